@@ -33,8 +33,7 @@ import torch
 
 import tacit
 from scaffold import Benchmark, Measured
-from tacit.adapt.adapter import Adapter
-from tacit.adapt.loading import save_adapter
+from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import digest, to_toml
 from tacit.errors import TacitError

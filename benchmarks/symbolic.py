@@ -73,8 +73,9 @@ class Split:
         taken = seconds(lambda: readings.append(self.answers(queries)))
         if queries.encoding == "dm":
             readings.append(self.answers(queries, Shape.of_structure(queries.shape.encoded("dm"))))
-        right = [easy.same(queries.easy) & hard.same(queries.hard) for easy, hard in readings]
-        wrong = sum(not all(query) for query in zip(*right, strict=True))
+        answers = [zip(easy.to_sets(), hard.to_sets(), strict=True) for easy, hard in readings]
+        stored = zip(queries.easy.to_sets(), queries.hard.to_sets(), strict=True)
+        wrong = sum(any(reading != right for reading in each) for right, *each in zip(stored, *answers, strict=True))
         number = sum(len(answers.ids) for answers in readings[0])
         return {
             "queries": len(queries), "answers": number, "wrong": wrong, "s": taken, "dicts ratio": self.ratio(queries)

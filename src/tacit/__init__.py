@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answers as Answers
     from tacit.engine.engine import Engine as Engine
     from tacit.errors import TacitError as TacitError
-    from tacit.evaluate.hardness import hardness as hardness
+    from tacit.evaluate.evaluation import hardness as hardness
     from tacit.graph.graph import Graph as Graph
     from tacit.query.formula import And as And
     from tacit.query.formula import Atom as Atom
@@ -51,7 +51,7 @@ _HOMES = {
     "engine.answers.answers": ("Answers",),
     "engine.engine": ("Engine",),
     "errors": ("TacitError",),
-    "evaluate.hardness": ("hardness",),
+    "evaluate.evaluation": ("hardness",),
     "graph.graph": ("Graph",),
     "run.training": ("import_model", "train", "train_encoder"),
     "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),

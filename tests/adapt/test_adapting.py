@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.adapt.adaptation import adapt
-from tacit.adapt.loading import load_adapter
+from tacit.adapt.adapter import load_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app

@@ -12,13 +12,11 @@ import pytest
 import torch
 
 import tacit
-from tacit.adapt import comparison
+from tacit.adapt import adaptation
 from tacit.adapt.adaptation import AdaptResult, adapt
-from tacit.adapt.adapter import Adapter
-from tacit.adapt.held_out import set_apart
-from tacit.adapt.loading import save_adapter
+from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.training_queries import training_queries, validation_queries
+from tacit.adapt.training_queries import set_apart, training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.fitting.progress import Event
@@ -41,7 +39,7 @@ def adapted(run: RunFolder, settings: AdaptSettings = SIGMOID) -> AdaptResult:
 def figures(monkeypatch: pytest.MonkeyPatch, *mrr: Mapping[str, float]) -> None:
     """What the rivals of a comparison are measured to be, in their order: none, present (if any), new."""
     left = list(mrr)
-    monkeypatch.setattr(comparison, "mean_reciprocal_ranks", lambda reasoner, queries: dict(left.pop(0)))
+    monkeypatch.setattr(adaptation, "mean_reciprocal_ranks", lambda reasoner, queries: dict(left.pop(0)))
 
 
 def test_what_wins_is_kept_until_something_better_comes(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +73,10 @@ def test_what_wins_is_kept_until_something_better_comes(run: RunFolder, monkeypa
 
 def test_negation_is_not_bought_with_everything_else() -> None:
     none, new = {"2i": 0.6, "2in": 0.1}, {"2i": 0.5, "2in": 0.6}
-    worse = comparison.AdapterComparison({"none": none, "new": new}, frozenset({"2in"}))
+    worse = adaptation.AdapterComparison({"none": none, "new": new}, frozenset({"2in"}))
     assert not worse.won
     assert str(worse).endswith("; without negation 0.5000 with it, 0.6000 without")
-    assert comparison.AdapterComparison({"none": none, "new": new | {"2i": 0.6}}, frozenset({"2in"})).won
+    assert adaptation.AdapterComparison({"none": none, "new": new | {"2i": 0.6}}, frozenset({"2in"})).won
 
 
 def test_rivals_are_measured_as_engines_answer(run: RunFolder) -> None:

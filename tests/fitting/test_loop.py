@@ -101,7 +101,7 @@ def test_validation_before_the_first_step_and_without_figures() -> None:
     fitting, events = told(Walk([]), replace(SCHEDULE, validate_first=True))
     fitting.go()
     assert [event.loss for event in events if event.what == "round"] == [None, 1.5, 5.5, 9.5]
-    assert fitting.best is None
+    assert fitting.at.best is None
 
 
 def test_steps_after_the_last_round_count_where_fewer_are_wanted_than_are_done(run: RunFolder) -> None:

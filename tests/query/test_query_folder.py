@@ -14,7 +14,7 @@ from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.query.plans.symbolic import with_answers
 from tacit.query.sampling.queries import QuerySet, write_queries
-from tacit.query.sampling.query_folder import draw, queries_for, shapes_of, write_query_folder
+from tacit.query.sampling.query_folder import queries_for, sample
 
 FACTS = [(f"e{i}", relation, f"e{(i * step + 1) % 24}") for i in range(24) for relation, step in (("r", 2), ("s", 5))]
 TRAIN, VALID, TEST = FACTS[:36], FACTS[36:42], FACTS[42:]
@@ -29,8 +29,7 @@ def shuffled(seed: int = 1) -> Graph:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    samples = draw(GRAPH, shapes_of("1p,2p,2i,2in,up-DM"), "test", 10, waste=0.99)
-    write_query_folder(GRAPH, tmp_path / "queries", "test", samples, {})
+    sample(GRAPH, tmp_path / "queries", shapes="1p,2p,2i,2in,up-DM", split="test", count=10, waste=0.99)
     return tmp_path / "queries"
 
 
@@ -57,8 +56,8 @@ def test_queries_are_carried_over_by_label(folder: Path) -> None:
     for name in names:
         assert spelled(mine[name], GRAPH) == spelled(theirs[name], other)
         exact = with_answers(theirs[name], other, "test")
-        assert exact.hard.same(theirs[name].hard).all()
-        assert exact.easy.same(theirs[name].easy).all()
+        assert exact.hard.to_sets() == theirs[name].hard.to_sets()
+        assert exact.easy.to_sets() == theirs[name].easy.to_sets()
 
 
 def test_unions_in_de_morgans_form_are_asked_for_by_name(folder: Path) -> None:
@@ -90,7 +89,7 @@ def test_ids_without_labels_are_taken_for_the_very_graph_alone(folder: Path, tmp
     assert len(queries_for(GRAPH, folder, "test")["1p"]) == 10
     with pytest.raises(DataError, match=r"has no id2ent\.pkl and id2rel\.pkl, and does not say"):
         queries_for(shuffled(), folder, "test")
-    bare = draw(GRAPH, shapes_of("1p"), "test", 10, waste=0.99)["1p"].queries
+    bare = sample(GRAPH, shapes="1p", split="test", count=10, waste=0.99)["1p"].queries
     write_queries(tmp_path / "bare", "test", [bare])
     with pytest.raises(DataError, match=r"has no id2ent\.pkl and id2rel\.pkl, and does not say"):
         queries_for(GRAPH, tmp_path / "bare", "test")
@@ -102,7 +101,7 @@ def test_a_plain_betae_folder_needs_no_fingerprint(folder: Path) -> None:
 
 
 def test_an_id_beyond_the_labels_is_refused(tmp_path: Path) -> None:
-    queries = draw(GRAPH, shapes_of("1p"), "test", 4, waste=0.99)["1p"].queries
+    queries = sample(GRAPH, shapes="1p", split="test", count=4, waste=0.99)["1p"].queries
     write_betae(Graph.of(TRAIN[:2]), tmp_path / "small")
     (tmp_path / "small" / "stats.txt").unlink()
     for part in ("train", "valid", "test"):
@@ -113,8 +112,7 @@ def test_an_id_beyond_the_labels_is_refused(tmp_path: Path) -> None:
 
 
 def test_answers_that_a_folder_lacks_are_found_in_the_graph(tmp_path: Path) -> None:
-    samples = draw(GRAPH, shapes_of("2i"), "train", 10, waste=0.99)
-    write_query_folder(GRAPH, tmp_path / "q", "train", samples, {})
+    samples = sample(GRAPH, tmp_path / "q", shapes="2i", count=10, waste=0.99)
     (tmp_path / "q" / "train-answers.pkl").unlink()
     other = shuffled()
     assert spelled(queries_for(other, tmp_path / "q", "train")["2i"], other) == spelled(samples["2i"].queries, GRAPH)

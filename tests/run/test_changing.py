@@ -12,8 +12,7 @@ import torch
 from test_exchange import images
 
 import tacit
-from tacit.adapt.adapter import Adapter
-from tacit.adapt.loading import load_adapter, save_adapter
+from tacit.adapt.adapter import Adapter, load_adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.engine.engine import Engine
 from tacit.errors import DataError, RunError, SettingsError

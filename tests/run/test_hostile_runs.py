@@ -16,9 +16,8 @@ import torch
 from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
-from tacit.fitting.checkpoint import Checkpoint
+from tacit.fitting.checkpoint import Checkpoint, Position, about
 from tacit.fitting.parts import RunFiles
-from tacit.fitting.position import Position, about
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
 from tacit.links.loading import load_model, make_model, save_model

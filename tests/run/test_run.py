@@ -14,8 +14,7 @@ import safetensors
 import torch
 
 import tacit
-from tacit.adapt.adapter import Adapter
-from tacit.adapt.loading import save_adapter
+from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, RunError, SettingsError, TacitError
 from tacit.graph.graph import Graph

@@ -1,7 +1,8 @@
-"""The adapter: a tiny network that says how to stretch and shift the raw score of an atom."""
+"""The adapter: a tiny network that says how to stretch and shift the raw score of an atom, and its file in a run."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -9,9 +10,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from tacit.adapt.settings import AdaptSettings
+from tacit.disk import from_json
 from tacit.engine.atoms.calibration import EVERY, Tails
 from tacit.errors import SettingsError
 from tacit.links.scorer import Scorer, VectorScorer
+from tacit.run.folder import ADAPTER, RunFolder
 
 VectorsOf = Callable[[Tensor], Tensor]  # of ids
 _BLOCK = 2**24  # numbers of a hidden layer held at once
@@ -196,3 +200,24 @@ def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
     """The scale and shift from the two outputs of ψ, which are last in `outputs`."""
     a, shift = outputs.unbind(-1)
     return torch.where(a < 0, a.clamp(max=0.0).exp(), 1.0 + a), shift
+
+
+def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
+    """Write an adapter and the settings it was trained with; evaluations with another are marked."""
+    run.outdate("adapt")
+    trained_with = settings.to_dict()
+    about = {"settings": json.dumps(trained_with)} | ({"by_id": "yes"} if adapter.by_id else {})
+    run.write_tensors(ADAPTER, adapter.state_dict(), about)
+    run.write_settings("adapt", trained_with)
+
+
+def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
+    """The adapter of a run, frozen, and the settings it was trained with."""
+    with run.fits(ADAPTER, "adapt the run again"):
+        about, tensors = run.contents(ADAPTER)
+        settings = AdaptSettings.of(from_json(about["settings"]))
+        adapter = Adapter(
+            scorer, settings.condition, settings.layers, settings.hidden, by_id="by_id" in about, learns=settings.learn
+        )
+        adapter.load_state_dict(tensors)
+    return adapter.requires_grad_(False).eval(), settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +14,11 @@ from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.held_out import set_apart
 from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.strengths import fitted_strengths
+from tacit.adapt.training_queries import set_apart
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.known_facts import KnownFacts
@@ -27,14 +26,11 @@ from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
-from tacit.fitting.checkpoint import Weights
-from tacit.fitting.task import Task, Timetable
+from tacit.fitting.task import Task, Timetable, Weights
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plans.plan import Complement
-from tacit.query.sampling.queries import QuerySet, checksum
-
-CHECKPOINT_SECONDS = 30.0
+from tacit.query.sampling.queries import QuerySets, checksum
 
 
 class AdapterTraining(Task):
@@ -48,14 +44,12 @@ class AdapterTraining(Task):
         self,
         graph: Graph,
         scorer: Scorer,
-        queries: Mapping[str, QuerySet],
+        queries: QuerySets,
         settings: AdaptSettings,
-        valid: Mapping[str, QuerySet] | None = None,
+        valid: QuerySets | None = None,
     ) -> None:
-        self.settings = settings
-        self.remedy = f"lower lr (it is {settings.lr})"
+        self.scorer, self.settings, self.remedy = scorer, settings, f"lower lr (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
-        self.scorer = scorer
         self.reasoner, self.module = self.prepare(graph, scorer)
         queries = {name: query_set.share(settings.share, settings.seed) for name, query_set in queries.items()}
         # What may be observed where rivals are compared: queries of training facts would all be known.
@@ -71,8 +65,7 @@ class AdapterTraining(Task):
             raise TrainingError(
                 "no query that negates was found to learn negation from; give queries that do, or learn scores"
             )
-        masks, negatives = settings.masks, settings.negatives
-        self.loss = QueryLoss(self.reasoner, settings.loss, masks, negatives, random, self.frozen)
+        self.loss = QueryLoss(self.reasoner, settings.loss, settings.masks, settings.negatives, random, self.frozen)
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
@@ -81,6 +74,7 @@ class AdapterTraining(Task):
         adapter = Adapter(
             scorer, settings.condition, settings.layers, settings.hidden, settings.seed, learns=settings.learn
         )
+        self.adapter: Adapter | None = adapter
         facts = KnownFacts(graph.index(*settings.observed), scorer.device) if settings.observed else None
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
         self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
@@ -111,7 +105,7 @@ class AdapterTraining(Task):
             patience=settings.patience,
             examples="queries",
             validate_first=True,
-            checkpoint_seconds=CHECKPOINT_SECONDS,
+            checkpoint_seconds=30.0,
         )
 
     def step(self, number: int = 0) -> tuple[Tensor, int]:
@@ -143,7 +137,7 @@ class AdapterTraining(Task):
 
     def learn_negation(self) -> dict[str, Any]:
         """Give the adapter the strengths by which the queries learned from rank their answers best; what is told."""
-        adapter, reasoner, logic = getattr(self.calibration, "adapter", None), self.reasoner, self.reasoner.logic
+        adapter, reasoner, logic = self.adapter, self.reasoner, self.reasoner.logic
         if adapter is None or adapter.strengths is None:
             return {}
 

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
-from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
 from tacit.query.plans.fold import Place
@@ -87,7 +86,12 @@ class QueryLoss:
         entities, relations, targets = batch.slots(self.reasoner.device)
         every = self.reasoner.evaluation(entities, relations).whole(batch.queries.shape.plan.root)
         excluded = batch.excluded(self.masked, self.reasoner.device)
-        return every.gather(1, targets[:, None])[:, 0], self._log_total(every, excluded)
+        left_out = torch.zeros_like(every, dtype=torch.bool)
+        left_out[excluded.rows, excluded.tails] = True
+        values = every if self.name == "log" else every.exp()
+        # Minus infinity alone would have a gradient that is no number.
+        total = values.clamp(min=2 * _LOWEST).masked_fill(left_out, 2 * _LOWEST).logsumexp(1).clamp(min=_LOWEST)
+        return every.gather(1, targets[:, None])[:, 0], total
 
     def _binary(self, batch: Batch) -> Tensor:
         device, plan = self.reasoner.device, batch.queries.shape.plan
@@ -101,10 +105,3 @@ class QueryLoss:
             scores = evaluation.whole(plan.root).gather(1, wanted.T).T
         right, wrong = scores[0], log1mexp(scores[1:])
         return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()
-
-    def _log_total(self, scores: Tensor, excluded: KnownTails) -> Tensor:
-        values = scores if self.name == "log" else scores.exp()
-        left_out = torch.zeros_like(values, dtype=torch.bool)
-        left_out[excluded.rows, excluded.tails] = True
-        # Minus infinity alone would have a gradient that is no number.
-        return values.clamp(min=2 * _LOWEST).masked_fill(left_out, 2 * _LOWEST).logsumexp(1).clamp(min=_LOWEST)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -27,24 +27,15 @@ from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.fact_index import Ints
 from tacit.links.scratch_memory import Rooms
-from tacit.query.plans.plan import Complement, Plan, conjuncts, single_atom
+from tacit.query.plans.plan import Complement, Plan, Relation, conjuncts, single_atom
 
+Literal = tuple[int, Relation, bool]  # an entity slot, a relation slot, and whether their atom is negated
 Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 _BUFFERS = 8  # blocks that there are at once, at most
 
 
-@dataclass(frozen=True)
-class Literal:
-    """One atom from an entity slot over a relation slot, or its negation."""
-
-    entity: int
-    relation: int
-    flip: bool
-    negated: bool
-
-
-def literals(plan: Plan) -> tuple[Literal, ...] | None:
+def literals(plan: Plan) -> list[Literal] | None:
     """The literals of a plan that is nothing but their intersection, positive ones first."""
     listed = []
     for part in conjuncts(plan.root):
@@ -52,19 +43,17 @@ def literals(plan: Plan) -> tuple[Literal, ...] | None:
         atom = single_atom(affirmed)
         if atom is None:
             return None
-        entity, relation = atom
-        listed.append(Literal(entity, relation.slot, relation.flip, negated=affirmed is not part))
-    return tuple(sorted(listed, key=lambda literal: literal.negated))
+        listed.append((*atom, affirmed is not part))
+    return sorted(listed, key=itemgetter(2))
 
 
 def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
     """The way to stream the sums of literals, or None where the adapter or the logic does not allow it."""
     adapted = atoms.calibration
-    if not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+    plain = logic.norm == "product" and logic.negation_name == "standard"
+    if not plain or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
-    if not (adapted.sigmoidal or adapted.by_odds) or logic.norm != "product" or logic.negation_name != "standard":
-        return None
-    return StreamedTotals(atoms, adapted, logic, log_scores, memory)
+    return StreamedTotals(atoms, adapted, logic, log_scores, memory) if adapted.sigmoidal or adapted.by_odds else None
 
 
 class StreamedTotals:
@@ -123,7 +112,7 @@ class StreamedTotals:
         n, device = self.atoms.num_entities, places.device
         if sum_kernels.available(device, max(each.shape[0] for each in asked)):
             return [
-                self._by_kernel(each, places[row], scale[row], shift[row])
+                each.summed_by_kernel(self, *(of[row].view(each.shape) for of in (places, scale, shift)))
                 for each, row in zip(asked, rows, strict=True)
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
@@ -141,13 +130,6 @@ class StreamedTotals:
         spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
         return [sums.finished() for sums in summed]
 
-    def _by_kernel(self, asked: Conjunctions, *of_rows: Tensor) -> Summed:
-        """The same of the queries of a batch, from the place, the scale and the shift of each row."""
-        places, scale, shift = (each.view(asked.shape) for each in of_rows)
-        marks = asked.marks(self.atoms.num_entities, places.device)
-        logic = asked.positive, self.logic.strength, math.exp(asked.observed)
-        return sum_kernels.sums(self.rows.table, places, scale, shift, marks, *logic, self.log_scores)
-
 
 class Conjunctions:
     """The queries of a batch as literals: the rows of their atoms, what is known of these, what the loss leaves out."""
@@ -155,11 +137,11 @@ class Conjunctions:
     def __init__(self, batch: Batch, masked: bool, atoms: Atoms) -> None:
         listed = literals(batch.queries.shape.plan) or ()
         entities, relations, self.targets = batch.slots(torch.device("cpu"))
-        heads = torch.cat([entities[:, literal.entity] for literal in listed])  # [A · Q]
-        ids = torch.cat([relations[:, literal.relation] ^ int(literal.flip) for literal in listed])
+        heads = torch.cat([entities[:, slot] for slot, _, _ in listed])  # [A · Q]
+        ids = torch.cat([relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in listed])
         self.keys: Ints = (heads * atoms.scorer.num_relations + ids).numpy()
         self.shape = len(listed), len(batch)
-        self.positive = sum(not literal.negated for literal in listed)
+        self.positive = sum(not negated for _, _, negated in listed)
         self.excluded = batch.excluded(masked, heads.device)
         self.known: tuple[Tensor, Tensor] | None = None  # rows and tails, in no order
         self._fixed: Tensor | None = None  # [A, Q], atoms of the targets that are known
@@ -170,15 +152,16 @@ class Conjunctions:
             known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
-    def marks(self, num_entities: int, device: torch.device) -> Tensor:
-        """What a kernel must know of each entity, `[Q, N]`: which atoms are facts, and whether it is left out."""
-        marks = torch.zeros(self.shape[1], num_entities, dtype=torch.uint8, device=device)
+    def summed_by_kernel(self, of: StreamedTotals, places: Tensor, scale: Tensor, shift: Tensor) -> Summed:
+        """`Z` and its derivatives, by one kernel that is told which atoms are facts and which entities do not count."""
+        (_, queries), n, device = self.shape, of.atoms.num_entities, places.device
+        marks = torch.zeros(queries, n, dtype=torch.uint8, device=device)
         if self.known is not None:
             row, tail = self.known
-            bits = (1 << row // self.shape[1]).to(torch.uint8)
-            marks.view(-1).scatter_add_(0, row % self.shape[1] * num_entities + tail, bits)
+            marks.view(-1).scatter_add_(0, row % queries * n + tail, (1 << row // queries).to(torch.uint8))
         marks[self.excluded.rows.to(device), self.excluded.tails.to(device)] = sum_kernels.LEFT_OUT
-        return marks
+        logic = self.positive, of.logic.strength, math.exp(self.observed)
+        return sum_kernels.sums(of.rows.table, places, scale, shift, marks, *logic, of.log_scores)
 
     def combined(self, scores: Tensor, logic: Logic) -> Tensor:
         """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""

@@ -14,16 +14,14 @@ numbers of a mapped vector move at first, as it does without maps, whatever the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from tacit.adapt.adapter import Adapter
+from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.loading import save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.streamed_loss import literals
 from tacit.engine.atoms.atoms import Atoms
@@ -35,7 +33,7 @@ from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.loading import make_like, save_model
 from tacit.links.scorer import Scorer
-from tacit.query.sampling.queries import QuerySet
+from tacit.query.sampling.queries import QuerySets
 from tacit.run.folder import RunFolder
 
 VARIANTS = ("f", "af", "r", "c")
@@ -51,22 +49,20 @@ class VariantTraining(AdapterTraining):
         variant: str,
         graph: Graph,
         model: Scorer,
-        queries: Mapping[str, QuerySet],
+        queries: QuerySets,
         settings: AdaptSettings,
-        valid: Mapping[str, QuerySet] | None = None,
+        valid: QuerySets | None = None,
     ) -> None:
         self.variant, self.model = variant, _checked(variant, model, queries, settings)
-        model = self.model
-        self.tables = {key: table.weight.detach() for key, table in _tables(model).items()}
+        self.tables = {key: table.weight.detach() for key, table in _tables(self.model).items()}
         self.maps = nn.ParameterDict()
-        if variant in ("r", "c"):
-            self.maps = nn.ParameterDict(
-                {key: table.new_zeros(2 * table.shape[1:]) for key, table in self.tables.items()}
-            )
-            rank = model.rank * (2 if variant == "c" else 1)
-            self.fitted = make_like(model, model.num_entities, model.num_relations, rank).to(model.device)
+        if variant in ("f", "af"):
+            self.fitted = copy.deepcopy(self.model)
         else:
-            self.fitted = copy.deepcopy(model)
+            for key, table in self.tables.items():
+                self.maps[key] = nn.Parameter(table.new_zeros(2 * table.shape[1:]))
+            rank = self.model.rank * (2 if variant == "c" else 1)
+            self.fitted = make_like(self.model, model.num_entities, model.num_relations, rank).to(model.device)
         self.fitted.requires_grad_(True)
         super().__init__(graph, model, queries, settings, valid)
         self.scorer = self.fitted
@@ -80,7 +76,7 @@ class VariantTraining(AdapterTraining):
         if self.variant == "af":
             trained.append(adapter)
         else:
-            self.calibration = cast(Adapted, self.calibration).calibration
+            self.adapter, self.calibration = None, cast(Adapted, self.calibration).calibration
         return self._search(TrainedAtoms, frozen.logic), trained
 
     def accumulate(self) -> Tensor:
@@ -88,10 +84,8 @@ class VariantTraining(AdapterTraining):
         made = self.write()
         loss = super().accumulate()
         if made:
-            grads = [_tables(self.fitted)[key].storage.grad for key in made]
-            wanted = [
-                None if grad is None else grad[: len(table)] for grad, table in zip(grads, made.values(), strict=True)
-            ]
+            grads = ((_tables(self.fitted)[key].storage.grad, len(table)) for key, table in made.items())
+            wanted = [None if grad is None else grad[:rows] for grad, rows in grads]
             torch.autograd.backward(list(made.values()), wanted)
             self.fitted.zero_grad(set_to_none=True)
         return loss
@@ -133,9 +127,9 @@ def save_variant(run: RunFolder, graph: Graph, training: VariantTraining) -> Run
     values = {**run.settings["train"], "rank": fitted.rank}
     out = RunFolder.create(run.path / f"variant-{training.variant}", graph, values, force=True)
     save_model(out, fitted)
-    if isinstance(training.calibration, Adapted):  # its adapter saw vectors that are not those of the variant
+    if training.adapter is not None:  # which saw vectors that are not those of the variant
         settings = settings.changed(condition="p", layers=1)
-        adapter = training.calibration.adapter.without_vectors(fitted)
+        adapter = training.adapter.without_vectors(fitted)
     else:  # one that changes nothing says how scores are calibrated
         adapter = Adapter(fitted, settings.condition, settings.layers, settings.hidden)
     save_adapter(out, adapter, settings)
@@ -157,7 +151,7 @@ def check_variant(variant: str | None) -> None:
         raise SettingsError(f"variant is '{variant}'; it must be one of {', '.join(VARIANTS)}", "variant")
 
 
-def _checked(variant: str, model: Scorer, queries: Mapping[str, QuerySet], settings: AdaptSettings) -> FactorModel:
+def _checked(variant: str, model: Scorer, queries: QuerySets, settings: AdaptSettings) -> FactorModel:
     """The link predictor, where the variant can be made of it and learn from the queries."""
     check_variant(variant)
     kind = BilinearModel if variant in ("r", "c") else FactorModel

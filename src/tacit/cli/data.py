@@ -128,8 +128,8 @@ def hardness(
     """Count how many links must be predicted for the hard answers of queries."""
     from rich.console import Console
 
-    from tacit.evaluate.hardness import hardness as links_of
-    from tacit.query.sampling.query_folder import has_queries
+    from tacit.evaluate.evaluation import hardness as links_of
+    from tacit.query.sampling.queries import has_queries
 
     missing = links_of(
         loaded(source), source if has_queries(source, split) else None, split, shapes, observed=observed, count=count,

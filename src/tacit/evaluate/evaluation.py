@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tacit.disk import write_text
 from tacit.distributed.shards import Shards
@@ -21,11 +23,16 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import SPLITS, Graph
 from tacit.query.sampling.hardness import missing_links
-from tacit.query.sampling.queries import QuerySet, checksum
+from tacit.query.sampling.queries import QuerySet, QuerySets, checksum, has_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
+from tacit.query.sampling.query_folder import sample as drawn_queries
 from tacit.query.sampling.shapes import parse_shapes
 from tacit.run.folder import ADAPTER, RunFolder, versions
 from tacit.run.opened import RunWeights, described, engine_of
+from tacit.sources import NameOrPath, load
+
+if TYPE_CHECKING:
+    from tacit.graph.datasets import Facts
 
 RELIABILITY_QUERIES = 500
 # Settings that change no answer (ranks are among all entities, whatever finds candidates), and those of one search.
@@ -66,7 +73,7 @@ class Evaluation(Results):
 def evaluate_run(
     folder: RunFolder,
     weights: RunWeights,
-    queries: str | Path | Mapping[str, QuerySet] | None,
+    queries: str | Path | QuerySets | None,
     shapes: str | None,
     how: EvaluateSettings,
     adapted: bool,
@@ -92,7 +99,7 @@ def evaluate_run(
 
 def evaluated(
     engine: Engine,
-    queries: Mapping[str, QuerySet],
+    queries: QuerySets,
     how: EvaluateSettings = USUAL,
     *,
     about: Mapping[str, Any] | None = None,
@@ -167,7 +174,7 @@ def relevant(engine: Engine) -> dict[str, Any]:
 
 
 def queries_of(
-    graph: Graph, source: str | Path | Mapping[str, QuerySet] | None, split: str, shapes: str | None
+    graph: Graph, source: str | Path | QuerySets | None, split: str, shapes: str | None
 ) -> dict[str, QuerySet]:
     """The queries to evaluate: of a folder, as given, or else the facts of the split as 1p queries."""
     if isinstance(source, Mapping):
@@ -211,6 +218,42 @@ def observed_before(split: str, wanted: Any = None) -> tuple[str, ...]:
     return splits
 
 
+def hardness(
+    graph: Facts | Sequence[Facts],
+    queries: NameOrPath | QuerySets | None = None,
+    split: str = "test",
+    shapes: str | None = None,
+    *,
+    observed: str | Iterable[str] | None = None,
+    count: int = 200,
+    seed: int = 0,
+    progress: Progress | bool = False,
+) -> dict[str, dict[int, int]]:
+    """How many hard answers of each shape need how many links to be predicted: `{"2i": {1: 310, 2: 25}}`.
+
+    `queries` are a query folder, or query sets by shape, of the `split`, `valid` or `test`; by default those of the
+    graph's own folder, and where it has none, `count` of each shape are drawn by a `seed`, of which `progress` hears,
+    or True shows it.
+    `observed` names the splits whose facts are known, joined by +, by default all before the split.
+    """
+    if split not in ("valid", "test"):
+        raise SettingsError(f"split is '{split}'; it must be one of valid, test", "split")
+    known = None if observed is None else observed_before(split, observed)
+    loaded = load(graph)
+    if queries is None and isinstance(graph, str | Path) and has_queries(graph, split):
+        queries = graph
+    if queries is not None:
+        asked = queries_of(loaded, queries, split, shapes)
+    else:
+        drawn = drawn_queries(loaded, shapes=shapes, split=split, count=count, seed=seed, progress=progress)
+        asked = {name: each.queries for name, each in drawn.items() if len(each.queries)}
+    links = {name: missing_links(each, loaded, split, known) for name, each in asked.items()}
+    return {
+        name: dict(zip(*(part.tolist() for part in np.unique(missing, return_counts=True)), strict=True))
+        for name, missing in links.items()
+    }
+
+
 def check_writable(path: Path) -> None:
     """Refuse a file that cannot be written before hours are spent on what it should hold."""
     if path.is_dir():
@@ -219,7 +262,7 @@ def check_writable(path: Path) -> None:
         raise DataError(f"cannot be written: there is no folder '{path.parent}'", path)
 
 
-def _reliability(engine: Engine, queries: Mapping[str, QuerySet], split: str, limit: int) -> dict[str, Reliability]:
+def _reliability(engine: Engine, queries: QuerySets, split: str, limit: int) -> dict[str, Reliability]:
     """The reliability of atoms, where the split has facts, and of the ten best answers of all queries together."""
     answers = [reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()]
     measured = {"ten best answers": sum(answers, Reliability.empty())}

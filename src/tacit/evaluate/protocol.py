@@ -17,7 +17,7 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import Ties
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
 from tacit.query.sampling.shapes import SHAPES
 
 USUAL = EvaluateSettings()
@@ -26,7 +26,7 @@ FILTERED = "easy and hard answers"  # what never competes with the answer that i
 
 def evaluate(
     reasoner: Reasoner,
-    queries: Mapping[str, QuerySet],
+    queries: QuerySets,
     how: EvaluateSettings = USUAL,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | bool = False,
@@ -52,7 +52,7 @@ def evaluate(
     return Results(figures, how.ties, made, how.mean)
 
 
-def ranked(queries: Mapping[str, QuerySet], limit: int | None) -> dict[str, QuerySet]:
+def ranked(queries: QuerySets, limit: int | None) -> dict[str, QuerySet]:
     """The queries with hard answers; `limit` keeps that many of each set, a sample that is the same every time."""
     kept = {name: sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit) for name, asked in queries.items()}
     for name in kept:

@@ -6,7 +6,6 @@ stop a training too early and choose the wrong weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from operator import attrgetter
 
@@ -20,7 +19,7 @@ from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validate
 from tacit.query.plans.plan import Plan, Project, Row, walk
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.folder import QUESTIONS, RunFolder
@@ -115,7 +114,7 @@ def candidates(num_entities: int) -> int:
     return max(1, min(CANDIDATES, num_entities // 2))
 
 
-def write_questions(run: RunFolder, questions: Mapping[str, QuerySet]) -> None:
+def write_questions(run: RunFolder, questions: QuerySets) -> None:
     """Keep questions with a run."""
     columns = {
         f"{name}.{column}": torch.from_numpy(attrgetter(column)(queries))

@@ -1,25 +1,69 @@
-"""Everything needed to go on with a training as if it had never stopped, in one file of a run."""
+"""How far a training has come, and everything needed to go on as if it had never stopped, in one file of a run.
+
+Who only looks how far a training has come need not load torch.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from typing import TYPE_CHECKING, Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.fitting.parts import RunFiles
-from tacit.fitting.position import FORMAT, Position, about, anew, no_checkpoint
-from tacit.run.folder import MODEL
+from tacit.run.folder import ADAPTATION, MODEL, RunFolder
 
-Weights = Mapping[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    from tacit.fitting.parts import RunFiles
+    from tacit.fitting.task import Weights
+
+FORMAT = "tacit checkpoint 3"
+
+
+@dataclass
+class Position:
+    """How far a training has come."""
+
+    step: int = 0  # finished steps
+    done: int = 0  # finished epochs, where they are what is counted
+    loss: float = 0.0  # sum over the examples of the round under way
+    examples: int = 0  # of the round under way
+    seconds: float = 0.0
+    best: float | None = None  # validation
+    best_step: int = 0
+    stale: int = 0  # validations since the best
+    history: list[dict[str, Any]] = field(default_factory=list)  # one entry a round
+
+    def is_possible(self) -> bool:
+        """Whether counts are counts and measures are numbers, of which a loss may have become infinite or none."""
+        counts = (self.step, self.done, self.examples, self.best_step, self.stale)
+        measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
+        rounds = isinstance(self.history, list) and all(isinstance(line, dict) for line in self.history)
+        whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
+        return rounds and whole and all(type(measure) in (int, float) for measure in measures)
+
+
+def about(run: RunFolder, name: str) -> tuple[Position, bool, dict[str, Any]]:
+    """The position of a checkpoint, whether its training is complete, and what that was made of."""
+    told = run.metadata(name)
+    try:
+        position, stamp = Position(**from_json(told["position"])), dict(from_json(told["stamp"]))
+        if told["format"] != FORMAT or not position.is_possible():
+            raise ValueError
+    except (KeyError, ValueError, TypeError):
+        raise RunError(f"{run.path / name} is no checkpoint of this version; {anew(name)}") from None
+    return position, "complete" in told, stamp
+
+
+def anew(name: str) -> str:
+    """How to start again where there is a checkpoint that is of no use: an adaptation stands in nobody's way."""
+    return f"start again {'without resume' if name == ADAPTATION else 'with force'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +89,7 @@ class Checkpoint:
     def read(cls, files: RunFiles, name: str, stamp: Mapping[str, str]) -> Checkpoint:
         """Read a file that was written with the same stamp."""
         run, path = files.run, files.run.path / name
-        position, complete = about(run, name)
-        try:
-            made_with = dict(from_json(run.metadata(name)["stamp"]))
-        except (KeyError, ValueError, TypeError):
-            raise no_checkpoint(path) from None
+        position, complete, made_with = about(run, name)
         for what, value in stamp.items():
             if made_with.get(what) != value:
                 raise _other(path, what, made_with.get(what), value)
@@ -80,9 +120,9 @@ def _other(path: Path, what: str, before: Any, now: str) -> RunError:
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """The state of an optimizer, by the name of the parameter that it belongs to."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
-    states = ((names[parameter], state) for parameter, state in optimizer.state.items())
-    return {f"{name}.{field}": torch.as_tensor(value) for name, state in states for field, value in state.items()}
+    named = module.named_parameters()
+    states = {name: optimizer.state[parameter] for name, parameter in named if parameter in optimizer.state}
+    return {f"{name}.{field}": tensor for name, state in states.items() for field, tensor in state.items()}
 
 
 def restore_optimizer(optimizer: Optimizer, module: nn.Module, tensors: Weights) -> None:
@@ -94,7 +134,7 @@ def restore_optimizer(optimizer: Optimizer, module: nn.Module, tensors: Weights)
         parameter = parameters[name]
         if tensor.dim() and tensor.shape[1:] not in ((), parameter.shape[1:]):
             raise ValueError(f"{key} is {tuple(tensor.shape)} beside a parameter of {tuple(parameter.shape)}")
-        device = parameter.device if on_device or field != "step" else torch.device("cpu")
+        device = parameter.device if on_device or field != "step" else "cpu"
         if tensor.dim():
             restored = tensor.new_zeros((len(parameter), *tensor.shape[1:]), device=device)
             restored[: len(tensor)] = tensor

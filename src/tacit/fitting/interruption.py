@@ -13,28 +13,22 @@ class Stopped(KeyboardInterrupt):
     """A training ended between two steps because somebody asked for it."""
 
 
-class Stop:
-    """Whether somebody asked to stop."""
-
-    wanted = False
-
-
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Note a first SIGINT or SIGTERM in the `Stop` it yields; a second one interrupts at once.
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Note a first SIGINT or SIGTERM in the event it yields; a second one interrupts at once.
 
     Weights are consistent between steps only, so a signal may not break into one. Outside the main thread, where
     Python delivers no signals, nothing is installed.
     """
-    stop = Stop()
+    stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.wanted:
+        if stop.is_set():
             raise KeyboardInterrupt
-        stop.wanted = True
+        stop.set()
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

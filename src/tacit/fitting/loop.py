@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -15,30 +15,16 @@ import torch
 from tacit.distributed.shards import Shards
 from tacit.distributed.threads import choose_again, threads_for
 from tacit.errors import RunError, TrainingError
-from tacit.fitting.checkpoint import Checkpoint, Weights, optimizer_tensors, restore_optimizer
+from tacit.fitting.checkpoint import Checkpoint, Position, anew, optimizer_tensors, restore_optimizer
 from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.parts import RunFiles
-from tacit.fitting.position import Position, anew
 from tacit.fitting.progress import Event, Pace, Progress, duration, shown
-from tacit.fitting.task import Task
+from tacit.fitting.task import Task, Weights
 from tacit.run.folder import BEST, RunFolder, versions
 from tacit.settings import Settings
 
 LONG = 60.0  # seconds of training worth a warning
 _TICK = 0.1  # seconds between two steps that are told
-
-
-@dataclass(frozen=True, eq=False)
-class BestWeights:
-    """The best weights so far: of a step, held here, or in a file of the run where `held` is None."""
-
-    step: int
-    held: Weights | None
-
-    @property
-    def file(self) -> str:
-        """The name of their file."""
-        return BEST.format(step=self.step)
 
 
 class Fitting:
@@ -63,12 +49,10 @@ class Fitting:
         self.shards = shards or Shards(0)
         self.files = None if run is None else RunFiles(run, shards)
         self.at, self.complete = Position(), False
-        self.best: BestWeights | None = None
+        self.best: Weights = {}  # those of `at.best_step`, where they are held in memory
         self._best_in_run = shards is not None and run is not None
-        self._planned: tuple[Position, BestWeights | None] | None = (
-            None  # before a validation that only the end asks for
-        )
-        self._part, self._late = 0, False  # of a timed training: where it is, and whether its time is up
+        self._before_end: tuple[Position, Weights] | None = None  # before a validation that only the end asks for
+        self._part = 0  # of a timed training: how many parts of its time are over
         self._last = -1  # step of the last checkpoint
         self._loss = torch.zeros((), dtype=torch.float64, device=next(task.module.parameters()).device)
         self._started = self._saved = self._told = time.monotonic()
@@ -76,8 +60,9 @@ class Fitting:
 
     @property
     def over(self) -> bool:
-        """Whether all steps are done, or validation has not improved for long."""
-        return self._late or self.at.step >= self.schedule.steps or self.at.stale >= self.schedule.patience
+        """Whether all steps are done, the time is up, or validation has not improved for long."""
+        at, schedule = self.at, self.schedule
+        return self._part >= schedule.parts or at.step >= schedule.steps or at.stale >= schedule.patience
 
     @property
     def share(self) -> float:
@@ -103,7 +88,7 @@ class Fitting:
                 if self._ends_round():
                     self._end_round()
                 due = self.shards.leads and time.monotonic() - self._saved >= schedule.checkpoint_seconds
-                stopped, due = self.shards.any(stop.wanted, due)
+                stopped, due = self.shards.any(stop.is_set(), due)
                 if stopped and not self.over:
                     self._stop()
                 if due and not self.over:
@@ -113,13 +98,12 @@ class Fitting:
         """Go back to the best weights; where they are to `keep`, do so, with what going on would need beside them."""
         module, at = self.task.module, self.at
         self.task.release()
-        position, best = self._planned or (at, self.best)
-        groups: dict[str, Weights] = {}
-        if keep is not None and self.files is not None and self.best is not None and at.best_step != at.step:
+        position, best = self._before_end or (at, self.best)
+        others = position.best_step != at.best_step  # whoever goes on does so with the best weights before the end
+        groups: dict[str, Weights] = {"best": best} if others else {}
+        if keep is not None and self.files is not None and at.best is not None and at.best_step != at.step:
             self.save()  # the last weights need not be in memory beside the best ones: they are read from there
             groups["model"] = Checkpoint.read(self.files, self.file, self.stamp).groups["model"]
-        if best is not self.best:
-            groups["best"] = (best.held if best is not None else None) or {}
         self.go_back()
         self._check_weights()
         module.requires_grad_(False).eval()
@@ -128,15 +112,15 @@ class Fitting:
             position.seconds = self.seconds
             groups |= {"optimizer": optimizer_tensors(self.task.optimizer, module), "state": self.task.state()}
             Checkpoint(position, groups, complete=True).write(self.files, self.file, self.stamp)
-            self._remove_best_but(best if best is not self.best else None)
+            self._remove_best_but(position.best_step if others else None)
 
     def go_back(self) -> None:
         """Go back to the best weights, where some were found."""
-        if self.best is not None:
-            held = self.best.held
-            if held is None and self.files is not None:
-                _, held = self.files.contents(self.best.file)
-            self.task.module.load_state_dict(held or {})
+        if self.at.best is not None:
+            best = self.best
+            if self._best_in_run and self.files is not None:
+                _, best = self.files.contents(self._best_file)
+            self.task.module.load_state_dict(best)
 
     def save(self) -> None:
         """Write a checkpoint to go on from, where there is a run to write it to."""
@@ -149,11 +133,11 @@ class Fitting:
         groups = {
             "optimizer": optimizer_tensors(task.optimizer, task.module),
             "state": task.state(),
-            "best": (self.best.held if self.best is not None else None) or {},
+            "best": self.best,
             "model": task.module.state_dict(),
         }
         Checkpoint(self.at, groups).write(self.files, self.file, self.stamp)
-        self._remove_best_but(self.best)
+        self._remove_best_but(self.at.best_step)
         self._last, self._saved = self.at.step, time.monotonic()
 
     def resume(self) -> None:
@@ -167,7 +151,7 @@ class Fitting:
             restore_optimizer(self.task.optimizer, self.task.module, groups["optimizer"])
             self.task.restore(groups["state"])
         self.at, self.complete = checkpoint.position, checkpoint.complete
-        self.best = self._restored_best(groups["best"])
+        self._restore_best(groups["best"])
         self._last = -1 if self.complete else self.at.step
         self._loss.fill_(self.at.loss)
         self._started = time.monotonic() - self.at.seconds
@@ -198,7 +182,6 @@ class Fitting:
         if self.schedule.seconds is None:
             return self.schedule.ends_round(self.at.step)
         before, self._part = self._part, int(self.share * self.schedule.parts)
-        self._late = self._part == self.schedule.parts
         return self._part > before
 
     def _end_round(self) -> None:
@@ -209,10 +192,10 @@ class Fitting:
         at.loss, at.examples, at.done = 0.0, 0, at.step // schedule.steps_per_unit
         planned = schedule.seconds is not None or schedule.validates(at.step)
         if not planned and at.step == schedule.steps:
-            self._planned = replace(at, history=list(at.history)), self.best
-        with self._pace.paused():
-            figures = {}
-            if planned or at.step == schedule.steps:
+            self._before_end = replace(at, history=list(at.history)), self.best
+        figures = {}
+        if planned or at.step == schedule.steps:
+            with self._pace.paused():
                 self._check_weights()
                 figures = self.task.validate()
         metric = statistics.fmean(figures.values()) if figures else None
@@ -220,37 +203,36 @@ class Fitting:
             at.stale += 1
             if at.best is None or metric > at.best:
                 at.best, at.best_step, at.stale = metric, at.step, 0
-                self.best = self._kept(self.task.module.state_dict())
+                self._keep_best(self.task.module.state_dict())
         line = {schedule.unit: at.done, "loss": loss, "valid_mrr": metric, "mrr": figures}
         line |= {f"{schedule.examples}_per_s": self._pace.rate, "seconds": round(self.seconds, 3)}
         at.history.append(line)
         self._trace({"event": schedule.name, **line})
         self._tell("round" if metric is None else "validation", loss=loss, metric=metric)
 
-    def _kept(self, weights: Weights) -> BestWeights:
-        """The weights of a step, kept as the best."""
-        if not self._best_in_run or self.files is None:
-            return BestWeights(self.at.best_step, {name: tensor.clone() for name, tensor in weights.items()})
-        best = BestWeights(self.at.best_step, None)
-        self.files.write(best.file, weights, {})
-        return best
+    @property
+    def _best_file(self) -> str:
+        return BEST.format(step=self.at.best_step)
 
-    def _restored_best(self, weights: Weights) -> BestWeights | None:
-        """The best weights of a checkpoint, which are `weights` where it had them or the run's model has."""
-        if self.at.best is None:
-            return None
-        best = BestWeights(self.at.best_step, None)
-        if self._best_in_run and self.run is not None and self.run.has(best.file):
-            return best
+    def _keep_best(self, weights: Weights) -> None:
+        if self._best_in_run and self.files is not None:
+            self.files.write(self._best_file, weights, {})
+        else:
+            self.best = {name: tensor.clone() for name, tensor in weights.items()}
+
+    def _restore_best(self, weights: Weights) -> None:
+        """Take up the best weights of a checkpoint: those of a file, or `weights` that it or the run's model has."""
+        if self.at.best is None or (self._best_in_run and self.run is not None and self.run.has(self._best_file)):
+            return
         if not weights:
-            raise RunError(f"the run has no {best.file}, the best weights so far; {anew(self.file)}")
-        return self._kept({name: tensor.to(self._loss.device) for name, tensor in weights.items()})
+            raise RunError(f"the run has no {self._best_file}, the best weights so far; {anew(self.file)}")
+        self._keep_best({name: tensor.to(self._loss.device) for name, tensor in weights.items()})
 
-    def _remove_best_but(self, best: BestWeights | None) -> None:
+    def _remove_best_but(self, step: int | None) -> None:
         """Delete the files of best weights that no checkpoint needs."""
         if self._best_in_run and self.run is not None and self.shards.leads:
             for path in self.run.path.glob(BEST.format(step="*")):
-                if best is None or path.name.split("-")[1].split(".")[0] != str(best.step):
+                if path.name.split("-")[1].split(".")[0] != str(step):
                     self.run.remove(path.name)
 
     def _tell_step(self, examples: int) -> None:

@@ -69,7 +69,7 @@ class RunFiles:
 
     def _remove(self, name: str, but: Collection[str]) -> None:
         """Delete the parts of a file, but for some."""
-        for path in self.run.path.glob(part_name(name, "*", None, None)):
+        for path in self.run.path.glob(f"{Path(name).stem}-*-of-*{Path(name).suffix}"):
             if path.name not in but:
                 self.run.remove(path.name)
 
@@ -78,13 +78,11 @@ class RunFiles:
         return tensor.dim() > 0 and not set(self.tables).isdisjoint(key.split("."))
 
 
-def part_name(name: str, tag: str, number: int | None, world: int | None) -> str:
-    """The name of a part of a file; without numbers a pattern of all.
+def part_name(name: str, tag: str, number: int, world: int) -> str:
+    """The name of a part of a file.
 
     >>> part_name("model.safetensors", "", 0, 2), part_name("checkpoint.safetensors", "900", 1, 2)
     ('model-00001-of-00002.safetensors', 'checkpoint-900-00002-of-00002.safetensors')
     """
     file = Path(name)
-    if number is None or world is None:
-        return f"{file.stem}-*-of-*{file.suffix}"
     return f"{file.stem}{f'-{tag}' if tag else ''}-{number + 1:05}-of-{world:05}{file.suffix}"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+Weights = Mapping[str, Tensor]
+
 
 @dataclass(frozen=True)
 class Timetable:
@@ -71,7 +73,7 @@ class Task(ABC):
         """What the next steps depend on beside weights, optimizer and number."""
         return {}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
+    def restore(self, state: Weights) -> None:
         """Go back to such a state; where there is none, nothing is to be done."""
         return
 

@@ -151,7 +151,7 @@ def _write(
 
     An encoder keeps its weights, as a link predictor does, among entities that are all known to it.
     """
-    from tacit.adapt.loading import load_adapter, save_adapter
+    from tacit.adapt.adapter import load_adapter, save_adapter
     from tacit.links.loading import save_model
 
     settings = run.settings

@@ -95,8 +95,8 @@ def engine_of(folder: RunFolder, weights: RunWeights, adapted: bool, settings: M
     chosen.check_given(settings)
     if not adapted or chosen.preset or not folder.has(ADAPTER):
         return Engine(graph, scorer, chosen, **shared)
+    from tacit.adapt.adapter import load_adapter
     from tacit.adapt.calibrated import Adapted
-    from tacit.adapt.loading import load_adapter
     from tacit.engine.atoms.calibration import calibration
 
     adapter, learned = load_adapter(folder, scorer)

@@ -16,8 +16,7 @@ from tacit.encode.settings import TRAINED, EncodeSettings
 from tacit.encode.training.draws import draws, plans_of
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
-from tacit.fitting.checkpoint import Weights
-from tacit.fitting.task import Task, Timetable, seed_of
+from tacit.fitting.task import Task, Timetable, Weights, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer

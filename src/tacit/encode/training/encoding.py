@@ -22,8 +22,8 @@ from tacit.links.loading import pick_device
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
 from tacit.links.training.memory import clear_memory_errors
-from tacit.query.sampling.queries import QuerySet, QuerySets
-from tacit.query.sampling.query_folder import check_ids, has_queries, queries_for
+from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries
+from tacit.query.sampling.query_folder import check_ids, queries_for
 from tacit.run.folder import ENCODER, ENCODING, RunFolder
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.errors import RunError
-from tacit.fitting.position import about
+from tacit.fitting.checkpoint import about
 from tacit.links.settings import TrainSettings
 from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
 
@@ -19,5 +19,5 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
         if settings is not None and planned and settings.epochs > planned:
             raise RunError(f"run '{run.path}' has no {CHECKPOINT} to go on from; train anew, or for {planned} epochs")
         return True
-    position, complete = about(run, CHECKPOINT)
+    position, complete, _ = about(run, CHECKPOINT)
     return complete and (settings is None or position.done >= settings.epochs or position.stale >= settings.patience)

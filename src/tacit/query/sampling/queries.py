@@ -90,14 +90,6 @@ class AnswerSets:
         counts = np.bincount(self.rows[kept], minlength=len(self))
         return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
 
-    def same(self, other: AnswerSets) -> NDArray[np.bool_]:
-        """Whether each query has the same answers in both."""
-        equal: NDArray[np.bool_] = self.counts == other.counts
-        mine, theirs = self.subset(np.flatnonzero(equal)), other.subset(np.flatnonzero(equal))
-        differ = mine.rows[mine.ids != theirs.ids]
-        equal[np.flatnonzero(equal)[differ]] = False
-        return equal
-
     def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
         """The answers of some queries, in the order given."""
         _, at = spread(self.offsets[queries], self.offsets[queries + 1])
@@ -184,7 +176,7 @@ def read_queries(
     """
     folder = Path(folder)
     path = folder / f"{split}-queries.pkl"
-    if split not in SPLITS or not path.is_file():
+    if split not in SPLITS or not has_queries(folder, split):
         raise DataError(f"no {split}-queries.pkl; a folder of queries has {_splits_of(folder)}", folder)
     by_name: dict[str, tuple[Shape, Encoding, Any]] = {}
     for structure, queries in _table(path, "structures and their queries").items():
@@ -198,42 +190,23 @@ def read_queries(
     if absent and not absent_ok:
         raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(by_name) or 'none'}", path)
     easy, hard = _answer_files(folder, split)
-    sizes = _sizes(folder)
-    return {
-        name: _query_set(*by_name[name], easy, hard, sizes, path)
-        for name in wanted
-        if name in by_name and by_name[name][2]
-    }
+    there = (name for name in wanted if name in by_name and by_name[name][2])
+    return {name: _query_set(*by_name[name], easy, hard, path) for name in there}
 
 
 def _query_set(
-    shape: Shape,
-    encoding: Encoding,
-    queries: Any,
-    easy: Mapping[Any, Any],
-    hard: Mapping[Any, Any] | None,
-    sizes: tuple[int, int],
-    path: Path,
+    shape: Shape, encoding: Encoding, queries: Any, easy: Mapping[Any, Any], hard: Mapping[Any, Any] | None, path: Path
 ) -> QuerySet:
     try:
         queries = list(queries)
         entities, relations = from_tuples(queries, shape.encoded(encoding))
         order = np.lexsort((*relations.T[::-1], *entities.T[::-1]))
         queries = [queries[i] for i in order]
-        none: frozenset[int] = frozenset()
         easy_answers, hard_answers = (
-            AnswerSets.of([table.get(query, none) for query in queries]) for table in (easy, hard or {})
+            AnswerSets.of([table.get(query, ()) for query in queries]) for table in (easy, hard or {})
         )
     except (DataError, TypeError, RecursionError) as error:
         raise DataError(f"{shape.name} cannot be read: {error}", path) from None
-    for ids, kind, size in (
-        (entities, "entity", sizes[0]),
-        (relations, "relation", sizes[1]),
-        (easy_answers.ids, "entity", sizes[0]),
-        (hard_answers.ids, "entity", sizes[0]),
-    ):
-        if ids.max(initial=0) >= size:
-            raise DataError(f"{shape.name} has {kind} {ids.max()}, but the graph ends at {size - 1}", path)
     if hard is not None and (lost := sum(query not in hard for query in queries)):
         raise DataError(
             f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers beside it does not have; "
@@ -265,20 +238,13 @@ def _table(path: Path, what: str = "queries and their answers") -> Mapping[Any, 
     return table
 
 
-def _sizes(folder: Path) -> tuple[int, int]:
-    """The numbers of entities and relation ids by `stats.txt`; without that file every id is in range."""
-    path = folder / "stats.txt"
-    if not path.is_file():
-        return 1 << 31, 1 << 31
-    try:
-        entities, relations = (int(line.split()[-1]) for line in path.read_text().split("\n") if line.strip())
-    except (ValueError, OSError):
-        raise DataError("does not hold 'numentity: N' and 'numrelations: R' on two lines", path) from None
-    return entities, relations
+def has_queries(folder: str | Path, split: str) -> bool:
+    """Whether a folder has queries of a split."""
+    return (Path(folder) / f"{split}-queries.pkl").is_file()
 
 
 def _splits_of(folder: Path) -> str:
-    there = [f"{split}-queries.pkl" for split in SPLITS if (folder / f"{split}-queries.pkl").is_file()]
+    there = [f"{split}-queries.pkl" for split in SPLITS if has_queries(folder, split)]
     return f"{' and '.join(there)} here" if there else "train-, valid- or test-queries.pkl, and this one has none"
 
 

@@ -27,7 +27,7 @@ from tacit.graph.stored import fingerprint
 from tacit.query.plans.symbolic import with_answers
 from tacit.query.sampling import sampling
 from tacit.query.sampling.betae_structures import Ids, label
-from tacit.query.sampling.queries import AnswerSets, QuerySet, read_queries, write_queries
+from tacit.query.sampling.queries import AnswerSets, QuerySet, has_queries, read_queries, write_queries
 from tacit.query.sampling.sampling import Sample, can_miss, links_wanted
 from tacit.query.sampling.settings import SampleSettings
 from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, parse_shapes
@@ -67,11 +67,6 @@ def queries_for(
         name: with_answers(queries, graph, "train") if split == "train" and not len(queries.hard.ids) else queries
         for name, queries in carried.items()
     }
-
-
-def has_queries(folder: str | Path, split: str) -> bool:
-    """Whether a folder has queries of a split."""
-    return (Path(folder) / f"{split}-queries.pkl").is_file()
 
 
 def _translation(graph: Graph, folder: Path, split: str) -> Translation:
@@ -132,28 +127,29 @@ def _read_as(facts: Triples, translation: Translation) -> Triples:
 
 
 def _carried(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
-    entities = _translated(queries.entities, translation.entities, "entity", queries.name, folder)
-    relations = _translated(queries.relations, translation.relations, "relation", queries.name, folder)
-    easy, hard = (
-        _answers(answers, translation.entities, queries.name, folder) for answers in (queries.easy, queries.hard)
+    """Queries in the ids of the graph."""
+
+    def carried(ids: Ids, kind: str) -> Ids:
+        table = translation.entities if kind == "entity" else translation.relations
+        if int(ids.max(initial=-1)) >= len(table):
+            last = len(table) - 1
+            raise DataError(f"{queries.name} queries name {kind} {ids.max()}, but its labels end at {last}", folder)
+        here: Ids = table[ids].astype(np.int32)
+        if (here < 0).any():
+            lost = counted(len(np.unique(ids[here < 0])), f"{kind} label")
+            problem = f"{queries.name} queries name {lost} that the graph does not have; they are of another graph"
+            raise DataError(problem, folder)
+        return here
+
+    def answers(there: AnswerSets) -> AnswerSets:
+        ids = carried(there.ids, "entity")
+        width = int(ids.max(initial=0)) + 1
+        return AnswerSets.of_keys(np.sort(there.rows * width + ids), len(there), width)
+
+    entities, relations = carried(queries.entities, "entity"), carried(queries.relations, "relation")
+    return replace(
+        queries, entities=entities, relations=relations, easy=answers(queries.easy), hard=answers(queries.hard)
     )
-    return replace(queries, entities=entities, relations=relations, easy=easy, hard=hard)
-
-
-def _answers(answers: AnswerSets, table: NDArray[np.int64], name: str, folder: Path) -> AnswerSets:
-    ids = _translated(answers.ids, table, "entity", name, folder)
-    width = int(ids.max(initial=0)) + 1
-    return AnswerSets.of_keys(np.sort(answers.rows * width + ids), len(answers), width)
-
-
-def _translated(ids: Ids, table: NDArray[np.int64], kind: str, name: str, folder: Path) -> Ids:
-    if int(ids.max(initial=-1)) >= len(table):
-        raise DataError(f"{name} queries name {kind} {ids.max()}, but its labels end at {len(table) - 1}", folder)
-    carried: Ids = table[ids].astype(np.int32)
-    if (carried < 0).any():
-        lost = counted(len(np.unique(ids[carried < 0])), f"{kind} label")
-        raise DataError(f"{name} queries name {lost} that the graph does not have; they are of another graph", folder)
-    return carried
 
 
 def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
@@ -205,38 +201,24 @@ def sample(
     predicted for; the others count as easy.
     """
     chosen = SampleSettings.of(settings)
-    if out is not None:
-        check_place(Path(out), chosen.split, force)
-    links = None if chosen.missing is None else links_wanted(chosen.missing, chosen.split)
+    split = chosen.split
+    if out is not None and has_queries(out, split) and not force:
+        raise DataError(f"holds {split} queries; choose another folder, or replace them with force", out)
+    links = None if chosen.missing is None else links_wanted(chosen.missing, split)
     wanted = shapes_of(shapes, templates, links)
     for shape in wanted.values() if out is not None else ():
         shape.encoded()  # what no file can hold is refused before it is drawn
-    loaded = load(graph)
-    options = chosen.to_dict()
-    samples = draw(loaded, wanted, progress=progress, **options)
-    if out is not None:
-        told = {name: value for name, value in options.items() if name != "missing" or value is not None}
-        write_query_folder(loaded, Path(out), chosen.split, samples, told)
-    return samples
-
-
-def draw(
-    graph: Graph,
-    shapes: Mapping[str, Shape],
-    split: str = "train",
-    count: int = 1000,
-    progress: Progress | bool = False,
-    **options: Any,
-) -> dict[str, Sample]:
-    """Queries of several shapes, each with what it took to find them; `options` are those of `sampling.sample`."""
-    samples = {}
+    loaded, options, samples = load(graph), chosen.to_dict(), {}
     with counting(progress) as counts:
-        for name, shape in shapes.items():
-            drawn = sampling.sample(graph, shape, split, count, progress=counts(name, count), **options)
+        for name, shape in wanted.items():
+            drawn = sampling.sample(loaded, shape, progress=counts(name, chosen.count), **options)
             encoding: Encoding = "dm" if name != shape.name else "dnf"
             samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
     if not any(len(drawn.queries) for drawn in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
+    if out is not None:
+        told = {name: value for name, value in options.items() if name != "missing" or value is not None}
+        _write(loaded, Path(out), split, samples, told)
     return samples
 
 
@@ -262,19 +244,14 @@ def shapes_of(
     return shapes
 
 
-def check_place(folder: Path, split: str, force: bool = False) -> None:
-    """Raise a `DataError` where a folder holds queries of a split already, unless they may be replaced by `force`."""
-    if (folder / f"{split}-queries.pkl").exists() and not force:
-        raise DataError(f"holds {split} queries; choose another folder, or replace them with force", folder)
-
-
-def write_query_folder(
-    graph: Graph, folder: Path, split: str, samples: Mapping[str, Sample], settings: Mapping[str, Any]
-) -> None:
+def _write(graph: Graph, folder: Path, split: str, samples: Mapping[str, Sample], settings: Mapping[str, Any]) -> None:
     """Write queries as a BetaE folder, with the graph they are of and a report of how they were drawn."""
     from tacit import __version__
 
-    _write_graph(graph, folder)
+    if not is_betae(folder):
+        write_betae(graph, folder)
+    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
+        raise DataError("holds another graph; choose another folder", folder)
     write_queries(folder, split, [drawn.queries for drawn in samples.values() if len(drawn.queries)])
     shapes = {
         name: {"queries": len(drawn.queries), "tries": drawn.tries, "turned_down": drawn.turned_down}
@@ -283,11 +260,3 @@ def write_query_folder(
     about = {"tacit": __version__, "graph": graph.name, "fingerprint": fingerprint(graph)._asdict(), "split": split}
     with atomic_file(folder / f"{split}-sample.json") as file:
         file.write(json.dumps({**about, **settings, "shapes": shapes}, indent=2).encode() + b"\n")
-
-
-def _write_graph(graph: Graph, folder: Path) -> None:
-    """Write a graph beside its queries; a folder that holds another graph is left alone."""
-    if not is_betae(folder):
-        write_betae(graph, folder)
-    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
-        raise DataError("holds another graph; choose another folder", folder)

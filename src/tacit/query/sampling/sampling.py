@@ -112,7 +112,7 @@ def sample(
         kept, tries = kept + len(wanted), tries + size
         if progress:
             progress(kept)
-    return Sample(_joined(shape, batches), count, tries, search.turned_down)
+    return Sample(_joined(batches), count, tries, search.turned_down)
 
 
 class _Search:
@@ -235,16 +235,17 @@ def without_negation(step: NodeOrEdge) -> NodeOrEdge:
     return Everything() if isinstance(step, Complement) else map_children(step, without_negation)
 
 
-def _joined(shape: Shape, sets: list[QuerySet]) -> QuerySet:
-    """Several sets of queries as one."""
+def _joined(sets: list[QuerySet]) -> QuerySet:
+    """Several sets of queries of one shape as one."""
 
     def together(parts: list[AnswerSets]) -> AnswerSets:
         counts = np.concatenate([[0], *(part.counts for part in parts)])
-        return AnswerSets(
-            np.cumsum(counts), np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)])
-        )
+        return AnswerSets(np.cumsum(counts), np.concatenate([part.ids for part in parts]))
 
-    entities = [np.empty((0, shape.num_entities), dtype=np.int32), *(drawn.entities for drawn in sets)]
-    relations = [np.empty((0, shape.num_relations), dtype=np.int32), *(drawn.relations for drawn in sets)]
-    easy, hard = together([drawn.easy for drawn in sets]), together([drawn.hard for drawn in sets])
-    return QuerySet(shape, np.concatenate(entities), np.concatenate(relations), easy, hard)
+    return QuerySet(
+        sets[0].shape,
+        np.concatenate([drawn.entities for drawn in sets]),
+        np.concatenate([drawn.relations for drawn in sets]),
+        together([drawn.easy for drawn in sets]),
+        together([drawn.hard for drawn in sets]),
+    )
