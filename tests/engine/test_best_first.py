@@ -339,3 +339,17 @@ def test_rows_are_counted_and_bounded() -> None:
     entities, relations = torch.tensor([[1], [2]]), torch.tensor([[0, 2, 4], [1, 3, 5]])
     found = engine.reasoner.top(plan, entities, relations, [Wanted(3)] * 2)
     assert all(isinstance(each, BestAnswers) and each.rows is not None and 0 < each.rows <= 12 for each in found)
+
+
+@pytest.mark.parametrize("denied", ["r(?z, ?x)", "(exists ?w . r(?z, ?w) & q(?w, ?x))", "r(?y, ?x)"])
+def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: str) -> None:
+    """Lower and upper bounds follow other candidates, and a negation swaps what is found of one and the same."""
+    text = f"?x : exists ?v, ?y, ?z . p(e1, ?v) & r(?v, ?y) & q(?y, ?z) & p(?z, ?x) & !{denied}"
+    for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
+        engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
+        asked = engine.prepare(text)
+        given = asked.prepared.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
+        bounds, exact = engine.search.bounds(*given), engine.using(search="exact").search.scores(*given)
+        assert bounds is not None
+        assert (bounds[0] <= exact + 1e-5).all()
+        assert (bounds[1] >= exact - 1e-5).all()
