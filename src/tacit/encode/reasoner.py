@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from tacit.encode.encoder import Encoder
 from tacit.engine.atoms.possible import Possible
 from tacit.engine.reasoner import Reasoner, step_memory
-from tacit.engine.search.narrowed import Loopless
+from tacit.engine.search.exclusion import Loopless
 from tacit.errors import PlanError
 from tacit.query.plans.plan import Plan, Union, walk
 from tacit.query.sampling.shapes import SHAPES

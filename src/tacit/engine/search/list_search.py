@@ -76,14 +76,14 @@ class ListReasoner(MessageReasoner):
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        best = wanted.best_among(ids, low, finer, (low, high)) if len(ids) else BestAnswers((), (), True)
+        answers = wanted.best_among(ids, low, finer, (low, high)) if len(ids) else BestAnswers((), (), True)
         beyond, ahead, sure = listing.rest, set(wanted.first), rows.sure and not rows.estimated
-        full = len(best.ids) == wanted.count and best.ids
-        settled = beyond < best.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
-        certified = bool(best.certified) and settled and sure
-        listed = zip(best.ids[: best.proven], best.scores, strict=False)
+        full = len(answers.ids) == wanted.count and answers.ids
+        settled = beyond < answers.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
+        certified = bool(answers.certified) and settled and sure
+        listed = zip(answers.ids[: answers.proven], answers.scores, strict=False)
         leading = len(list(takewhile(lambda each: each[0] in ahead or beyond < each[1], listed))) if sure else 0
-        return BestAnswers(best.ids, best.scores, certified, len(lists.followed), rows.estimated, leading)
+        return BestAnswers(answers.ids, answers.scores, certified, len(lists.followed), rows.estimated, leading)
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ from tacit.query.plans.plan import Complement, Plan, Relation, Step
 from tacit.query.plans.symbolic import answers
 
 
-class Narrowed(Reasoner):
+class Exclusion(Reasoner):
     """The scores of another reasoner, with minus infinity for what is ruled out."""
 
     def __init__(self, reasoner: Reasoner) -> None:
@@ -58,7 +58,7 @@ class Narrowed(Reasoner):
         return self.reasoner.batch(plan)
 
 
-class NewAnswers(Narrowed):
+class NewAnswers(Exclusion):
     """What a reasoner answers beside what the facts of an index imply."""
 
     def __init__(self, reasoner: Reasoner, index: FactIndex) -> None:
@@ -74,7 +74,7 @@ class NewAnswers(Narrowed):
         return out
 
 
-class Loopless(Narrowed):
+class Loopless(Exclusion):
     """What a reasoner that values questions whole answers without loops of relations that never loop in training.
 
     An atom between an answer and an entity of the question is ruled out as a search over atoms rules it out. Values
