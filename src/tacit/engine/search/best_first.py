@@ -24,7 +24,7 @@ from tacit.engine.search.floors import floors
 from tacit.engine.search.following import Following
 from tacit.engine.search.scores import checked
 from tacit.query.plans.fold import Fold, Place
-from tacit.query.plans.plan import Best, Complement, Condition, Everything, Node, Project, Step, conjuncts, walk
+from tacit.query.plans.plan import Best, Complement, Condition, Everything, Node, Project, Step, children, conjuncts
 from tacit.query.plans.traits import Search, negates_hops, settled, source_of
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
@@ -134,7 +134,7 @@ class BestFirst(Following):
         """
         self.whole(root)
         rows = torch.arange(self.size, device=self.atoms.device)
-        for step in reversed(list(walk(root))):  # what is inside a step comes before it
+        for step in _from_inside(root):
             if step not in self.hops:
                 continue
             hop, source = self.hops[step], source_of(step)
@@ -218,3 +218,10 @@ def _hardly_proven(root: Node, atoms: Atoms, k: int | None) -> bool:
         return False
     few = (k or atoms.num_entities) * atoms.num_entities <= _FEW
     return atoms.calibration.pointwise or (few and negates_hops(root))
+
+
+def _from_inside(step: Step) -> Iterator[Step]:
+    """All steps inside a step and then itself."""
+    for inner in children(step):
+        yield from _from_inside(inner)
+    yield step

@@ -40,7 +40,7 @@ class ContinuousReasoner(Reasoner):
             why = f"scores vectors one by one, which {calibration.name} cannot; use calibration sigmoid"
             raise _refused(why, "calibration")
         if calibration.reads_entities:
-            raise _refused("scores vectors, no entities that an adapter could read; use one on p, or search beam")
+            raise _refused("scores vectors, no entities for this adapter to read; use an adapter on p, or search beam")
         if atoms.possible is not None and atoms.possible.typed:
             raise _refused("scores vectors, which are of no kind; leave typed out, or use search beam", "typed")
         if logic.norm == "lukasiewicz":  # whose value of three atoms is 0 at the start, and as flat all around
