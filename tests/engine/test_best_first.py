@@ -283,7 +283,7 @@ def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_bat
     search = BestFirst(engine.atoms, engine.logic, *twice, k=2, memory=10**9, budget=5)
     search.whole(asked.prepared.plan.root)
     first, second = search.hops
-    search._follow_all([{first, second}, {second}], [3, 3])
+    search._follow_all([{first, second}, {second}])
     assert [search.hops[step].counts for step in (first, second)] == [[5, 0], [0, 5]]
     for hop in search.hops.values():
         assert hop.followed.sum(dim=1).tolist() == hop.counts
@@ -340,3 +340,17 @@ def test_rows_are_counted_and_bounded() -> None:
     entities, relations = torch.tensor([[1], [2]]), torch.tensor([[0, 2, 4], [1, 3, 5]])
     found = engine.reasoner.top(plan, entities, relations, [Wanted(3)] * 2)
     assert all(isinstance(each, BestAnswers) and each.rows is not None and 0 < each.rows <= 12 for each in found)
+
+
+@pytest.mark.parametrize("denied", ["r(?z, ?x)", "(exists ?w . r(?z, ?w) & q(?w, ?x))", "r(?y, ?x)"])
+def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: str) -> None:
+    """Lower and upper bounds follow other candidates, and a negation swaps what is found of one and the same."""
+    text = f"?x : exists ?v, ?y, ?z . p(e1, ?v) & r(?v, ?y) & q(?y, ?z) & p(?z, ?x) & !{denied}"
+    for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
+        engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
+        asked = engine.prepare(text)
+        given = asked.prepared.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
+        bounds, exact = engine.search.bounds(*given), engine.using(search="exact").search.scores(*given)
+        assert bounds is not None
+        assert (bounds[0] <= exact + 1e-5).all()
+        assert (bounds[1] >= exact - 1e-5).all()

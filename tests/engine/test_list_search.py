@@ -12,8 +12,8 @@ from torch import Tensor
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.engine.search import list_search as module
-from tacit.engine.search.list_search import Listing, Lists
-from tacit.engine.search.row_lists import RowLists
+from tacit.engine.search.list_search import Lists
+from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.finders.codes import Codes

@@ -15,7 +15,7 @@ from torch.nn.functional import logsigmoid
 
 from tacit.engine.atoms.possible import Possible
 from tacit.engine.reasoner import Reasoner, step_memory
-from tacit.engine.search.loopless import Loopless
+from tacit.engine.search.exclusion import Loopless
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
 from tacit.query.plans.plan import Plan, Union, walk

@@ -21,8 +21,8 @@ from tacit.engine.atoms.possible import Possible
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import CertifiedReasoner, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.search.continuous import ContinuousReasoner
-from tacit.engine.search.list_reasoner import ListReasoner
-from tacit.engine.search.new_answers import NewAnswers
+from tacit.engine.search.exclusion import NewAnswers
+from tacit.engine.search.list_search import ListReasoner
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.fact_index import FactIndex

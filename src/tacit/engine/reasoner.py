@@ -138,41 +138,6 @@ class Reasoner(ABC):
         return self
 
 
-class Around(Reasoner):
-    """The scores of another reasoner, of which `left` may take some away."""
-
-    def __init__(self, reasoner: Reasoner) -> None:
-        self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
-        self.shards, self.probabilities, self.remedy = reasoner.shards, reasoner.probabilities, reasoner.remedy
-        self.calibrated, self.predicts, self.name = reasoner.calibrated, reasoner.predicts, reasoner.name
-        self.about = reasoner.about
-
-    def refusal(self, plan: Plan) -> PlanError | None:
-        """What the reasoner refuses."""
-        return self.reasoner.refusal(plan)
-
-    def left(self, plan: Plan, entities: Tensor, relations: Tensor, *tables: Tensor) -> Sequence[Tensor]:
-        """Tables `[B, N]` of scores, or of what orders them, without what is ruled out: here as they are."""
-        return tables
-
-    def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores `[B, N]`; what is ruled out has none."""
-        return self.left(plan, entities, relations, self.reasoner.scores(plan, entities, relations))[0]
-
-    def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """What orders the entities, those ruled out last."""
-        return self.left(plan, entities, relations, self.reasoner.ranking(plan, entities, relations))[0]
-
-    def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores, and the values that order them."""
-        scores, finer = self.left(plan, entities, relations, *self.reasoner.ranked(plan, entities, relations))
-        return scores, finer
-
-    def batch(self, plan: Plan) -> int:
-        """As many queries at once as the reasoner takes."""
-        return self.reasoner.batch(plan)
-
-
 class MessageReasoner(Reasoner):
     """Exact search, or beam search with the `k` best candidates of every variable."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -60,10 +61,8 @@ class Wanted:
             return BestAnswers(ids, scores[ids].tolist())
         lower, upper = map(self.lifted, bounds)
         certified = self.in_the_way(lower, upper, ids) is None
-        leading = [] if certified else ids[: self.leading(lower, upper, ids)]
-        if leading:
-            leading = shared(leading, self.order(lower, finer))
-        return BestAnswers(ids, scores[ids].tolist(), certified, leading=len(leading))
+        leading = 0 if certified else self._leading(lower, upper, shared(ids, self.order(lower, finer)))
+        return BestAnswers(ids, scores[ids].tolist(), certified, leading=leading)
 
     def best_among(
         self, ids: Tensor, scores: Tensor, finer: Tensor | None = None, bounds: tuple[Tensor, Tensor] | None = None
@@ -133,19 +132,13 @@ class Wanted:
         highest = int(upper.masked_fill(~rivals, ZERO).argmax())
         return highest if bool(rivals[highest]) else None
 
-    def leading(self, lower: Tensor, upper: Tensor, ids: list[int]) -> int:
-        """How many of the first answers are proven if they are in the order of lower bounds: nothing whose score is not
-        exact could come before, ties by id included, or is one of them.
-        """
-        if not ids:
-            return 0
-        rivals, ahead = unsettled(lower, upper), self.ahead(lower)
-        known, other = (_highest(upper, rivals & group) for group in (ahead, ~ahead))
-        for place, entity in enumerate(ids):
-            worth = -float(lower[entity]), entity
-            if known < worth if bool(ahead[entity]) else known < _NOBODY or other < worth:
-                return place
-        return len(ids)
+    def _leading(self, lower: Tensor, upper: Tensor, ids: list[int]) -> int:
+        """How many of the first answers, which are in the order of lower bounds, would be proven as a list."""
+
+        def open_(count: int) -> bool:
+            return replace(self, count=count).in_the_way(lower, upper, ids[:count]) is not None
+
+        return bisect(range(1, len(ids) + 1), False, key=open_)
 
     def ahead(self, values: Tensor) -> Tensor:
         """Which entities go first, `[N]`."""
@@ -176,15 +169,6 @@ def loose(lower: float, upper: float) -> bool:
 def at_least(least: float, scores: Tensor) -> Tensor:
     """Scores of what is worth so much at least, and just that where only rounding tells them apart: they are ties."""
     return torch.where(unsettled(scores.new_tensor(least), scores), scores, least)
-
-
-_NOBODY = -ZERO, 0
-
-
-def _highest(values: Tensor, group: Tensor) -> tuple[float, int]:
-    """Minus the highest value of a group, and the first that has it: what comes before others is less."""
-    highest, place = values.masked_fill(~group, ZERO).max(dim=0)
-    return (-float(highest), int(place)) if float(highest) > ZERO else _NOBODY
 
 
 def _sorted(ids: Tensor, scores: Tensor, finer: Tensor) -> list[int]:

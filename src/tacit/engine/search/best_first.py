@@ -24,25 +24,13 @@ from tacit.engine.search.floors import floors
 from tacit.engine.search.following import Following
 from tacit.engine.search.scores import checked
 from tacit.query.plans.fold import Fold, Place
-from tacit.query.plans.plan import (
-    Best,
-    Complement,
-    Condition,
-    Everything,
-    Node,
-    Project,
-    Relation,
-    Step,
-    children,
-    conjuncts,
-)
+from tacit.query.plans.plan import Best, Complement, Condition, Everything, Node, Project, Step, children, conjuncts
 from tacit.query.plans.traits import Search, negates_hops, settled, source_of
 
 _FIRST = 8  # candidates followed at first: a table that is read for one row costs hardly more for eight
-_FAR = 2  # where even so many times the candidates that may be followed would not do, none is followed to prove it
 _STAGE = 32  # of all entities, as many are tried in a cycle at first, and more when its floor has risen
 _FEW = 2**20  # scores of rows that take no longer than some looks at bounds
-_PACES = (3, 12)  # how many times as many are followed next as were, if these promise to be enough
+_PACE = 3  # times as many as were followed come next
 
 
 @dataclass(eq=False)
@@ -62,23 +50,23 @@ class BestFirst(Following):
         while places:
             asked = [wanted[place] for place in places]
             wishes = search._wishes(root, asked)
-            paces = search._paces(root, asked, [q for q, hops in wishes.items() if hops])
+            hopeless = search._hopeless(root, asked, [q for q, hops in wishes.items() if hops])
             proven = [q for q, hops in wishes.items() if hops is None]
-            stuck = [q for q, hops in wishes.items() if hops is not None and not paces.get(q)]
+            stuck = [q for q, hops in wishes.items() if hops == set() or q in hopeless]
             for group in filter(None, (proven, stuck)):
                 part = search._only(group)
                 if group is stuck:
                     part._complete(root, [asked[q] for q in group])
                 yield [places[q] for q in group], part
-            going = [q for q in paces if paces[q]]
-            search, places = search._only(going), [places[q] for q in going]
-            search._follow_all([wishes[q] or set() for q in going], [paces[q] for q in going])
+            going = {q: hops for q, hops in wishes.items() if hops and q not in hopeless}
+            search, places = search._only(list(going)), [places[q] for q in going]
+            search._follow_all(list(going.values()))
 
     def reach(self, root: Node, answer: int) -> None:
         """Follow candidates until they lead to an answer that may be known without them, for a single query."""
         tightening, place = _Tightening(self, 0), Place(target=answer)
         while bool(unsettled(*self.answers(root)[:, answer])) and (hops := tightening.of(root, place)):
-            self._follow_all([hops], [_PACES[0]])
+            self._follow_all([hops])
 
     def listed(self, root: Node, wanted: Sequence[Wanted]) -> list[BestAnswers]:
         """The best answers to each query, certified where they are settled."""
@@ -102,27 +90,16 @@ class BestFirst(Following):
             wishes[q] = None if entity is None else tightening.of(root, Place(target=entity)) or next(anywhere, set())
         return wishes
 
-    def _paces(self, root: Node, wanted: Sequence[Wanted], queries: list[int]) -> dict[int, int]:
-        """How many times as many candidates to follow next as were, for some queries; 0 where all would hardly do.
-
-        What is to come is foreseen as if nothing better would be reached by it.
-        """
-        paces, everyone = dict.fromkeys(queries, _PACES[0]), self.atoms.num_entities
+    def _hopeless(self, root: Node, wanted: Sequence[Wanted], queries: list[int]) -> list[int]:
+        """Those of some queries that would not be proven if far more candidates than may be led to nothing better."""
         tried = [q for q in queries if all(hop.counts[q] for hop in self.hops.values())]
-        for pace, times, otherwise in ((everyone, _FAR, 0), (everyone, 1, _PACES[0]), (_PACES[1], 1, everyone)):
-            sure = self._foreseen(root, wanted, tried, pace, times) if tried else []
-            paces |= dict.fromkeys(tried, otherwise) | dict.fromkeys(sure, pace)
-            tried = sure
-        sure = self._foreseen(root, wanted, tried, _PACES[0], 1) if tried else []
-        return paces | dict.fromkeys(sure, _PACES[0])
-
-    def _foreseen(self, root: Node, wanted: Sequence[Wanted], queries: list[int], pace: int, times: int) -> list[int]:
-        """The queries whose answers would be proven if so many more candidates led to nothing better."""
-        part = self._only(queries)
-        kept, part.values, part.passed = part.values, {}, (pace, times)
-        entities = part._in_the_way(root, [wanted[q] for q in queries])
-        part.values, part.passed = kept, None
-        return [query for query, entity in zip(queries, entities, strict=True) if entity is None]
+        if not tried:
+            return []
+        part = self._only(tried)
+        kept, part.values, part.foreseeing = part.values, {}, True
+        entities = part._in_the_way(root, [wanted[q] for q in tried])
+        part.values, part.foreseeing = kept, False
+        return [q for q, entity in zip(tried, entities, strict=True) if entity is not None]
 
     def _in_the_way(self, root: Node, wanted: Sequence[Wanted]) -> list[int | None]:
         """For each query the entity that must be known better before its answers are proven."""
@@ -132,15 +109,14 @@ class BestFirst(Following):
             entities.append(each.in_the_way(lower, upper, each.order(lower)))
         return entities
 
-    def _follow_all(self, wishes: Sequence[set[Search]], paces: Sequence[int]) -> None:
+    def _follow_all(self, wishes: Sequence[set[Search]]) -> None:
         """Follow the next candidates of what is wished for each query, those whose values are settled."""
         for step, hop in self.hops.items():
             queries = [q for q, wished in enumerate(wishes) if step in wished]
             if not queries:
                 continue
             rows = torch.tensor(queries, device=self.atoms.device)
-            most = _PACES[0] if step in self.floors else self.atoms.num_entities  # each time floors rise
-            sizes = [min(max(_FIRST, min(paces[q], most) * hop.counts[q]), self._leave(step, q)) for q in queries]
+            sizes = [min(max(_FIRST, _PACE * hop.counts[q]), self._leave(step, q)) for q in queries]
             source = self._sources(step)
             upper = source[self.size + rows].masked_fill_(hop.followed[rows], ZERO)
             values, ids = best(upper, max(sizes))
@@ -175,7 +151,7 @@ class BestFirst(Following):
             while bool((left > 0).any()):
                 few, ids = ids.tensor_split([size], dim=1)
                 self._expand(step, rows, few, [table.gather(1, few) for table in tables], left.clamp(0, size))
-                left, worth, size = left - size, worth[:, size:], _PACES[0] * size
+                left, worth, size = left - size, worth[:, size:], _PACE * size
                 self.values.clear()
                 if self.floors:
                     self.floors = floors(root, wanted, self)
@@ -218,7 +194,7 @@ class _Tightening(Fold[int, set[Search]]):
         entity = int(self.search.whole(step.part)[self.search.size + self.query].argmax())
         return self.of(step.part, Place(target=entity))
 
-    def relation(self, step: Relation | Everything, place: Place[int]) -> set[Search]:
+    def relation(self, step: Step, place: Place[int]) -> set[Search]:
         return set()
 
     everything = relation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -31,18 +31,17 @@ class BoundsFold(Fold[End, Bounds]):
         """The log of how many times more strongly a negation excludes than the logic says, if it does."""
 
     def all(self, parts: Sequence[Bounds], place: Place[End]) -> Bounds:
-        low = self.logic.all([part.low for part in parts])
-        return Bounds(low, low if _exact(parts) else self.logic.all([part.high for part in parts]))
+        return _joined(self.logic.all, parts)
 
     def any(self, parts: Sequence[Bounds], place: Place[End]) -> Bounds:
-        low = self.logic.any([part.low for part in parts])
-        return Bounds(low, low if _exact(parts) else self.logic.any([part.high for part in parts]))
+        return _joined(self.logic.any, parts)
 
     def negation(self, step: Complement[Step], part: Bounds, place: Place[End]) -> Bounds:
         strength = self.strength(step)
-        low = self.logic.negation(part.high, strength)
-        return Bounds(low, low if _exact([part]) else self.logic.negation(part.low, strength))
+        return _joined(lambda values: self.logic.negation(values[0], strength), [Bounds(part.high, part.low)])
 
 
-def _exact(parts: Sequence[Bounds]) -> bool:
-    return all(part.low is part.high for part in parts)
+def _joined(join: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Bounds]) -> Bounds:
+    low = join([part.low for part in parts])
+    exact = all(part.low is part.high for part in parts)
+    return Bounds(low, low if exact else join([part.high for part in parts]))

@@ -6,7 +6,7 @@ that do not depend on what is computed beside them, so answers are the same to t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -76,26 +76,19 @@ class CoarseSearch:
             return torch.arange(n)
         aside = [(row, i) for row, each in enumerate(wanted) for i in (*each.first, *each.without)]
         taken = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
-        floors = torch.tensor([ZERO if raw else each.floor for each in wanted])[:, None]
-        cut = _Cut(counts, floors)
-        parts: list[tuple[Tensor, ...]] = []
-        for columns in self._blocks():
+        lows, highs = list[Tensor](), list[Tensor]()
+        width = max(1, _CACHED // len(wanted))
+        for columns in (slice(start, min(start + width, n)) for start in range(0, n, width)):
             bounds = _InColumns(self, columns, raw).of(root)
             for end in (bounds.low, bounds.high):
                 taken.lift(end, columns, ZERO)
-            if not parts:
-                cut.raise_by(bounds.low)
-            rows, places = (~(bounds.high < cut.value)).nonzero(as_tuple=True)  # what is no number is no less
-            if parts and len(rows):
-                cut.raise_by(_by_row(rows, bounds.low[rows, places], len(wanted)))
-            parts.append((rows, places + columns.start, bounds.high[rows, places]))
-        rows, ids, high = map(torch.cat, zip(*parts, strict=True))
-        return ids[~(high < cut.value[rows, 0]) & (high != ZERO)]
-
-    def _blocks(self) -> Iterator[slice]:
-        n, width = self.atoms.num_entities, max(1, _CACHED // len(self.relations))
-        for start in range(0, n, width):
-            yield slice(start, min(start + width, n))
+            lows.append(bounds.low.topk(min(int(counts.max()), bounds.low.shape[1])).values)
+            highs.append(bounds.high)
+        last = torch.cat(lows, dim=1).sort(dim=1, descending=True).values.gather(1, counts - 1)
+        last = torch.where(last.isfinite(), last - last.abs() * _LOST, last)
+        floors = torch.tensor([ZERO if raw else each.floor for each in wanted])[:, None]
+        high, cut = torch.cat(highs, dim=1), torch.maximum(last, floors)
+        return (~(high < cut) & (high != ZERO)).nonzero()[:, 1]  # what is no number is no less
 
     def leaf(self, slot: int, step: Relation) -> _Leaf:
         """What is to be known of an atom of all queries."""
@@ -152,25 +145,3 @@ class _InColumns(BoundsFold[int]):
         if leaf.known is not None:
             leaf.known.lift(scores, self.columns, certain)
         return scores
-
-
-class _Cut:
-    """What an answer must be worth to be among the best `counts[B, 1]`, and no less than `floors[B, 1]`."""
-
-    def __init__(self, counts: Tensor, floors: Tensor) -> None:
-        self.counts, self.floors, self.value = counts, floors, floors
-        self._lowest = torch.full((len(counts), int(counts.max())), ZERO)  # that the best can be, falling
-
-    def raise_by(self, low: Tensor) -> None:
-        """Look at lower bounds of more entities, `[B, n]`."""
-        self._lowest = torch.cat([self._lowest, low], dim=1).topk(self._lowest.shape[1]).values
-        last = self._lowest.gather(1, self.counts - 1)
-        last = torch.where(last.isfinite(), last - last.abs() * _LOST, last)
-        self.value = torch.maximum(last, self.floors)
-
-
-def _by_row(rows: Tensor, values: Tensor, batch: int) -> Tensor:
-    """Values by rising row, side by side, `[P] x [P] -> [B, n]`, nothing where a row has fewer."""
-    sizes = torch.bincount(rows, minlength=batch)
-    places = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes)[rows]
-    return values.new_full((batch, int(sizes.max())), ZERO).index_put((rows, places), values)

@@ -13,22 +13,7 @@ from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError, SettingsError
 from tacit.links.scorer import VectorScorer
 from tacit.query.plans.fold import Fold, Place
-from tacit.query.plans.plan import (
-    At,
-    Best,
-    Complement,
-    Condition,
-    Everything,
-    Loop,
-    Plan,
-    Project,
-    Relation,
-    Source,
-    Step,
-    Target,
-    has,
-    walk,
-)
+from tacit.query.plans.plan import Complement, Intersect, Plan, Project, Relation, Row, Step, Union, has, walk
 
 _BATCH = 1024
 _SETTLED = 1e-6  # relative change of the objective between checks at which the search stops
@@ -46,51 +31,30 @@ class ContinuousReasoner(Reasoner):
     name = "continuous search"
 
     def __init__(
-        self,
-        atoms: Atoms,
-        logic: Logic,
-        *,
-        steps: int = 1000,
-        step_size: float = 0.1,
-        reg: float = 0.0,
+        self, atoms: Atoms, logic: Logic, *, steps: int = 1000, step_size: float = 0.1, reg: float = 0.0
     ) -> None:
-        if not isinstance(atoms.scorer, VectorScorer):
-            raise SettingsError(
-                "continuous search needs a model that scores vectors (complex, distmult or cp); "
-                "use search beam or exact with this one",
-                "search",
-            )
-        if not atoms.calibration.pointwise:
-            raise SettingsError(
-                f"continuous search scores vectors one by one, which {atoms.calibration.name} cannot; "
-                "use calibration sigmoid",
-                "calibration",
-            )
-        if not atoms.calibration.shareable:
-            raise SettingsError(
-                "continuous search scores vectors, which are no entities that this adapter could read; "
-                "use an adapter on p, or search beam",
-                "search",
-            )
+        scorer, calibration = atoms.scorer, atoms.calibration
+        if not isinstance(scorer, VectorScorer):
+            raise _refused("needs a model that scores vectors (complex, distmult or cp); use search beam or exact")
+        if not calibration.pointwise:
+            why = f"scores vectors one by one, which {calibration.name} cannot; use calibration sigmoid"
+            raise _refused(why, "calibration")
+        if not calibration.shareable:
+            raise _refused("scores vectors, no entities for this adapter to read; use an adapter on p, or search beam")
         if atoms.possible is not None and atoms.possible.typed:
-            raise SettingsError(
-                "continuous search scores vectors, which are of no kind; leave typed out, or use search beam", "typed"
-            )
+            raise _refused("scores vectors, which are of no kind; leave typed out, or use search beam", "typed")
         if logic.norm == "lukasiewicz":  # whose value of three atoms is 0 at the start, and as flat all around
-            raise SettingsError(
-                "continuous search climbs by gradients, and lukasiewicz has none where it starts; "
-                "use logic product or godel, or search beam",
-                "logic",
-            )
+            why = "climbs by gradients, and lukasiewicz has none where it starts; use logic product or godel"
+            raise _refused(why, "logic")
         self.atoms, self.logic = atoms, logic
-        self.scorer: VectorScorer = atoms.scorer
+        self.scorer: VectorScorer = scorer
         self.steps, self.step_size, self.reg = steps, step_size, reg
         self.num_entities, self.shards, self.device = atoms.num_entities, atoms.shards, atoms.device
 
     def refusal(self, plan: Plan) -> PlanError | None:
         """That vectors cannot answer a plan."""
         for step in walk(plan.root):
-            if isinstance(step, Best | Condition | Everything | Loop | At | Source | Target):
+            if not isinstance(step, Row | Relation | Project | Intersect | Union | Complement):
                 return PlanError(
                     f"continuous search answers trees that start at entities; a {type(step).__name__.lower()} step "
                     "needs beam or exact search"
@@ -193,6 +157,10 @@ class Vectors(Fold[Tensor, Tensor]):
 
     def negation(self, step: Complement[Step], part: Tensor, place: Place[Tensor]) -> Tensor:
         return self.reasoner.logic.negation(part, self.reasoner.atoms.strength(step, self.relations))
+
+
+def _refused(why: str, setting: str = "search") -> SettingsError:
+    return SettingsError(f"continuous search {why}", setting)
 
 
 def penalty(scorer: VectorScorer, vectors: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from tacit.query.plans.fold import EVERYWHERE, Place
 from tacit.query.plans.plan import Condition, Everything, Node, Project, Relation, Step, anchored
 from tacit.query.plans.traits import Search, beamed, negates_hops, settled, source_of
 
+_FAR = 2  # times the candidates that may be followed: where so many would not do, none is followed to prove it
 _COPIES = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}  # of what was reached: for the beam, lower and upper bounds
 
 
@@ -89,7 +90,7 @@ class Following(Scores):
         self.alone = Scores(*given)  # the queries as a beam values them
         self.plain = Followed(*given, keep=True, alone=self.alone)  # and by what was followed
         self.beam = Scores(*given[:2], self.entities, self.relations, *given[4:], bounds=True)
-        self.passed: tuple[int, int] | None = None  # candidates thought away: times those followed, times those left
+        self.foreseeing = False  # bound steps as if far more candidates than may be led to nothing better
         self.missed = torch.full((size,), ZERO, device=self.atoms.device)  # [B]: answers below it may be worth so much
         self.exact: dict[Step, Tensor] = {}  # values of steps without hops, as lower and as upper bounds
 
@@ -145,16 +146,13 @@ class Following(Scores):
             self.hops[step] = Frontier(reached, beam, nobody, [0] * self.size)
         hop = self.hops[step]
         upper = self._sources(step)[self.size :].masked_fill(hop.followed, ZERO)
-        if self.passed is None:
-            left, ids = best(upper, 1)  # [B, 1]
-            hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
+        if self.foreseeing:
+            passed = [min(_FAR * self._leave(step, q), upper.shape[1]) for q in range(self.size)]
+            falling = F.pad(upper, (0, 1), value=ZERO).topk(max(passed) + 1).values
+            left = falling.gather(1, torch.tensor(passed, device=upper.device)[:, None])  # [B, 1]
         else:
-            pace, times = self.passed
-            passed = [min(times * self._leave(step, q), pace * count) for q, count in enumerate(hop.counts)]
-            most = min(max(passed), upper.shape[1])
-            upper = upper if most < upper.shape[1] else F.pad(upper, (0, 1), value=ZERO)
-            places = torch.tensor(passed, device=upper.device).clamp(max=most)
-            left = upper.topk(most + 1).values.gather(1, places[:, None])
+            left, ids = best(upper, 1)
+            hop.ahead = list(zip(left[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
         bounds = bound(left)
         if isinstance(step, Condition) and not step.bounded:
             everyone = torch.tensor(hop.counts, device=left.device)[:, None] == self.atoms.num_entities

@@ -110,16 +110,17 @@ class Hop:
                 self._from_pairs(values[:, start : start + rows], ids[:, start : start + rows], relations, out)
             return
         width = self._width(min(rows, values.numel()))  # the same for all pieces, whatever their number
-        if k > rows or not self._apart(rows):
-            for queries, places in chunks(len(values), k, rows):
-                choose_again()
-                self._raised(values[queries, places], ids[queries, places], relations[queries], out[queries], width)
+
+        def follow(part: tuple[slice, slice]) -> None:
+            queries, _ = part
+            self._raised(values[part], ids[part], relations[queries], out[queries], width)
+
+        if k <= rows and self._apart(rows):
+            spread(follow, [(queries, slice(None)) for queries in shares(len(values), k, rows)])
             return
-
-        def follow(queries: slice) -> None:
-            self._raised(values[queries], ids[queries], relations[queries], out[queries], width)
-
-        spread(follow, shares(len(values), k, rows))
+        for part in chunks(len(values), k, rows):
+            choose_again()
+            follow(part)
 
     def _apart(self, rows: int) -> bool:
         """Whether several threads can score rows of their own: by products, and in the memory there is."""
@@ -265,15 +266,13 @@ class Hop:
 
     def _from_all(self, values: Tensor, relations: Tensor, out: Tensor) -> None:
         """Every entity is a candidate: queries of one relation share all rows, which stream by."""
-        distinct, sizes = torch.unique_consecutive(relations, return_counts=True)
-        first = 0
-        for relation, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
-            queries = slice(first, first + size)
-            useful = (values[queries].amax(dim=0) != ZERO).nonzero()[:, 0]  # what is no number must not get lost
-            self.along(useful, relation, values[queries], out[queries])
-            first += size
+        distinct, counts = torch.unique_consecutive(relations, return_counts=True)
+        sizes = counts.tolist()
+        for relation, source, reached in zip(distinct.tolist(), values.split(sizes), out.split(sizes), strict=True):
+            useful = (source.amax(dim=0) != ZERO).nonzero()[:, 0]  # what is no number must not get lost
+            self._along(useful, relation, source, reached)
 
-    def along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
+    def _along(self, heads: Tensor, relation: int, source: Tensor, out: Tensor) -> None:
         """Raise `out[Q, N]` by what a relation leads to from some candidates `[P]` of sets `[Q, N]`."""
         rows, width = self.sizes()[0], self._width(len(heads))
         if self._raw:

@@ -1,19 +1,26 @@
-"""Best-first search over lists: the algebra of plans over the best entities of every set, never over all of them."""
+"""Best-first search over lists: the best entities of every set of a plan, never a row of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
+from tacit.engine.atoms.weights_memo import Kept
 from tacit.engine.logic import ZERO, Logic
+from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.search.best_answers import BestAnswers, Wanted
 from tacit.engine.search.bounds import Bounds, BoundsFold
-from tacit.engine.search.row_lists import RowLists
+from tacit.engine.search.row_lists import Listing, RowLists
+from tacit.links.finders.finder import TopScorer
 from tacit.query.plans.fold import EVERYWHERE, Place, Visitor
-from tacit.query.plans.plan import Complement, Edge, Intersect, Node, Project, Relation, Row, Step, Union, anchored, has
+from tacit.query.plans.plan import Complement, Intersect, Node, Plan, Project, Relation, Row, Step, Union, anchored, has
+from tacit.query.plans.traits import listable
 
 Combination = Callable[[Sequence[Bounds], Place[Tensor]], Bounds]
 _LISTED = 128  # tails of a row that are looked at
@@ -23,41 +30,60 @@ _EQUALS = 1024  # that are kept beyond what is asked for
 _MOST = 2048  # of a variable that are asked for at all
 
 
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """The best entities of a fuzzy set, bounds of their values, and of the value of whatever is not listed."""
+class ListReasoner(MessageReasoner):
+    """Best-first search over what a finder lists; questions that lists cannot answer go to another reasoner, over rows.
 
-    ids: Tensor  # [n], distinct
-    low: Tensor  # [n]
-    high: Tensor  # [n]
-    rest: float
+    So do the scores of all entities that an evaluation ranks, reasons, and everything once weights were written to.
+    """
 
-    @classmethod
-    def empty(cls) -> Listing:
-        """Nothing, where nothing else has any value."""
-        return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
+    def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
+        super().__init__(rows.atoms, rows.logic, rows.k)
+        self.rows, self.finder, self.memory = rows, finder, rows.memory
+        self._weights = Kept().now(rows.atoms.scorer)
 
-    def __getitem__(self, places: Tensor | slice) -> Listing:
-        return Listing(self.ids[places], self.low[places], self.high[places], self.rest)
+    def batch(self, plan: Plan) -> int:
+        """As many queries at once as the search over rows takes."""
+        return self.rows.batch(plan)
 
-    def leaving_out(self, ids: Tensor) -> Listing:
-        """The list without some entities."""
-        return self[~torch.isin(self.ids, ids)]
+    def explaining(self, by_scores: bool = False) -> Any:
+        """What explains over rows."""
+        return self.rows.explaining(by_scores)
 
-    def at(self, ids: Tensor) -> Bounds:
-        """What the list says of some entities."""
-        listed, order = self.ids.sort()
-        places = torch.searchsorted(listed, ids).clamp(max=max(0, len(listed) - 1))
-        there = listed[places] == ids if len(listed) else torch.zeros_like(ids, dtype=torch.bool)
-        low, high = torch.full(ids.shape, ZERO), torch.full(ids.shape, self.rest)
-        low[there], high[there] = self.low[order[places[there]]], self.high[order[places[there]]]
-        return Bounds(low, high)
+    def _current(self) -> bool:
+        """Whether nobody has written to the weights, as far as that can be seen: what finders keep is of these."""
+        atoms, weights = self.rows.atoms, self._weights
+        return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
 
-    def settled(self, count: int) -> bool:
-        """Whether nothing that is not listed can be among the best `count`."""
-        if self.rest == ZERO:
-            return True
-        return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
+    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
+        """The best answers to each query; certified where the finder knows what it has not listed."""
+        if not listable(plan) or not self._current():
+            return self.rows.top(plan, entities, relations, wanted)
+        slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
+        return [self._listed(plan, *each) for each in slots]
+
+    def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> BestAnswers:
+        """The best answers to one query: what goes first is valued whether a search would find it or not."""
+        rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
+        lists = Lists(rows, self.rows.logic, entities, relations, k)
+        first = torch.tensor(wanted.first, dtype=torch.long)
+        more = not wanted.only and (len(first) < wanted.count or wanted.least < wanted.floor)  # some may not do
+        unwanted = torch.tensor(wanted.without, dtype=torch.long)
+        listing = lists.top(plan.root, wanted.count + len(unwanted)) if more else Listing.empty()
+        listing = listing.leaving_out(unwanted)
+        unlisted = first[~torch.isin(first, listing.ids)]
+        valued = lists.valued(plan.root, unlisted, wanted.least)
+        # By rising id, so that equal ones are told apart by it; a row comes by logits, which are finer than scores.
+        ids, order = torch.cat([listing.ids, unlisted]).sort()
+        low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
+        finer = -order.float() if isinstance(plan.root, Row) else None
+        answers = wanted.best_among(ids, low, finer, (low, high)) if len(ids) else BestAnswers((), (), True)
+        beyond, ahead, sure = listing.rest, set(wanted.first), rows.sure and not rows.estimated
+        full = len(answers.ids) == wanted.count and answers.ids
+        settled = beyond < answers.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
+        certified = bool(answers.certified) and settled and sure
+        listed = zip(answers.ids[: answers.proven], answers.scores, strict=False)
+        leading = len(list(takewhile(lambda each: each[0] in ahead or beyond < each[1], listed))) if sure else 0
+        return BestAnswers(answers.ids, answers.scores, certified, len(lists.followed), rows.estimated, leading)
 
 
 @dataclass(eq=False)
@@ -126,7 +152,7 @@ class Lists(BoundsFold[Tensor]):
             row_lists = self.rows.of(few.ids.tolist(), relation, max(count, _LISTED))
             rests = self.logic.conjunction(few.high, torch.tensor([row.rest for row in row_lists]))
             beyond = max(beyond, float(rests.max()))
-            reached = [self.logic.conjunction(value, row.scores) for value, row in zip(few.low, row_lists, strict=True)]
+            reached = [self.logic.conjunction(value, row.low) for value, row in zip(few.low, row_lists, strict=True)]
             ids, values = _greatest(torch.cat([ids, *(row.ids for row in row_lists)]), torch.cat([values, *reached]))
         # Known tails of one candidate are worth the same: who cuts among equals must see them all.
         equals = int((values >= values.topk(count).values[-1]).sum()) if len(values) > count else count
@@ -157,7 +183,7 @@ class Lists(BoundsFold[Tensor]):
         strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
         return None if strength is None else strength[0]
 
-    def along(self, edge: Edge) -> int:
+    def along(self, edge: Step) -> int:
         """The relation that an edge is."""
         if not isinstance(edge, Relation):
             raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
@@ -173,8 +199,7 @@ class _Best(Visitor[None, Listing]):
 
     def row(self, step: Row, place: Place[None]) -> Listing:
         lists, most = self.lists, max(self.count, _LISTED)
-        row = lists.rows.of([lists.entities[step.slot]], lists.along(step.edge), most)[0]
-        return Listing(row.ids, row.scores, row.scores, row.rest)
+        return lists.rows.of([lists.entities[step.slot]], lists.along(step.edge), most)[0]
 
     def project(self, step: Project, place: Place[None]) -> Listing:
         return self.lists.reached(step.source, self.lists.along(step.edge), self.count)

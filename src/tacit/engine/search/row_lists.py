@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.logic import ZERO
+from tacit.engine.search.bounds import Bounds
 from tacit.engine.search.scores import checked
 from tacit.links.finders.finder import TopScorer
 from tacit.links.precision import even_product
@@ -15,12 +17,40 @@ from tacit.links.scorer import BilinearScorer
 
 
 @dataclass(frozen=True, eq=False)
-class RowList:
-    """The best tails of a row `relation(head, ·)` with their log-scores: known ones first, others by falling logit."""
+class Listing:
+    """The best entities of a fuzzy set, bounds of their values, and of the value of whatever is not listed."""
 
-    ids: Tensor  # [n]
-    scores: Tensor  # [n]
-    rest: float  # no other tail scores higher; where nobody knows, that none does is taken for granted
+    ids: Tensor  # [n], distinct
+    low: Tensor  # [n]
+    high: Tensor  # [n]
+    rest: float
+
+    @classmethod
+    def empty(cls) -> Listing:
+        """Nothing, where nothing else has any value."""
+        return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
+
+    def __getitem__(self, places: Tensor | slice) -> Listing:
+        return Listing(self.ids[places], self.low[places], self.high[places], self.rest)
+
+    def leaving_out(self, ids: Tensor) -> Listing:
+        """The list without some entities."""
+        return self[~torch.isin(self.ids, ids)]
+
+    def at(self, ids: Tensor) -> Bounds:
+        """What the list says of some entities."""
+        listed, order = self.ids.sort()
+        places = torch.searchsorted(listed, ids).clamp(max=max(0, len(listed) - 1))
+        there = listed[places] == ids if len(listed) else torch.zeros_like(ids, dtype=torch.bool)
+        low, high = torch.full(ids.shape, ZERO), torch.full(ids.shape, self.rest)
+        low[there], high[there] = self.low[order[places[there]]], self.high[order[places[there]]]
+        return Bounds(low, high)
+
+    def settled(self, count: int) -> bool:
+        """Whether nothing that is not listed can be among the best `count`."""
+        if self.rest == ZERO:
+            return True
+        return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
 
 
 class RowLists:
@@ -34,11 +64,13 @@ class RowLists:
             raise TypeError("lists of tails are found by products")
         self.atoms, self.scorer, self.finder = atoms, atoms.scorer, finder
         self.sure, self.estimated = True, False
-        self._rows: dict[tuple[int, int], tuple[int, RowList]] = {}
+        self._rows: dict[tuple[int, int], tuple[int, Listing]] = {}
         self._sums: dict[tuple[int, int], float] = {}
 
-    def of(self, heads: list[int], relation: int, m: int) -> list[RowList]:
-        """The best tails of rows over one relation: those that are known, and at least `m` predicted ones."""
+    def of(self, heads: list[int], relation: int, m: int) -> list[Listing]:
+        """The best tails of rows over one relation: those that are known first, and at least `m` predicted ones by
+        falling logit. Where a finder does not know what it has not found, that none scores higher is taken for granted.
+        """
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]
         if missing:
             rows = self._found(torch.tensor(missing), torch.full((len(missing),), relation), m)
@@ -59,7 +91,7 @@ class RowLists:
             scores = torch.where(atoms.facts.contains(from_, over, to), atoms.observed, scores)
         return scores.view(shape)
 
-    def _found(self, heads: Tensor, relations: Tensor, m: int) -> list[RowList]:
+    def _found(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
         """Rows that were not found before."""
         top, sums = self.finder.top(heads, relations, m), self._log_sums(heads, relations)
         unknown = top.rest.isposinf()
@@ -79,7 +111,8 @@ class RowLists:
             order = rows.argsort(stable=True)
             rows, ids, scores = rows[order], ids[order], scores[order]
         sizes = torch.bincount(rows, minlength=len(heads)).tolist()
-        return [RowList(*row) for row in zip(ids.split(sizes), scores.split(sizes), bounds, strict=True)]
+        parts = zip(ids.split(sizes), scores.split(sizes), bounds, strict=True)
+        return [Listing(ids, scores, scores, rest) for ids, scores, rest in parts]
 
     def _log_sums(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`log Z` of rows, looked up once each; nothing where the calibration needs none."""

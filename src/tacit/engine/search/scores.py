@@ -13,7 +13,7 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.search.hop import Hop
-from tacit.engine.search.sharded import at, largest, own
+from tacit.engine.search.sharded import at, largest, own, whole
 from tacit.engine.search.spared import Alike, alike, undominated
 from tacit.errors import RunError
 from tacit.query.plans.fold import EVERYWHERE, Fold, Place
@@ -37,7 +37,7 @@ from tacit.query.plans.plan import (
     ends_of,
     reads,
 )
-from tacit.query.plans.traits import Search, drops, of_sets, settled, source_of
+from tacit.query.plans.traits import Search, drops, negates_hops, of_sets, settled, source_of
 
 _CACHED = 2**18  # floats whose combination stays in cache
 
@@ -165,6 +165,9 @@ class Scores(Fold[Tensor, Tensor]):
         if isinstance(edge, Relation):
             return hop.over(source, self.relations[:, edge.slot] ^ int(edge.flip))
         values, candidates, dropped = hop.candidates(source)
+        if self.bounds and negates_hops(edge):
+            candidates = self._paired(candidates)
+            values = whole(self.atoms.shards, source).gather(1, candidates)
         out = self._zeros()
         self.along(edge, candidates, values, out)
         return hop.raise_bounds(out, dropped)
@@ -207,10 +210,17 @@ class Scores(Fold[Tensor, Tensor]):
         hop = self.hop(step.candidates)
         self.remembered(step.candidates)
         _, candidates, dropped = hop.candidates(self.whole(step.candidates))
-        out = self.bodies(step, candidates)
+        paired = self.bounds and negates_hops(step.body)
+        out = self.bodies(step, self._paired(candidates) if paired else candidates)
         if dropped is not None and not step.bounded:
             dropped = torch.zeros_like(dropped)  # it may be worth anything
         return hop.raise_bounds(out, dropped)
+
+    def _paired(self, candidates: Tensor) -> Tensor:
+        """For both bounds the candidates of either, `[B, K] -> [B, 2K]`: a negation swaps what comes of them."""
+        lower, upper = candidates.view(self.copies, 2, -1, candidates.shape[1]).unbind(1)
+        both = torch.cat([lower, upper], dim=-1)
+        return torch.stack([both, both], dim=1).view(self.batch, -1)
 
     def bodies(self, step: Condition, candidates: Tensor) -> Tensor:
         """What a cycle's body is worth at best with one of some candidates `[B, P]` in its slot, `[B, N]`."""
@@ -266,7 +276,7 @@ class Scores(Fold[Tensor, Tensor]):
     def negation(self, step: Complement[Step], part: Tensor, place: Place[Tensor]) -> Tensor:
         strength = self.atoms.strength(step, self.relations)
         value = by_rows(lambda parts: self.logic.negation(*parts), [part] if strength is None else [part, strength])
-        if not self.bounds:  # of bounds, the lower becomes the upper
+        if not self.bounds or settled(step):  # of bounds that differ, the lower becomes the upper
             return value
         return value.view(self.copies, 2, -1, value.shape[1]).flip(1).reshape(value.shape)
 

@@ -14,9 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.shards import Shards, share
-from tacit.distributed.ties import best
-from tacit.engine.logic import ZERO
-from tacit.engine.search.best_answers import BestAnswers, Wanted, unsettled
+from tacit.engine.search.best_answers import BestAnswers, Wanted
 
 
 def whole(shards: Shards, values: Tensor) -> Tensor:
@@ -56,46 +54,29 @@ def best_answers(
 ) -> BestAnswers:
     """The answers by scores `[n]` of which every process has its own, as `Wanted.best` lists and certifies them.
 
-    The best of every process, and what most stands in their way there, decide as all entities would.
+    The best of every process decide as all entities would. Bounds, which few ask for, are compared whole.
     """
     if shards.world == 1:
         return wanted.best(scores, finer, bounds)
+    if bounds is not None:
+        everyone = whole(shards, torch.stack([scores, scores if finer is None else finer, *bounds]))
+        return wanted.best(everyone[0], None if finer is None else everyone[1], (everyone[2], everyone[3]))
     first, without = (_held(shards, ids) for ids in (wanted.first, wanted.without))
     own = replace(wanted, first=first, without=without)
-    columns = _contenders(own, scores, finer, bounds)
-    kept = torch.tensor(columns, dtype=torch.long)
-    given = [scores, *([] if finer is None else [finer]), *(bounds or ())]
-    rows = torch.stack([values[kept] for values in given])
-    missing = wanted.count + 2 - len(kept)  # of two groups, something may stand in the way
+    kept = torch.tensor(own.order(own.lifted(scores), finer), dtype=torch.long)
+    rows = torch.stack([table[kept] for table in ([scores] if finer is None else [scores, finer])])
+    missing = wanted.count - len(kept)
     ids = shards.gathered(F.pad(kept + shards.start, (0, missing), value=-1)).flatten()
-    values = shards.gathered(F.pad(rows, (0, missing))).transpose(0, 1).flatten(1)[:, ids >= 0]
-    ids, order = ids[ids >= 0].sort()
-    if not len(ids):  # nothing is an answer, which is certain where bounds say so
-        return BestAnswers([], [], None if bounds is None else True)
-    values = values[:, order]
-    lower_and_upper = None if bounds is None else (values[-2], values[-1])
-    return wanted.best_among(ids, values[0], None if finer is None else values[1], lower_and_upper)
+    values = shards.gathered(F.pad(rows, (0, missing))).transpose(0, 1).flatten(1)
+    listed, order = ids.sort()
+    order = order[listed >= 0]
+    return wanted.best_among(ids[order], *values[:, order])
 
 
 def _held(shards: Shards, ids: Sequence[int]) -> list[int]:
     """The columns of those entities that this process holds."""
     here, places = shards.inside(torch.tensor(ids, dtype=torch.long))
     columns: list[int] = places[here].tolist()
-    return columns
-
-
-def _contenders(own: Wanted, scores: Tensor, finer: Tensor | None, bounds: tuple[Tensor, Tensor] | None) -> list[int]:
-    """The columns of the best answers, and of the highest that is unsettled, of those that go first and of others."""
-    columns = own.order(own.lifted(scores), finer)
-    if bounds is None:
-        return columns
-    lower, upper = map(own.lifted, bounds)
-    left = upper.masked_fill(~unsettled(lower, upper), ZERO).index_fill(0, torch.tensor(columns).long(), ZERO)
-    ahead = own.ahead(left)
-    for group in (ahead, ~ahead):
-        highest = best(left.masked_fill(~group, ZERO)[None], 1)[1]
-        if float(left[highest]) > ZERO and bool(group[highest]):
-            columns.append(int(highest))
     return columns
 
 

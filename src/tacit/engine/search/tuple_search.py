@@ -21,10 +21,9 @@ from tacit.engine.search.sharded import whole
 from tacit.graph.fact_index import FactIndex
 from tacit.query.plans.plan import Everything, Held, Intersect, Node, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
-from tacit.query.plans.traits import negates_hops, sets_of, settled
+from tacit.query.plans.traits import negates_hops, settled
 
-_FIRST = 16  # values of the held variables that are tried at first,
-_SETS = 2**14  # and no more than take about so many sets
+_FIRST = 16  # values of the held variables that are tried at first
 _ROUNDING = 1.0 + 1e-6  # log-scores that differ by less than this factor may be one
 
 
@@ -52,16 +51,6 @@ class Tuples:
         keys = [*ids.T.flip(0).numpy(), -scores.numpy(), ~(known & known_first).numpy()]
         order = torch.from_numpy(np.lexsort(keys)[:count])
         return Tuples(ids[order], scores[order], known[order])
-
-
-@dataclass(frozen=True, eq=False)
-class _Values:
-    """The values of a step for some rows: what a search finds, between which bounds, and what facts imply."""
-
-    scores: Tensor  # [P, N]
-    lower: Tensor
-    upper: Tensor
-    known: Tensor
 
 
 @dataclass(eq=False)
@@ -100,7 +89,7 @@ class TupleSearch:
             entities, bound, known = self._held(held, entities)
             if not len(entities):  # no value is possible, whatever the others are
                 break
-        most, start, step = max(1, self.reasoner.batch(self.plan) // 4), 0, self._first
+        most, start, step = max(1, self.reasoner.batch(self.plan) // 4), 0, _FIRST
         while start < len(entities):  # few at first: what they are worth rules others out
             part = slice(start, start + min(step, most))
             tried = self._promising(bound[part], known[part])
@@ -116,13 +105,6 @@ class TupleSearch:
             self.certified = self._settled(*(told[-1] if len(told) == self.count else (self.floor, False)))
         return self
 
-    @property
-    def _first(self) -> int:
-        """How many values to try at first: the fewer, the more each of them takes."""
-        size, slots = self.reasoner.num_entities, frozenset(held.slot for held in self.plan.held)
-        alone, both = (sets_of(self.plan.root, self.k or size, size, ((slots, values),)) for values in (1, 2))
-        return max(1, min(_FIRST, _SETS // max(1, both - alone)))
-
     def _room(self, entities: Tensor) -> Tensor:
         """What a tuple of each row is worth at most by the parts of the root that no hop is part of, `[P]`."""
         parts = self.plan.root.parts if isinstance(self.plan.root, Intersect) else ()
@@ -137,8 +119,8 @@ class TupleSearch:
         """
         size, kept = self.reasoner.num_entities, list[tuple[Tensor, ...]]()
         for rows in entities.split(max(1, self.reasoner.batch(self.plan) // 4)):
-            ranked = self._values(held.ranking, held.marginal, rows)
-            bound, scores, known = (x.flatten() for x in (self._bound(held.bound, rows), ranked.scores, ranked.known))
+            ranked, _, _, implied = self._values(held.ranking, held.marginal, rows)
+            bound, scores, known = (x.flatten() for x in (self._bound(held.bound, rows), ranked, implied))
             possible = (bound > ZERO) | known if self.reasoner.predicts else known
             places = possible.nonzero()[:, 0]
             places = places[self._cut(bound[places], scores[places], known[places])]
@@ -171,22 +153,23 @@ class TupleSearch:
 
     def _keep(self, entities: Tensor) -> None:
         """Value the last variable for some rows, and keep the best tuples."""
-        values = self._values(self.plan.root, self.plan.root, entities)
-        first = values.known & (self.least is not None)
-        if self.prove:
-            loose = unsettled(values.lower, values.upper)
-            for flag in (True, False):
-                worst = values.upper[loose & (first == flag)]
-                self._loose[flag] = max(self._loose[flag], float(worst.max()) if len(worst) else ZERO)
+        scores, lower, upper, known = self._values(self.plan.root, self.plan.root, entities)
+        first = known & (self.least is not None)
         for group in (first, ~first):
-            rows, last = _best(values.scores.masked_fill(~group, ZERO), self.count)
+            if self.prove:
+                worst = upper[unsettled(lower, upper) & group]
+                flag = group is first
+                self._loose[flag] = max(self._loose[flag], float(worst.max()) if len(worst) else ZERO)
+            rows, last = _best(scores.masked_fill(~group, ZERO), self.count)
             given = {held.variable: entities[rows, held.slot] for held in self.plan.held}
             columns = [given.get(target, last) for target in self.plan.targets]
-            fresh = Tuples(torch.stack(columns, dim=1), values.scores[rows, last], values.known[rows, last])
+            fresh = Tuples(torch.stack(columns, dim=1), scores[rows, last], known[rows, last])
             self.found = self.found.best_with(fresh, self.count, self.least is not None)
 
-    def _values(self, step: Node, implied_by: Node, entities: Tensor) -> _Values:
-        """The values of a step, with what facts imply by a step at what that is worth at least, or at nothing."""
+    def _values(self, step: Node, implied_by: Node, entities: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What a search finds for a step, lower and upper bounds of it, and which values facts imply by another step,
+        `[P, N]` each; those at what they are worth at least, or at nothing.
+        """
         plan, symbolic = replace(self.plan, root=step, held=()), replace(self.plan, root=implied_by, held=())
         relations = self.relations.expand(len(entities), -1)
         known = torch.zeros(len(entities), self.reasoner.num_entities, dtype=torch.bool)
@@ -194,19 +177,18 @@ class TupleSearch:
             implied = symbolic_sets(symbolic, entities.numpy(), relations.numpy(), self.index, known.shape[1])
             known[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = True
         bounds = self._bounds(plan, entities, relations) if self.prove else None
-        if bounds is None or negates_hops(plan.root):  # otherwise what a search finds is the lower bound
-            scores = self._whole(self.reasoner.scores(plan, entities, relations))
-        lower, upper = (scores, scores) if bounds is None else map(self._whole, bounds)
-        scores = scores if bounds is None or negates_hops(plan.root) else lower
-        tables = scores, lower, upper
+        tables = [] if bounds is None else [self._whole(bound) for bound in bounds]
+        if bounds is None or negates_hops(step):  # otherwise what a search finds is the lower bound
+            tables.insert(0, self._whole(self.reasoner.scores(plan, entities, relations)))
         if step is self.plan.root and self.new:
-            scores, lower, upper = (table.masked_fill(known, ZERO) for table in tables)
+            tables = [table.masked_fill(known, ZERO) for table in tables]
         elif self.least is not None:
-            scores, lower, upper = (torch.where(known, at_least(self.least, table), table) for table in tables)
+            tables = [torch.where(known, at_least(self.least, table), table) for table in tables]
         if step is self.plan.root:
-            none, tables = torch.full_like(known, self.only) & ~known, (scores, lower, upper)
-            scores, lower, upper = (table.masked_fill(none | (table < self.floor), ZERO) for table in tables)
-        return _Values(scores, lower, upper, known)
+            none = ~known & self.only
+            tables = [table.masked_fill(none | (table < self.floor), ZERO) for table in tables]
+        lower, upper = (2 * tables)[-2:]  # what is searched for without bounds is taken for exact
+        return tables[0], lower, upper, known
 
     def _bound(self, step: Node, entities: Tensor) -> Tensor:
         """What no tuple with each value is worth more than, `[P, N]`."""
