@@ -79,7 +79,9 @@ def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> N
 
 def test_a_damaged_adapter_is_one_clear_error(run: RunFolder) -> None:
     run.write_tensors(ADAPTER, {"bias": torch.zeros(3)}, {"settings": "{}"})
-    with pytest.raises(RunError, match=r"adapter\.safetensors does not fit the run .*; adapt the run again"):
+    with pytest.raises(
+        RunError, match=r"adapter\.safetensors is damaged or does not fit the run .*; adapt the run again"
+    ):
         load_adapter(run, load_model(run))
 
 

@@ -207,8 +207,8 @@ def test_a_batch_is_of_facts_and_their_inverses() -> None:
 
 def test_validation_takes_a_sample_of_many_facts() -> None:
     graph = Graph(GRAPH.entities, GRAPH.relations, GRAPH.train[:1], GRAPH.train)
-    assert len(Validation(graph, 5, 0, 8)) == 10
-    assert len(Validation(graph, 1000, 0, 8)) == 2 * len(GRAPH.train)
+    assert len(Validation(graph, 5, 0, 8).tails) == 10
+    assert len(Validation(graph, 1000, 0, 8).tails) == 2 * len(GRAPH.train)
 
 
 def test_a_loss_that_is_no_number(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ def training_queries(graph: Graph, settings: AdaptSettings, source: QuerySource 
         if source is not None:
             raise SettingsError("queries are given, and halved draws its own queries; leave out one", "halved")
         return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)
-    if isinstance(source, Mapping):
-        return source
+    if not (source is None or isinstance(source, str | Path)):
+        return source  # or what is none, which is refused where it is learned from
     split = "valid" if settings.settled(len(graph.valid) > 0).held_out else "train"
     if source and split == "valid" and not has_queries(source, split):
         raise DataError("no valid-queries.pkl to learn from; for training queries, held_out must be false", source)
@@ -50,9 +50,10 @@ def halved(graph: Graph, seed: int = 0) -> Graph:
 
 def validation_queries(graph: Graph, settings: AdaptSettings, source: QuerySource = None) -> QuerySets | None:
     """Queries to validate with; None where they must come from those that are learned from."""
-    if isinstance(source, Mapping) or settings.settled(len(graph.valid) > 0).held_out or not len(graph.valid):
+    given = not (source is None or isinstance(source, str | Path))
+    if given or settings.settled(len(graph.valid) > 0).held_out or not len(graph.valid):
         return None
-    there = source if source is not None and has_queries(source, "valid") else None
+    there = source if isinstance(source, str | Path) and has_queries(source, "valid") else None
     return _found(graph, there, "valid", settings.shapes, settings.validate_queries, settings.seed + 1)
 
 
