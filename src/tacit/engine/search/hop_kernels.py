@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tacit.engine.logic import LOG2_E
 from tacit.links.precision import has_triton
 
 if TYPE_CHECKING:
@@ -31,33 +32,51 @@ def _best_of() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def best_of(  # type: ignore[no-untyped-def]
-        scores, stride, rows, weights, shifts, scales, lifts, out, n, k, cap, ceiling,
+        scores, stride, rows, weights, shifts, scales, lifts, tops, steeps, offsets, against, out, n, k, cap, ceiling,
         godel: tl.constexpr, kind: tl.constexpr, columns: tl.constexpr,
     ):  # fmt: skip
         query = tl.program_id(0).to(tl.int64)
         at = tl.program_id(1) * columns + tl.arange(0, columns)
         inside = at < n
         best = tl.full((columns,), float("-inf"), tl.float32)
-        for j in range(k):
-            row = tl.load(rows + query * k + j)
-            weight = tl.load(weights + query * k + j)
-            score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf")).to(tl.float32)
-            if kind == 3:  # the log-odds of a capped score
-                score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
-                score = score - tl.log(1.0 - tl.exp(score))
-            if kind == 1 or kind == 3:
-                moved = score * tl.load(scales + row) + tl.load(shifts + row)
-                near = tl.exp(-tl.abs(moved))
-                # log1p, which keeps the digits of log-scores near 0
-                lost = tl.where(near < 1e-3, near - near * near * (0.5 - near / 3.0), tl.log(1.0 + near))
-                score = tl.minimum(moved, 0.0, propagate_nan=tl.PropagateNan.ALL) - lost + ceiling
-            if kind == 2:
-                score = tl.minimum(score + tl.load(shifts + row), cap, propagate_nan=tl.PropagateNan.ALL) + ceiling
-            best = tl.maximum(
-                best,
-                tl.minimum(score, weight, propagate_nan=tl.PropagateNan.ALL) if godel else score + weight,
-                propagate_nan=tl.PropagateNan.ALL,
-            )
+        missing = True
+        if (
+            kind == 1 or kind == 3
+        ) and not godel:  # the least odds against cost one exponential a score, and a logarithm in all
+            least = tl.full((columns,), float("inf"), tl.float32)
+            for j in range(k):
+                row = tl.load(rows + query * k + j)
+                score = tl.load(scores + row * stride + at, mask=inside, other=0.0).to(tl.float32)
+                if kind == 3:
+                    score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
+                    score = score - tl.log(1.0 - tl.exp(score))
+                odds = tl.exp2(tl.load(offsets + query * k + j) - score * tl.load(steeps + row))
+                least = tl.minimum(least, odds + tl.load(against + query * k + j), propagate_nan=tl.PropagateNan.ALL)
+            # log1p, which keeps the digits of log-scores near 0
+            rest = tl.where(least < 1e-3, least - least * least * (0.5 - least / 3.0), tl.log(1.0 + least))
+            best = tl.load(tops + query) - rest
+            missing = tl.max(tl.where(inside, least, 0.0), axis=0) == float("inf")  # some odds are too large
+        if missing:
+            best = tl.full((columns,), float("-inf"), tl.float32)
+            for j in range(k):
+                row = tl.load(rows + query * k + j)
+                weight = tl.load(weights + query * k + j)
+                score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf")).to(tl.float32)
+                if kind == 3:
+                    score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
+                    score = score - tl.log(1.0 - tl.exp(score))
+                if kind == 1 or kind == 3:
+                    moved = score * tl.load(scales + row) + tl.load(shifts + row)
+                    near = tl.exp(-tl.abs(moved))
+                    lost = tl.where(near < 1e-3, near - near * near * (0.5 - near / 3.0), tl.log(1.0 + near))
+                    score = tl.minimum(moved, 0.0, propagate_nan=tl.PropagateNan.ALL) - lost + ceiling
+                if kind == 2:
+                    score = tl.minimum(score + tl.load(shifts + row), cap, propagate_nan=tl.PropagateNan.ALL) + ceiling
+                best = tl.maximum(
+                    best,
+                    tl.minimum(score, weight, propagate_nan=tl.PropagateNan.ALL) if godel else score + weight,
+                    propagate_nan=tl.PropagateNan.ALL,
+                )
         tl.store(out + query * n + at, best, mask=inside)
 
     return best_of
@@ -109,17 +128,32 @@ def best_of(
     out = torch.empty(queries, n, device=scores.device)
     grid = (queries, (n + _COLUMNS - 1) // _COLUMNS)
     kind, cap = _RAW, 0.0
-    shifts = scales = lifts = weights
+    shifts = scales = lifts = tops = steeps = offsets = against = weights
     if by_row is not None:
         kind = _SIGMOID if by_row.cap is None else _CAPPED if by_row.lift is None else _ON_ODDS
         cap = by_row.cap or 0.0
         shifts, lifts = by_row.shift, by_row.shift if by_row.lift is None else by_row.lift
         scales = torch.ones_like(shifts) if by_row.scale is None else by_row.scale
+    if kind in (_SIGMOID, _ON_ODDS):
+        steeps = scales * LOG2_E
+        tops, offsets, against = _odds(weights + ceiling, shifts[rows])
     _best_of()[grid](
-        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, lifts, out, n, k, cap,
-        ceiling, norm == "godel", kind, _COLUMNS,
+        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, lifts, tops, steeps,
+        offsets, against, out, n, k, cap, ceiling, norm == "godel", kind, _COLUMNS,
     )  # fmt: skip
     return out
+
+
+def _odds(weights: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What makes `max_j log W_j σ(x_j + shift_j)` of the least `2^(offset_j - x_j log2 e) + against_j`.
+
+    The odds against `Wσ(x)` are `1 / Wσ - 1 = (1/W - 1) + e^-x / W`. Both parts are positive, so nothing cancels, and
+    with the best candidate at `W = 1` they stay as small as they can: its weight `[G]` comes first.
+    """
+    tops = weights.amax(1)
+    tops = tops.masked_fill(tops.isneginf(), 0.0)
+    down = tops[:, None] - weights
+    return tops, (down - shifts) * LOG2_E, torch.expm1(down)
 
 
 def log_sums(scores: Tensor) -> Tensor:
