@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -34,6 +35,7 @@ RDF_FORMATS = {  # pyoxigraph's name for what an extension tells
     ".jsonld": "JSON_LD",
 }
 _BATCH = 1000
+_BLOCK = 1 << 20  # bytes of XML that are looked at together: a long comment is read from its start with each block
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
 _GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")  # formats in which statements may belong to a named graph or a formula
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -189,6 +191,7 @@ class _Source:
     def __init__(self, file: IO[bytes], path: Path, by_line: bool, xml: bool) -> None:
         self._file, self._path, self._by_line = file, path, by_line
         self._ended, self._depth, self.lines = True, 0, 0
+        self._block = BytesIO()
         self._xml = expat.ParserCreate() if xml else None
         if self._xml:
             self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
@@ -196,15 +199,14 @@ class _Source:
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, or the next line."""
-        data = self._file.readline(size) if self._by_line else self._file.read(size)
+        ahead = self._read_xml if self._xml else self._file.read
+        data = self._file.readline(size) if self._by_line else ahead(size)
         start = not self.lines
         self.lines += bool(data) and self._ended
         self._ended = data.endswith(b"\n")
-        if self._xml:
-            self._check_xml(data)
-        elif _BRACKETS.search(data):
+        if self._xml is None and _BRACKETS.search(data):
             raise DataError(f"opens more than {_DEEPEST:,} brackets in a row", self._path)
-        elif self._depth or b"<<(" in data:
+        if self._xml is None and (self._depth or b"<<(" in data):
             for inside in data.split(b")>>"):
                 depth, self._depth = self._depth + inside.count(b"<<("), 0
                 _check_depth(depth, self._path)
@@ -224,6 +226,14 @@ class _Source:
         if inside or text is None or not _PLAIN.fullmatch(text):
             what = f"declares entity '{name[:40]}' by more than 1,000 letters of plain text; write it out"
             raise DataError(what, self._path, self._xml.CurrentLineNumber if self._xml else None)
+
+    def _read_xml(self, size: int) -> bytes:
+        if not (data := self._block.read(size)):
+            block = self._file.read(_BLOCK)
+            self._check_xml(block)
+            self._block = BytesIO(block)
+            data = self._block.read(size)
+        return data
 
     def _check_xml(self, data: bytes) -> None:
         """Refuses XML that is not well-formed: pyoxigraph takes a file that was cut short for a whole one."""
