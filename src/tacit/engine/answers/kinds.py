@@ -80,11 +80,16 @@ class _Question:
 
     def answer(self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int) -> Answer:
         """An answer by the ids of its variables, with the reasons that it ends there, if the search has any."""
-        labels = {variable: self.labels[i] for variable, i in values.items()}
-        names = {variable: self.labels.name(i) for variable, i in values.items()}
-        entity, name, i = (*labels.values(), *names.values(), *values.values()) if len(values) == 1 else ("", "", -1)
+        if len(values) == 1:  # in haste: there may be as many answers as entities
+            ((variable, i),) = values.items()
+            entity, name = self.labels[i], self.labels.name(i)
+            labels, names = {variable: entity}, {variable: name}
+        else:
+            entity, name, i = "", "", -1
+            labels = {variable: self.labels[i] for variable, i in values.items()}
+            names = {variable: self.labels.name(i) for variable, i in values.items()}
         proofs = why.proofs(end, self.paths) if why is not None else ()
-        witnesses = tuple(witness(self.graph, self.prepared, proof) for proof in proofs)
+        witnesses = tuple([witness(self.graph, self.prepared, proof) for proof in proofs])
         return Answer(entity, i, math.exp(score), score, known, witnesses, name, labels, names)
 
     @property
