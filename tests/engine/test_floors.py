@@ -16,8 +16,8 @@ from tacit.engine.logic import NORMS, ZERO
 from tacit.engine.search import best_first
 from tacit.engine.search.best_answers import Wanted
 from tacit.engine.search.best_first import BestFirst
+from tacit.engine.search.exact_and_beam import Scores
 from tacit.engine.search.floors import ceilings, floor, floors
-from tacit.engine.search.scores import Scores
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.plans.plan import Condition, Everything, walk

@@ -19,7 +19,7 @@ from tacit.engine.logic import ZERO, Logic
 from tacit.engine.search.best_answers import BestAnswers, Wanted, loose
 from tacit.engine.search.best_first import BestFirst
 from tacit.engine.search.coarse_search import CoarseSearch
-from tacit.engine.search.scores import Scores, checked
+from tacit.engine.search.exact_and_beam import Scores, checked
 from tacit.engine.search.sharded import best_answers
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex

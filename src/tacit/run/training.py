@@ -105,8 +105,9 @@ def train_encoder(
     if checkpoint is None:
         folder = _encoded(graph, out, given, settings, queries, resume, force, progress)
     else:
-        for name in sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
-            raise SettingsError(f"{name} is given beside a checkpoint, whose weights are trained already", name)
+        if others := sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
+            why = f"{others[0]} is given beside a checkpoint, whose weights are trained already"
+            raise SettingsError(why, others[0])
         folder = _imported(graph, out, given, Path(checkpoint), force)
     return Run(RunFolder.open(folder.path), device=folder.settings["encode"].get("device", "auto"))
 
@@ -131,7 +132,7 @@ def _encoded(
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
     try:
-        scorer = load_model(folder, str(pick_device(given.device))) if folder.has(MODEL) else None
+        scorer = load_model(folder, str(pick_device(chosen.device))) if folder.has(MODEL) else None
         graph = folder.graph()
         learned, valid = given_queries(graph, chosen, queries)
         encode(graph, chosen, queries=learned, valid=valid, scorer=scorer, run=folder, progress=progress, resume=resume)

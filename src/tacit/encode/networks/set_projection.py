@@ -26,7 +26,7 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
 from tacit.engine.reasoner import MessageReasoner, Reasoner, step_memory
-from tacit.engine.search.scores import Scores
+from tacit.engine.search.exact_and_beam import Scores
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
 from tacit.query.plans.fold import Place

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import step_memory
-from tacit.engine.search.scores import checked
+from tacit.engine.search.exact_and_beam import checked
 from tacit.errors import SettingsError
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.formats.writing import write_scored

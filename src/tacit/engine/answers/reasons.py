@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.search.scores import Scores
+from tacit.engine.search.exact_and_beam import Scores
 from tacit.engine.search.sharded import at
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import Fold, Place

@@ -20,9 +20,9 @@ from tacit.distributed.ties import best
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import ZERO
 from tacit.engine.search.best_answers import BestAnswers, Wanted, loose, unsettled
+from tacit.engine.search.exact_and_beam import checked
 from tacit.engine.search.floors import floors
 from tacit.engine.search.following import Following
-from tacit.engine.search.scores import checked
 from tacit.query.plans.fold import Fold, Place
 from tacit.query.plans.plan import Best, Complement, Condition, Everything, Node, Project, Step, children, conjuncts
 from tacit.query.plans.traits import Search, negates_hops, settled, source_of

@@ -20,7 +20,7 @@ from tacit.engine.atoms.possible import IMPOSSIBLE
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.search.best_answers import BestAnswers, Wanted
 from tacit.engine.search.bounds import Bounds, BoundsFold
-from tacit.engine.search.scores import checked
+from tacit.engine.search.exact_and_beam import checked
 from tacit.links.finders.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tacit.engine.logic import ZERO
 from tacit.engine.search.best_answers import Wanted
-from tacit.engine.search.scores import Scores
+from tacit.engine.search.exact_and_beam import Scores
 from tacit.query.plans.fold import Place, Visitor
 from tacit.query.plans.plan import Condition, Edge, Intersect, Node, Project, Relation, Row, Step, conjuncts
 from tacit.query.plans.traits import hands_on

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.engine.logic import ZERO
+from tacit.engine.search.exact_and_beam import Scores
 from tacit.engine.search.floors import Floor, ceilings, supremum
 from tacit.engine.search.hop import Hop
-from tacit.engine.search.scores import Scores
 from tacit.query.plans.fold import EVERYWHERE, Place
 from tacit.query.plans.plan import Condition, Everything, Node, Project, Relation, Step, anchored
 from tacit.query.plans.traits import Search, beamed, negates_hops, settled, source_of

@@ -10,7 +10,7 @@ from torch import Tensor
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import ZERO
 from tacit.engine.search.bounds import Bounds
-from tacit.engine.search.scores import checked
+from tacit.engine.search.exact_and_beam import checked
 from tacit.links.finders.finder import TopScorer
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer

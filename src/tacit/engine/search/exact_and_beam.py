@@ -78,8 +78,8 @@ class Scores(Fold[Tensor, Tensor]):
             return super().of(step, place)
         if place.target is not None:
             there = step in self.values or (self.repeats and self._shared(step))
-            whole = there or isinstance(step, Project | Condition)
-            return self._at(step, place.target) if whole else super().of(step, place)
+            by_set = there or isinstance(step, Project | Condition)
+            return self._at(step, place.target) if by_set else super().of(step, place)
         if step in self.values:
             return self.values[step]
         if self.outer is not None and self.outer_rows is not None and self._shared(step):
@@ -195,8 +195,8 @@ class Scores(Fold[Tensor, Tensor]):
 
     def _undominated(self, edge: Edge, candidates: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """The candidates `[B, P]`, and their weights, that others do not outdo wherever an edge of sets alone leads."""
-        whole = self.atoms.shards.world == 1 and not self.atoms.differentiable
-        if not of_sets(edge) or not whole or len(weights) > self.batch:
+        plain = self.atoms.shards.world == 1 and not self.atoms.differentiable
+        if not of_sets(edge) or not plain or len(weights) > self.batch:
             return candidates, weights
         sets = [self.remembered(end.part) for end in set(ends_of(edge)) if isinstance(end, Source)]
         features = [weights, *(each.expand(self.batch, self.atoms.width).gather(1, candidates) for each in sets)]
