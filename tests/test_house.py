@@ -107,10 +107,7 @@ def comments(path: Path) -> Iterator[str]:
 
 
 # That several packages have, all of them for the same thing.
-FILE_NAMES = {
-    "__init__", "compare", "hardness", "imports", "index", "interruption", "loading", "losses", "models",
-    "parameters", "plan", "ranking", "reasoner", "settings",
-}  # fmt: skip
+FILE_NAMES = {"__init__", "index", "models", "ranking", "settings"}
 
 
 def test_a_file_name_of_several_packages_means_one_thing() -> None:
