@@ -33,7 +33,8 @@ def serve(
 
     A run is one that was opened, with its device and settings, or a folder, or `world`. Settings are those of
     `ServerSettings`, with `limits` of `Limits`; `ready` is called with each service and its address once questions can
-    be asked. A program calls this below `if __name__ == "__main__"`, since processes that answer import it.
+    be asked. Ctrl-C ends it, and raises `KeyboardInterrupt`, as it does in training. A program calls this below
+    `if __name__ == "__main__"`, since processes that answer import it.
     """
     chosen = ServerSettings.of(settings)
     fork_server.start()
