@@ -196,6 +196,8 @@ class _Source:
         if self._xml:
             self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
             self._xml.EntityDeclHandler, self._xml.ordered_attributes = self._declare, True
+            if hasattr(self._xml, "SetReparseDeferralEnabled"):  # expat 2.6 puts off what is handed out already
+                self._xml.SetReparseDeferralEnabled(False)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, or the next line."""
