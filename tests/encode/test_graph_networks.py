@@ -217,7 +217,7 @@ def test_a_small_graph_is_learnt_by_heart(name: str, thirty: Graph, trained: GNN
 @pytest.mark.parametrize("model", ["gnnqe", "ultra"])
 def test_a_trained_run_opens_again(model: str, thirty: Graph, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", thirty, {})
-    wanted = EncodeSettings(model, steps=2, width=4, layers=1, hidden=4, batch=10)
+    wanted = EncodeSettings(model, steps=2, width=4, layers=1, hidden=4, batch=10, device="cpu")
     result = encode(thirty, wanted, run=run)
     encoder, settled = load_encoder(run, thirty)
     assert settled == result.settings
