@@ -190,7 +190,7 @@ def test_a_reasoner_that_cannot_tell_proves_nothing(engine: Engine) -> None:
         probabilities = True
 
         def __init__(self) -> None:
-            self.scores = engine.search.exact_and_beam  # type: ignore[method-assign]
+            self.scores = engine.search.scores  # type: ignore[method-assign]
 
     Plain.__abstractmethods__ = frozenset()
     given = Engine(engine.graph, engine.scorer, engine.settings, reasoner=Plain())
