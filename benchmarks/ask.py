@@ -1,8 +1,9 @@
-"""The time of a question to an engine that is warm, and of the first use of `world`, which trains it.
+"""The time of a question to a warm engine, and of the first use of `world`, which trains it.
 
     python benchmarks/ask.py [--rounds 7]
 
-Questions are texts, or formulas where lark is not installed. `benchmarks/startup.py` times them from the shell.
+Questions are texts, or formulas where lark is not installed. `benchmarks/startup.py` times them
+from the shell.
 """
 
 from __future__ import annotations
@@ -13,28 +14,52 @@ from functools import partial
 from importlib.util import find_spec
 
 import tacit
-from scaffold import Benchmark, Measured, in_turns, installed, python, run_of, seconds, trained, world_cache
+from scaffold import (
+    Benchmark,
+    Measured,
+    in_turns,
+    installed,
+    python,
+    run_of,
+    seconds,
+    trained,
+    world_cache,
+)
 from tacit.query.formula import Atom, Entity, Exists, Query, Variable
 
-FRANCE, GERMANY, A, B, C = Entity("France"), Entity("Germany"), Variable("a"), Variable("b"), Variable("c")
+FRANCE = Entity("France")
+GERMANY = Entity("Germany")
+A = Variable("a")
+B = Variable("b")
+C = Variable("c")
 QUESTIONS = {
     "1p": Query(C, Atom("borders", FRANCE, C)),
     "2p": Query(C, Exists(A, Atom("borders", FRANCE, A) & Atom("borders", A, C))),
     "2in": Query(C, Atom("borders", GERMANY, C) & ~Atom("borders", FRANCE, C)),
-    "3p": Query(C, Exists(A, Exists(B, Atom("borders", FRANCE, A) & Atom("borders", A, B) & Atom("borders", B, C)))),
+    "3p": Query(
+        C,
+        Exists(
+            A, Exists(B, Atom("borders", FRANCE, A) & Atom("borders", A, B) & Atom("borders", B, C))
+        ),
+    ),
 }
-FIRST, WARM = 20.0, 20.0  # seconds on first use on 2 cores, and milliseconds of a question
+# seconds on first use on 2 cores, and milliseconds of a question
+FIRST = 20.0
+WARM = 20.0
 
 
 def measure(given: argparse.Namespace) -> Measured:
     """Seconds of the first use, where nothing is kept yet, and milliseconds of each question."""
-    figures, cache = dict[str, dict[str, float]](), world_cache(given)
+    figures = dict[str, dict[str, float]]()
+    cache = world_cache(given)
     asked: tacit.Engine | tacit.Run
     if given.tiny:
         asked = tacit.open(run_of(given), device=given.device)
     elif installed("tomli_w", "first use"):
         if not any(cache.glob("world-*")):
-            opened = python("-c", "import tacit; tacit.open('world', device='cpu')", TACIT_CACHE=str(cache))
+            opened = python(
+                "-c", "import tacit; tacit.open('world', device='cpu')", TACIT_CACHE=str(cache)
+            )
             figures["first use"] = {"s": seconds(opened)}
         asked = tacit.open(next(cache.glob("world-*")), device=given.device)
     else:  # no run can be written; an epoch makes weights enough
@@ -43,10 +68,16 @@ def measure(given: argparse.Namespace) -> Measured:
     for name, formula in QUESTIONS.items():
         question = str(formula) if find_spec("lark") else formula
         times = in_turns({"ms": partial(asked.ask, question)}, 10 * given.rounds, given.device)
-        times |= in_turns({"explained_ms": partial(asked.explain, question)}, given.rounds, given.device)
+        times |= in_turns(
+            {"explained_ms": partial(asked.explain, question)}, given.rounds, given.device
+        )
         figures[f"warm {name}"] = {unit: 1e3 * min(taken) for unit, taken in times.items()}
     goals = {"first use": ("s", FIRST)} | {f"warm {name}": ("ms", WARM) for name in QUESTIONS}
-    missed = [f"{row} over {limit} {u}" for row, (u, limit) in goals.items() if figures.get(row, {u: 0})[u] > limit]
+    missed = [
+        f"{row} over {limit} {u}"
+        for row, (u, limit) in goals.items()
+        if figures.get(row, {u: 0})[u] > limit
+    ]
     return Measured(figures, missed=missed)
 
 

@@ -1,12 +1,13 @@
-"""What starting, asking, loading and training take in another checkout and in this one: one table, in five minutes.
+"""One table of what commands, questions and training take in two checkouts.
 
     python benchmarks/before_after.py --against CHECKOUT [--data FOLDER] [--turns 5] [--minutes 5]
     make compare AGAINST=CHECKOUT
 
-The scripts that measure each of them run over both source trees in turns, so that what else the machine does disturbs
-both alike, on the embedded graph and on NELL995 and FB15k-237 where the folder of data holds them. The best of all
-turns counts. `spread` is how far the worst turn of a tree is from its best, as a share of it: a ratio within that is
-noise. What does not depend on the tree, such as `import torch` or the bare loop, tells how even the machine was.
+The table takes five minutes. The scripts that measure each of them run over both source trees in
+turns, so that what else the machine does disturbs both alike, on the embedded graph and on NELL995
+and FB15k-237 where the folder of data holds them. The best of all turns counts. `spread` is how far
+the worst turn of a tree is from its best, as a share of it: a ratio within that is noise. What does
+not depend on the tree, such as `import torch` or the bare loop, tells how even the machine was.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from comparison import compare
 from scaffold import Benchmark
 
 HERE = Path(__file__).parent
-# Arguments by script, and by the graph that tells two runs of it apart; `ask` trains `world` for the others.
+# Arguments by script, and by graph where it runs twice; `ask` trains `world` for the others.
 PARTS = {
     "ask": "--rounds 3",
     "startup": "--rounds 1",
     "load": "--triples 400000 --rounds 1",
-    "engine world": "--graph world --types 1p,2i,2in,2p,pi,3p --queries 64 --peaks= --block 512 1024",
+    "engine world": "--graph world --types 1p,2i,2in,2p,pi,3p --queries 64 --peaks= --block "
+    "512 1024",
     "train_step world": "--graph world --steps 5 --turns 3 --epochs 1",
 }
 DATA_SETS = ("NELL995", "FB15k-237")
@@ -39,7 +41,9 @@ def parts(given: argparse.Namespace) -> dict[str, list[str]]:
     named = dict(PARTS)
     for name in DATA_SETS:
         if (given.data / name).is_dir() and not given.tiny:
-            named |= {f"{script} {name}": f"--graph {name} {words}" for script, words in ON_DATA.items()}
+            named |= {
+                f"{script} {name}": f"--graph {name} {words}" for script, words in ON_DATA.items()
+            }
     shared = ["--device", given.device, "--seed", str(given.seed)]
     shared += ["--threads", str(given.threads)] if given.threads else []
     shared += ["--tiny"] if given.tiny else ["--data", str(given.data.resolve())]
@@ -54,15 +58,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write it as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     scripts = dict.fromkeys(name.split()[0] for name in PARTS)
-    benchmark.add_argument("--parts", default=",".join(scripts), help="some of them, joined by commas")
+    benchmark.add_argument(
+        "--parts", default=",".join(scripts), help="some of them, joined by commas"
+    )
     benchmark.add_argument("--turns", type=int, default=5, help="at most")
     benchmark.add_argument(
-        "--minutes", type=float, default=5.0, help="after two turns, none is begun that may end later"
+        "--minutes",
+        type=float,
+        default=5.0,
+        help="after two turns, none is begun that may end later",
     )
     given = benchmark.parse_args(argv)
     if given.against is None:
         benchmark.error("say with which: --against CHECKOUT")
-    compare(parts(given), given.against, given.out / "before_after.json", given.turns, given.minutes)
+    compare(
+        parts(given), given.against, given.out / "before_after.json", given.turns, given.minutes
+    )
 
 
 if __name__ == "__main__":

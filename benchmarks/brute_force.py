@@ -1,8 +1,9 @@
-"""Exact answers by the definition of a question, for any graph on which all pairs of entities can be scored at all.
+"""Exact answers by the definition of a question, where all pairs of entities can be scored.
 
-A hop is `out[t] = max_s source[s] · edge(s, t)` over all N x N edges of a relation. Scoring them takes longest by far,
-and is done once for all questions that have a hop over the same relation. Nothing here is the engine's: products of
-ComplEx, calibrations, known facts and connectives are written out, the latter in 64 bits.
+A hop is `out[t] = max_s source[s] · edge(s, t)` over all N x N edges of a relation. Scoring them
+takes longest by far, and is done once for all questions that have a hop over the same relation.
+Nothing here is the engine's: products of ComplEx, calibrations, known facts and connectives are
+written out, the latter in 64 bits.
 """
 
 from __future__ import annotations
@@ -14,22 +15,25 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.engine.asked import Asked
+from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Variable
 
 CALIBRATIONS = ("softmax-count", "sigmoid")
-KNOWN = math.log(1.0 - 2.0**-10)  # what a known fact is worth; a prediction is worth so much less than its chance
+# what a known fact is worth; a prediction is worth so much less than its chance
+KNOWN = math.log(1.0 - 2.0**-10)
 MOST = math.log(1.0 - 2.0**-10)  # of a share that was multiplied
 _ROWS = 16  # scored at a time: what is computed from them stays in cache
 
 
 class BruteForce:
-    """The log-scores of all entities for questions of a tree form, `[C, N]`: a row for each of the calibrations."""
+    """Log-scores `[C, N]` of all entities for tree-shaped questions, a row per calibration."""
 
     def __init__(self, graph: Graph, model: ComplEx) -> None:
-        self.model, self.vectors = model, model.keys().detach()  # [N, 2D]
+        # [N, 2D]
+        self.model = model
+        self.vectors = model.keys().detach()
         self.tails = defaultdict[tuple[int, int], list[int]](list)
         self.looping = set[int]()
         for head, relation, tail in graph.triples("train").tolist():
@@ -39,8 +43,8 @@ class BruteForce:
         self.passes = 0  # over all pairs of entities
         self._reached: dict[tuple[int, Exists], Tensor] = {}  # by question and what is bound in it
 
-    def values(self, asked: Sequence[Asked]) -> list[Tensor]:
-        """The log-scores of all entities for each question, `[C, N]`; hops over one relation are followed together."""
+    def values(self, asked: Sequence[BoundQuery]) -> list[Tensor]:
+        """Log-scores `[C, N]` of each question; hops over one relation are taken together."""
         self._reached.clear()
         while True:
             waiting = defaultdict[int, list[tuple[int, Exists]]](list)
@@ -49,13 +53,18 @@ class BruteForce:
                 if bound is not None:
                     waiting[_relation(question, _left(bound)[1])].append((place, bound))
             if not waiting:
-                return [self._value(place, asked[place], asked[place].query.formula) for place in range(len(asked))]
+                return [
+                    self._value(place, asked[place], asked[place].query.formula)
+                    for place in range(len(asked))
+                ]
             for relation, hops in waiting.items():
                 sources = [self._source(place, asked[place], bound) for place, bound in hops]
-                self._reached |= zip(hops, self._followed(torch.stack(sources), relation), strict=True)
+                self._reached |= zip(
+                    hops, self._followed(torch.stack(sources), relation), strict=True
+                )
 
-    def listed(self, asked: Asked, values: Tensor, top: int) -> dict[int, float]:
-        """The best entities by log-scores `[N]`, in order, ties by id; known ones are worth what their facts are."""
+    def listed(self, asked: BoundQuery, values: Tensor, top: int) -> dict[int, float]:
+        """The best entities by log-scores `[N]`, ties by id; known ones score as their facts."""
         first = torch.tensor(sorted(self.first(asked)), dtype=torch.long)
         values = values.index_put((first,), values[first].clamp(min=KNOWN * len(asked.relations)))
         others = values.index_fill(0, first, -math.inf)
@@ -65,11 +74,11 @@ class BruteForce:
         order = sorted(ids, key=lambda i: (i not in there, -float(values[i]), i))
         return {i: float(values[i]) for i in order[:top]}
 
-    def first(self, asked: Asked) -> set[int]:
-        """The answers that go before all others: known ones, unless something is denied, which may yet hold."""
+    def first(self, asked: BoundQuery) -> set[int]:
+        """The known answers that come first; with negation there are none, as they may not hold."""
         return set() if "!" in str(asked.query) else self.known(asked)
 
-    def known(self, asked: Asked, formula: Formula | None = None) -> set[int]:
+    def known(self, asked: BoundQuery, formula: Formula | None = None) -> set[int]:
         """The entities that the known facts alone imply."""
         match formula or asked.query.formula:
             case Atom(_, Entity(name)) as atom:
@@ -81,11 +90,15 @@ class BruteForce:
             case Exists() as bound:
                 inside, atom = _left(bound)
                 sources = set.intersection(*(self.known(asked, part) for part in inside))
-                return {tail for head in sources for tail in self.tails.get((head, _relation(asked, atom)), ())}
+                return {
+                    tail
+                    for head in sources
+                    for tail in self.tails.get((head, _relation(asked, atom)), ())
+                }
         raise TypeError(f"nothing is known of {formula}")
 
     def _next(self, place: int, formula: Formula) -> Exists | None:
-        """What is to be followed next for a formula, from the inside out; None where all of it was."""
+        """The next hop to take for a formula, from the inside out; None after the last."""
         match formula:
             case And(parts) | Or(parts):
                 return next(filter(None, (self._next(place, part) for part in parts)), None)
@@ -95,7 +108,7 @@ class BruteForce:
                 return self._next(place, part) or formula
         return None
 
-    def _value(self, place: int, asked: Asked, formula: Formula) -> Tensor:
+    def _value(self, place: int, asked: BoundQuery, formula: Formula) -> Tensor:
         match formula:
             case Atom(_, Entity(name)) as atom:
                 head = torch.tensor([_entity(asked, name)])
@@ -111,11 +124,15 @@ class BruteForce:
                 return self._reached[place, formula].double()
         raise TypeError(f"{formula} is not of a tree form")
 
-    def _source(self, place: int, asked: Asked, bound: Exists) -> Tensor:
-        return torch.stack([self._value(place, asked, part) for part in _left(bound)[0]]).sum(dim=0).float()
+    def _source(self, place: int, asked: BoundQuery, bound: Exists) -> Tensor:
+        return (
+            torch.stack([self._value(place, asked, part) for part in _left(bound)[0]])
+            .sum(dim=0)
+            .float()
+        )
 
     def _followed(self, sources: Tensor, relation: int) -> Tensor:
-        """What a relation leads to from fuzzy sets, `[Q, C, N] -> [Q, C, N]`, over all of its edges."""
+        """Takes a hop over all edges of a relation, `[Q, C, N] -> [Q, C, N]`."""
         self.passes += 1
         out = torch.full_like(sources, -math.inf)
         for heads in torch.arange(sources.shape[2]).split(_ROWS):
@@ -128,14 +145,20 @@ class BruteForce:
 
     def rows(self, heads: Tensor, relation: int) -> Tensor:
         """The log-scores of all edges of a relation from some heads, `[C, P, N]`."""
-        (a, b), (c, d) = self.vectors[heads].chunk(2, 1), self.model.relations(torch.tensor([relation])).chunk(2, 1)
+        (a, b), (c, d) = (
+            self.vectors[heads].chunk(2, 1),
+            self.model.relations(torch.tensor([relation])).chunk(2, 1),
+        )
         logits = torch.cat([a * c - b * d, a * d + b * c], dim=1) @ self.vectors.T
-        places, known = torch.arange(len(heads)), [self.tails.get((head, relation), []) for head in heads.tolist()]
+        places = torch.arange(len(heads))
+        known = [self.tails.get((head, relation), []) for head in heads.tolist()]
         if relation not in self.looping:
             logits[places, heads] = -math.inf
         counts = torch.tensor([max(1, len(tails)) for tails in known])
         rows = logits.new_empty(len(CALIBRATIONS), *logits.shape)
-        torch.add(logits, (counts.log() - logits.logsumexp(dim=1))[:, None], out=rows[0]).clamp_(max=MOST)
+        torch.add(logits, (counts.log() - logits.logsumexp(dim=1))[:, None], out=rows[0]).clamp_(
+            max=MOST
+        )
         torch.neg(logits, out=rows[1]).exp_().add_(1.0).log_().neg_()  # log 1 / (1 + e^-x)
         rows += KNOWN
         facts = [(place, tail) for place, tails in enumerate(known) for tail in tails]
@@ -145,7 +168,7 @@ class BruteForce:
         return rows
 
 
-def hops(asked: Asked, formula: Formula | None = None) -> list[int]:
+def hops(asked: BoundQuery, formula: Formula | None = None) -> list[int]:
     """The relations by which the bound variables of a question are left, from the inside out."""
     match formula or asked.query.formula:
         case And(parts) | Or(parts):
@@ -160,15 +183,17 @@ def hops(asked: Asked, formula: Formula | None = None) -> list[int]:
 def _left(bound: Exists) -> tuple[list[Formula], Atom]:
     """The parts that a bound variable's value comes from, and the atom by which it is left."""
     parts = bound.part.parts if isinstance(bound.part, And) else (bound.part,)
-    (atom,) = (part for part in parts if isinstance(part, Atom) and isinstance(part.subject, Variable))
+    (atom,) = (
+        part for part in parts if isinstance(part, Atom) and isinstance(part.subject, Variable)
+    )
     return [part for part in parts if part is not atom], atom
 
 
-def _entity(asked: Asked, name: str) -> int:
+def _entity(asked: BoundQuery, name: str) -> int:
     return asked.entities[asked.prepared.entities.index(name)]
 
 
-def _relation(asked: Asked, atom: Atom) -> int:
+def _relation(asked: BoundQuery, atom: Atom) -> int:
     return asked.relations[asked.prepared.relations.index(str(atom.relation))]
 
 

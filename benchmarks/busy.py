@@ -1,16 +1,18 @@
-"""Questions, and a short training, on idle cores and beside processes that keep every core busy.
+"""Questions and a short training, on idle cores and on cores that are busy.
 
     python benchmarks/busy.py [--run RUN] [--against CHECKOUT]
     python benchmarks/busy.py --cycles [--run RUN]
 
-Each question is asked several times on idle cores, then as often beside as many processes as there are cores, which do
-nothing but run. By the clock medians count, since a process takes turns with others; of processor time, that of all
-threads together, the least. The ratio is what being busy costs: beside as many processes as cores, one thread gets two
-thirds of a core at best. `rows` are those that the plan names, at the k of the engine, before any is shared.
+Each question is asked several times on idle cores, then as often beside as many processes as there
+are cores, which do nothing but run. By the clock medians count, since a process takes turns with
+others; of processor time, that of all threads together, the least. The ratio is what being busy
+costs: beside as many processes as cores, one thread gets two thirds of a core at best. `rows` are
+those that the plan names, at the k of the engine, before any is shared.
 
-Cycles hang on an entity, but for the open triangle, whose variables nothing narrows. With `--cycles` they alone are
-measured, on one thread and idle cores, for all answers and for those that the facts do not imply: beside the rows that
-the plan names stand those that were scored, and how many values of cut variables were tried.
+Cycles hang on an entity, but for the open triangle, whose variables nothing narrows. With
+`--cycles` they alone are measured, on one thread and idle cores, for all answers and for those that
+the facts do not imply: beside the rows that the plan names stand those that were scored, and how
+many values of cut variables were tried.
 """
 
 from __future__ import annotations
@@ -47,20 +49,26 @@ QUESTIONS = {
     "4-cycle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?d) & R(?d, ?a)",
     "5-cycle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?d) & R(?d, ?e) & R(?e, ?a)",
     "6-cycle": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?d) & R(?d, ?e) & R(?e, ?f) & R(?f, ?a)",
-    "two cycles": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?a) & R(?c, ?d) & R(?d, ?e) & R(?e, ?c)",
+    "two cycles": "R(E, ?a) & R(?a, ?b) & R(?b, ?c) & R(?c, ?a) & R(?c, ?d) & R(?d, ?e) & "
+    "R(?e, ?c)",
     "open triangle": "R(?c, ?a) & R(?a, ?b) & R(?b, ?c)",
 }
-TIMES, CYCLE = 3.0, 500.0  # what being busy may cost, and milliseconds of a cycle on idle cores
+# what being busy may cost, and milliseconds of a cycle on idle cores
+TIMES = 3.0
+CYCLE = 500.0
 LONG = 0.3  # seconds after which few rounds are enough
 
 
 def texts(graph: Graph) -> dict[str, str]:
     """The questions, about France and what borders what, or about whatever a graph says most of."""
-    relation, entity = "borders", "France"
+    relation = "borders"
+    entity = "France"
     if relation not in graph.relations or entity not in graph.entities:
         most = int(np.bincount(graph.train[:, 1]).argmax())
         relation = graph.relations[most]
-        entity = graph.entities[int(np.bincount(graph.train[graph.train[:, 1] == most, 0]).argmax())]
+        entity = graph.entities[
+            int(np.bincount(graph.train[graph.train[:, 1] == most, 0]).argmax())
+        ]
     filling = {"R": quoted(relation), "E": quoted(entity)}
     return {
         name: "?c : " + re.sub(r"\b[RE]\b(?=[(,)])", lambda slot: filling[slot[0]], atoms)
@@ -82,11 +90,13 @@ def busy_cores(count: int) -> Iterator[None]:
 
 
 def repeated(work: Work, rounds: int, warm: bool = False) -> tuple[float, float]:
-    """The median by the clock and the least processor time, in milliseconds; what takes long is done fewer times."""
+    """Median wall and least processor milliseconds; slow work is repeated fewer times."""
     if not warm:
         work()
     taken: list[Timed[object]] = []
-    while len(taken) < rounds and (len(taken) < 2 or sum(each.wall for each in taken) < rounds * LONG):
+    while len(taken) < rounds and (
+        len(taken) < 2 or sum(each.wall for each in taken) < rounds * LONG
+    ):
         taken.append(timed(work))
     return statistics.median(each.ms for each in taken), min(each.processor_ms for each in taken)
 
@@ -118,15 +128,23 @@ def measure_cycles(run: tacit.Run, rounds: int) -> Measured:
                 "ms": wall,
                 "processor_ms": processor,
             }
-    missed = [f"{name} over {CYCLE:.0f} ms" for name in _cycles(figures) if figures[name]["processor_ms"] > CYCLE]
+    missed = [
+        f"{name} over {CYCLE:.0f} ms"
+        for name in _cycles(figures)
+        if figures[name]["processor_ms"] > CYCLE
+    ]
     missed = missed if run.graph.name == "world" else []
-    return Measured(figures, {"graph": run.graph.name}, missed, kind=f"cycles-{run.graph.name.lower()}")
+    return Measured(
+        figures, {"graph": run.graph.name}, missed, kind=f"cycles-{run.graph.name.lower()}"
+    )
 
 
 @contextmanager
 def scored_rows() -> Iterator[list[int]]:
     """The sizes of the batches of rows that are scored meanwhile."""
-    sizes, products, rows = list[int](), Atoms.products, Atoms.rows
+    sizes = list[int]()
+    products = Atoms.products
+    rows = Atoms.rows
 
     def counted_products(atoms: Atoms, heads: Any, *rest: Any) -> Any:
         sizes.append(len(heads))
@@ -136,7 +154,10 @@ def scored_rows() -> Iterator[list[int]]:
         sizes.append(len(heads))
         return rows(atoms, heads, *rest)
 
-    with patch.object(Atoms, "products", counted_products), patch.object(Atoms, "rows", counted_rows):
+    with (
+        patch.object(Atoms, "products", counted_products),
+        patch.object(Atoms, "rows", counted_rows),
+    ):
         yield sizes
 
 
@@ -147,7 +168,12 @@ def _cycles(named: Mapping[str, Any]) -> dict[str, Any]:
 def measure_busy(run: tacit.Run, given: argparse.Namespace) -> Measured:
     """Times of everything on idle cores and on busy ones."""
     questions = texts(run.graph)
-    options: dict[str, Any] = {"epochs": 1 if given.tiny else 3, "progress": False, "device": "cpu", "force": True}
+    options: dict[str, Any] = {
+        "epochs": 1 if given.tiny else 3,
+        "progress": False,
+        "device": "cpu",
+        "force": True,
+    }
     works: dict[str, Work] = {name: partial(run.ask, text) for name, text in questions.items()}
     works["training"] = partial(tacit.train, run.graph, given.scratch / "trained", **options)
     idle = {name: repeated(work, given.rounds) for name, work in works.items()}
@@ -164,22 +190,36 @@ def measure_busy(run: tacit.Run, given: argparse.Namespace) -> Measured:
         }
         for name in works
     }
-    missed = [f"{name} takes {row['times']:.1f} times as long" for name, row in figures.items() if row["times"] > TIMES]
-    missed += [f"{name} over {CYCLE:.0f} ms" for name in _cycles(figures) if figures[name]["idle_ms"] > CYCLE]
+    missed = [
+        f"{name} takes {row['times']:.1f} times as long"
+        for name, row in figures.items()
+        if row["times"] > TIMES
+    ]
+    missed += [
+        f"{name} over {CYCLE:.0f} ms"
+        for name in _cycles(figures)
+        if figures[name]["idle_ms"] > CYCLE
+    ]
     return Measured(figures, {"graph": run.graph.name}, missed, kind=run.graph.name.lower())
 
 
 def _rows(description: str) -> int:
     """How many rows the last line of a plan names."""
     last = description.splitlines()[-1]
-    return int(re.findall(r"[\d,]+", last.partition(" in all")[2] if ":" in last else last)[0].replace(",", ""))
+    return int(
+        re.findall(r"[\d,]+", last.partition(" in all")[2] if ":" in last else last)[0].replace(
+            ",", ""
+        )
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("--run", default="world", help="a run, or world")
-    benchmark.add_argument("--cycles", action="store_true", help="cycles alone, with the rows that they take")
+    benchmark.add_argument(
+        "--cycles", action="store_true", help="cycles alone, with the rows that they take"
+    )
     benchmark.size("--busy", 0, tiny=1, help="processes that keep cores busy; as many as cores")
     benchmark.size("--rounds", 9, tiny=1)
     benchmark.run(measure, argv)

@@ -1,13 +1,15 @@
-"""How the settings of the rows were chosen: on an inner split of the training facts, never on test queries.
+"""Choosing the settings of the rows on an inner split of the training facts.
 
     python benchmarks/choose.py nell995 --device cuda
     python benchmarks/choose.py fb15k237 --device cuda --minutes 3
 
-Inner test queries need official validation facts; the engine knows only the inner training facts, and inner validation
-facts lie between the two, drawn from the training facts in the proportions of relations that the official validation
-facts have. So the inner test stands to the inner training facts as the official test does to the official ones.
+Test queries are never looked at. Inner test queries need official validation facts; the engine
+knows only the inner training facts, and inner validation facts lie between the two, drawn from the
+training facts in the proportions of relations that the official validation facts have. So the inner
+test stands to the inner training facts as the official test does to the official ones.
 
-Every candidate is trained once, and asked on its way: what it answers after 20 epochs is what 20 epochs would give.
+Every candidate is trained once, and asked on its way: what it answers after 20 epochs is what 20
+epochs would give.
 """
 
 from __future__ import annotations
@@ -52,17 +54,23 @@ Figures = dict[str, Any]
 
 
 def inner_split(graph: Graph, seed: int) -> Graph:
-    """Training facts cut in two as the official ones were cut off, and the official validation facts as test."""
+    """Splits the training facts as the official split does, with its validation as test."""
     random = np.random.default_rng(seed)
     relations = [
-        np.bincount(part[:, 1], minlength=graph.num_relations) / len(part) for part in (graph.train, graph.valid)
+        np.bincount(part[:, 1], minlength=graph.num_relations) / len(part)
+        for part in (graph.train, graph.valid)
     ]
     degree = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
     weights = (relations[1] / np.maximum(relations[0], 1e-9))[graph.train[:, 1]]
-    weights *= (degree[graph.train[:, [0, 2]]] > 2).all(axis=1)  # entities must stay in the training facts
-    chosen = random.choice(len(graph.train), len(graph.valid), replace=False, p=weights / weights.sum())
+    # entities must stay in the training facts
+    weights *= (degree[graph.train[:, [0, 2]]] > 2).all(axis=1)
+    chosen = random.choice(
+        len(graph.train), len(graph.valid), replace=False, p=weights / weights.sum()
+    )
     kept = np.setdiff1d(np.arange(len(graph.train)), chosen)
-    return replace(graph, train=graph.train[kept], valid=graph.train[chosen], test=graph.valid, name="inner")
+    return replace(
+        graph, train=graph.train[kept], valid=graph.train[chosen], test=graph.valid, name="inner"
+    )
 
 
 @dataclass
@@ -82,10 +90,16 @@ class Curve:
         """The MRR of each shape without negation, as what decides which weights are best."""
         before = time.perf_counter()
         name = f"{self.name}, {self.every * (len(self.found) + 1)} epochs"
-        results = evaluate(Engine(self.graph, model, **self.engine).reasoner, self.queries).to_json()
+        results = evaluate(
+            Engine(self.graph, model, **self.engine).reasoner, self.queries
+        ).to_json()
         self.found[name] = shown(name, results, before - self.started - self.asking)
         self.asking += time.perf_counter() - before
-        return {shape: mrr for shape, mrr in results["mrr"].items() if not SHAPES[shape].plan.has(Complement)}
+        return {
+            shape: mrr
+            for shape, mrr in results["mrr"].items()
+            if not SHAPES[shape].plan.has(Complement)
+        }
 
 
 def shown(name: str, results: Mapping[str, Any], seconds: float | None = None) -> Figures:
@@ -101,16 +115,26 @@ def measure(given: argparse.Namespace) -> None:
     """Print the inner MRR of every candidate and write `TABLE/choose.json`."""
     row = read_row(ROWS / given.table / "tacit-train.toml", given.tiny)
     inner = inner_split(graph_of(given, row["folder"]), given.seed)
-    queries = {name: sample(inner, shape, "test", given.count, seed=3).queries for name, shape in SHAPES.items()}
+    queries = {
+        name: sample(inner, shape, "test", given.count, seed=3).queries
+        for name, shape in SHAPES.items()
+    }
     engine = {**row["engine"], "k": given.k}
     path = given.out / given.table / "choose.json"
-    mrr, started = dict[str, Figures](), time.perf_counter()
+    mrr = dict[str, Figures]()
+    started = time.perf_counter()
     best: tuple[float, Scorer | None] = -math.inf, None
     for changes in CANDIDATES[given.table]:
         if time.perf_counter() - started > 60 * given.minutes:
             print("no time left for", changes, flush=True)
             continue
-        chosen = {**row["train"], **changes, "device": given.device, "epochs": given.epochs, "patience": 1000}
+        chosen = {
+            **row["train"],
+            **changes,
+            "device": given.device,
+            "epochs": given.epochs,
+            "patience": 1000,
+        }
         settings = TrainSettings.of(
             chosen | {"validate_every": given.every} | ({"rank": given.rank} if given.rank else {})
         )
@@ -118,10 +142,16 @@ def measure(given: argparse.Namespace) -> None:
         curve = Curve(name, inner, queries, engine, given.every)
         model = train(inner, settings, None, False, validate=curve)
         mrr |= curve.found
-        best = max(best, (max(figures["avg_p"] for figures in curve.found.values()), model), key=lambda found: found[0])
+        best = max(
+            best,
+            (max(figures["avg_p"] for figures in curve.found.values()), model),
+            key=lambda found: found[0],
+        )
         keep(path, given, settings, engine, mrr)
     if best[1] is not None:  # the strength of negation, on the best of them
-        negated = {name: chosen for name, chosen in queries.items() if SHAPES[name].plan.has(Complement)}
+        negated = {
+            name: chosen for name, chosen in queries.items() if SHAPES[name].plan.has(Complement)
+        }
         for strength in STRENGTHS:
             asked = Engine(inner, best[1], **{**engine, "strength": strength})
             mrr[f"best, strength {strength:g}"] = shown(
@@ -131,10 +161,20 @@ def measure(given: argparse.Namespace) -> None:
 
 
 def keep(
-    path: Any, given: argparse.Namespace, settings: TrainSettings, engine: Mapping[str, Any], mrr: Mapping[str, Figures]
+    path: Any,
+    given: argparse.Namespace,
+    settings: TrainSettings,
+    engine: Mapping[str, Any],
+    mrr: Mapping[str, Figures],
 ) -> None:
     """Write what was tried so far."""
-    told = {"mrr": mrr, "queries": given.count, "train": settings.to_dict(), "engine": engine, **provenance(given)}
+    told = {
+        "mrr": mrr,
+        "queries": given.count,
+        "train": settings.to_dict(),
+        "engine": engine,
+        **provenance(given),
+    }
     write(path, told)
 
 
@@ -147,7 +187,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--k", 256, tiny=2)
     benchmark.size("--epochs", 100, tiny=2)
     benchmark.size("--every", 20, tiny=1, help="epochs between two looks")
-    benchmark.add_argument("--minutes", type=float, default=60.0, help="no candidate is begun after so many")
+    benchmark.add_argument(
+        "--minutes", type=float, default=60.0, help="no candidate is begun after so many"
+    )
     benchmark.add_argument("--rank", type=int)
     benchmark.run(measure, argv)
 

@@ -1,8 +1,9 @@
-"""Scripts over two source trees: this one and another checkout's, in turns, each in a process of its own.
+"""Runs a script over two source trees in turns: this one and another checkout's.
 
     python benchmarks/comparison.py SCRIPT ARGUMENTS…
 
-runs a script over the `tacit` that PYTHONPATH names, whose modules may have older names.
+runs a script over the `tacit` that PYTHONPATH names, whose modules may have older names. Each
+measurement is a process of its own.
 """
 
 from __future__ import annotations
@@ -26,30 +27,38 @@ from typing import Any
 
 TURNS = 3
 SRC = Path(__file__).parents[1] / "src"
-SMALLER = {"s", "seconds", "ms", "gb", "mb", "bytes"}  # units of which less is better, unless things are counted `per`
-DERIVED = {"ratio", "times", "share", "floor"}  # what is worked out from other figures, or is no work of Tacit
-# What modules were called in older trees, for the sake of what scripts import; others were in the folder above.
+# units of which less is better, unless things are counted `per`
+SMALLER = {"s", "seconds", "ms", "gb", "mb", "bytes"}
+# what is worked out from other figures, or is no work of Tacit
+DERIVED = {"ratio", "times", "share", "floor"}
+# Names of modules in older trees, which scripts import; others were in the folder above.
 OLDER = {
     "tacit.adapt.adaptation": ("tacit.adapt.training",),
     "tacit.adapt.training_queries": ("tacit.adapt.sources",),
-    "tacit.encode.networks.sorted_facts": ("tacit.encode.networks.aggregation", "tacit.encode.aggregation"),
+    "tacit.encode.networks.sorted_facts": (
+        "tacit.encode.networks.aggregation",
+        "tacit.encode.aggregation",
+    ),
     "tacit.engine.ranking": ("tacit.evaluate.benchmark",),
     "tacit.engine.search.hop": ("tacit.engine.projection",),
-    "tacit.engine.search.hop_kernels": ("tacit.engine.kernels",),
+    "tacit.engine.atoms.hop_kernels": ("tacit.engine.kernels",),
     "tacit.evaluate.protocol": ("tacit.evaluate.benchmark",),
     "tacit.evaluate.question_validation": ("tacit.evaluate.validation",),
     "tacit.evaluate.reliability": ("tacit.evaluate.calibration",),
     "tacit.graph.formats.label_tables": ("tacit.graph.label_tables", "tacit.graph.tsv"),
     "tacit.graph.labels.trie": ("tacit.graph.label_trie",),
     "tacit.links.finders.cached_rows": ("tacit.links.cached_top",),
-    "tacit.links.finders.finder": ("tacit.links.top",),
+    "tacit.links.finders.retriever": ("tacit.links.top",),
     "tacit.links.finders.index": ("tacit.links.index_top",),
     "tacit.links.precision": ("tacit.links.products",),
-    "tacit.links.training.fact_validation": ("tacit.links.fact_validation", "tacit.links.validation"),
+    "tacit.links.training.fact_validation": (
+        "tacit.links.fact_validation",
+        "tacit.links.validation",
+    ),
     "tacit.links.training.link_training": ("tacit.links.link_training", "tacit.links.training"),
     "tacit.query.plans.traits": ("tacit.query.plan_traits", "tacit.engine.frontier"),
     "tacit.run.folder": ("tacit.folder", "tacit.runs"),
-    "tacit.run.opened": ("tacit.opening",),
+    "tacit.run.loaded": ("tacit.opening",),
     "tacit.run.run": ("tacit.run", "tacit.workbench"),
     "tacit.run.training": ("tacit.making",),
     "tacit.run.world": ("tacit.training",),
@@ -58,11 +67,13 @@ OLDER = {
 
 
 def use_older_names(script: Path) -> None:
-    """Let what a script imports, and those beside it that it uses, be found under the names that an older tree has."""
+    """Lets a script and its imports be found under the names of an older tree."""
     for name in sorted(_imports(script, set())):
         if not _is_there(name):
             package, _, stem = name.rpartition(".")
-            older = next(filter(_is_there, OLDER.get(name, (f"{package.rpartition('.')[0]}.{stem}",))), None)
+            older = next(
+                filter(_is_there, OLDER.get(name, (f"{package.rpartition('.')[0]}.{stem}",))), None
+            )
             if older is not None:
                 module = sys.modules[name] = import_module(older)
                 if not _is_there(package):
@@ -76,11 +87,15 @@ def _imports(script: Path, seen: set[Path]) -> set[str]:
         return set()
     seen.add(script)
     text = script.read_text(encoding="utf-8")
-    lines = re.findall(r"^\s*(?:from|import) ([\w.]+)(?: import (.*)| as \w+)?$", text, re.MULTILINE)
+    lines = re.findall(
+        r"^\s*(?:from|import) ([\w.]+)(?: import (.*)| as \w+)?$", text, re.MULTILINE
+    )
     ours = {place: names for place, names in lines if place.startswith("tacit.")}
     packages = (place for place in ours if (SRC / place.replace(".", "/")).is_dir())
     modules = {f"{place}.{name}" for place in packages for name in re.findall(r"\w+", ours[place])}
-    beside = (_imports(script.with_name(f"{place}.py"), seen) for place, _ in lines if "." not in place)
+    beside = (
+        _imports(script.with_name(f"{place}.py"), seen) for place, _ in lines if "." not in place
+    )
     return modules.union(ours, *beside)
 
 
@@ -93,7 +108,7 @@ def _is_there(name: str) -> bool:
 
 @dataclass
 class Tree:
-    """A source tree, and what scripts found over it: figures of each turn, versions, and what was left out, and why."""
+    """A source tree with its figures of each turn, versions, and the reasons of gaps."""
 
     src: Path
     figures: dict[str, list[float]] = field(default_factory=dict)
@@ -101,7 +116,7 @@ class Tree:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def measure(self, part: str, command: Sequence[str], cache: Path) -> None:
-        """Run a script once; a goal that is missed does not matter here, and what failed is not tried again."""
+        """Run a script once; missed goals are ignored, and failed scripts are not run again."""
         if part in self.left_out:
             return
         path = os.pathsep.join(filter(None, (str(self.src), os.environ.get("PYTHONPATH"))))
@@ -111,15 +126,22 @@ class Tree:
             done = subprocess.run(over, env=env, capture_output=True, text=True)
             files = sorted(Path(out).rglob("*.json"))
             if not files:
-                self.left_out[part] = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+                self.left_out[part] = (
+                    done.stderr.strip() or f"exit status {done.returncode}"
+                ).splitlines()[-1]
             self.left_out |= re.findall(r"^(.+): left out, since (.+)$", done.stdout, re.MULTILINE)
             for file in files:
                 self._take(part, json.loads(file.read_text(encoding="utf-8")), file.stem)
 
     def _take(self, part: str, results: Mapping[str, Any], stem: str) -> None:
-        self.versions |= {name: results.get(name) for name in ("device", "threads")} | results.get("versions", {})
-        self.versions["git"] = _git_head(self.src)  # of the tree, where a script says that of the working directory
-        measured = results.get("figures") or {stem: {key: results.get(key) for key in ("mrr", "seconds")}}
+        self.versions |= {name: results.get(name) for name in ("device", "threads")} | results.get(
+            "versions", {}
+        )
+        # of the tree, where a script says that of the working directory
+        self.versions["git"] = _git_head(self.src)
+        measured = results.get("figures") or {
+            stem: {key: results.get(key) for key in ("mrr", "seconds")}
+        }
         for name, value in _flat(measured, part).items():
             self.figures.setdefault(name, []).append(value)
 
@@ -131,18 +153,22 @@ def compare(
     turns: int = TURNS,
     minutes: float = math.inf,
 ) -> None:
-    """Run scripts over both trees in turns, print the best figures of either beside each other, and write all.
+    """Run scripts over both trees in turns, print the best figures side by side, write all.
 
-    `parts` are scripts with their arguments, by name. Two turns tell what is noise; after them none is begun that may
-    end after `minutes`.
+    `parts` are scripts with their arguments, by name. Two turns tell what is noise; after them none
+    is begun that may end after `minutes`.
     """
     there = checkout.resolve() / "src"
     if not (there / "tacit").is_dir():
         sys.exit(f"{checkout} is no checkout: it has no src/tacit")
-    trees, start, longest, done = {"before": Tree(there), "after": Tree(SRC)}, time.monotonic(), 0.0, 0
+    trees = {"before": Tree(there), "after": Tree(SRC)}
+    start = time.monotonic()
+    longest = 0.0
+    done = 0
     with tempfile.TemporaryDirectory() as caches:
         while done < turns and (done < 2 or time.monotonic() - start + longest < 60 * minutes):
-            began, done = time.monotonic(), done + 1
+            began = time.monotonic()
+            done = done + 1
             for part, command in parts.items():
                 for name, tree in trees.items():
                     print(f"turn {done}, {name}: {part}", file=sys.stderr, flush=True)
@@ -150,7 +176,10 @@ def compare(
             longest = time.monotonic() - began
     before, after = trees.values()
     names = dict.fromkeys([*before.figures, *after.figures])
-    rows = {name: beside(name, before.figures.get(name, []), after.figures.get(name, [])) for name in names}
+    rows = {
+        name: beside(name, before.figures.get(name, []), after.figures.get(name, []))
+        for name in names
+    }
     show(rows)
     for name, tree in trees.items():
         for what, reason in tree.left_out.items():
@@ -158,12 +187,16 @@ def compare(
     results = {
         "settings": {
             "turns": done,
-            "parts": {part: [Path(each).name for each in command] for part, command in parts.items()},
+            "parts": {
+                part: [Path(each).name for each in command] for part, command in parts.items()
+            },
         },
         "versions": {name: tree.versions for name, tree in trees.items()},
         "left out": {name: tree.left_out for name, tree in trees.items()},
         "figures": rows,
-        "turns": {name: {kind: tree.figures.get(name) for kind, tree in trees.items()} for name in names},
+        "turns": {
+            name: {kind: tree.figures.get(name) for kind, tree in trees.items()} for name in names
+        },
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -172,23 +205,30 @@ def compare(
 
 
 def beside(name: str, before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:
-    """A row: the best of either tree, their ratio, how far turns are apart, and which is better where that is more."""
+    """A row: the best of either tree, their ratio, the spread of turns, and the winner if any."""
     best = min if _smaller_is_better(name) else max
-    row: dict[str, Any] = {kind: best(taken) for kind, taken in (("before", before), ("after", after)) if taken}
+    row: dict[str, Any] = {
+        kind: best(taken) for kind, taken in (("before", before), ("after", after)) if taken
+    }
     if not (before and after and row["before"]):
         return row
     row["ratio"] = row["after"] / row["before"]
     if len(before) > 1 and len(after) > 1 and min(*before, *after) > 0:
         row["spread"] = max(max(taken) / min(taken) - 1 for taken in (before, after))
         if abs(row["ratio"] - 1) > row["spread"]:
-            row["beyond noise"] = "better" if (row["ratio"] < 1) == _smaller_is_better(name) else "worse"
+            row["beyond noise"] = (
+                "better" if (row["ratio"] < 1) == _smaller_is_better(name) else "worse"
+            )
     return row
 
 
 def show(figures: Mapping[str, Mapping[str, Any]]) -> None:
     """Print figures as a table: a line per row, a dash where a row lacks a column."""
     columns = list(dict.fromkeys(column for row in figures.values() for column in row))
-    lines = [["", *columns], *([name, *(shown(row.get(c)) for c in columns)] for name, row in figures.items())]
+    lines = [
+        ["", *columns],
+        *([name, *(shown(row.get(c)) for c in columns)] for name, row in figures.items()),
+    ]
     first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
     for name, *cells in lines:
         line = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
@@ -203,7 +243,7 @@ def shown(value: Any) -> str:
 
 
 def _flat(figures: Mapping[str, Any], *above: str) -> dict[str, float]:
-    """What was measured by name: floats, since whole numbers count what was given, and no ratios of them."""
+    """Measured floats by name, without counts, which are whole numbers, and ratios."""
 
     def walk(node: Any, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
         if isinstance(node, dict):
@@ -226,7 +266,16 @@ def _words(name: str) -> list[str]:
 
 def _git_head(src: Path) -> str:
     """The commit of a tree, marked where it was changed since; empty where there is no telling."""
-    command = ["git", "-C", str(src), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(src),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
     except OSError:

@@ -1,13 +1,16 @@
 """How many of the facts that a run predicts are true: precision at n on facts held back.
 
     python benchmarks/completion.py world
-    python benchmarks/completion.py world --split valid     # what the way of scoring was to be chosen by
-    python benchmarks/completion.py NELL995 --device cuda --rank 1000 --epochs 100 --reg 0.05 --batch 1000
+    python benchmarks/completion.py world --split valid
+    python benchmarks/completion.py NELL995 --device cuda --rank 1000 --epochs 100 \\
+        --reg 0.05 --batch 1000
 
-A link predictor is trained once and completes the graph from the facts before the split; a prediction counts as right
-where it is a fact of the split, and not at all where it is one of a later split. Others may be true as well, and merely
-unknown: what is stated is a lower bound.
-Facts are scored from both ends (the default) or from their subject alone, with and without kinds (`typed`).
+The second command, on validation facts, is for choosing the way of scoring.
+A link predictor is trained once and completes the graph from the facts before the split; a
+prediction counts as right where it is a fact of the split, and not at all where it is one of a
+later split. Others may be true as well, and merely unknown: what is stated is a lower bound. Facts
+are scored from both ends (the default) or from their subject alone, with and without kinds
+(`typed`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ LEAST = 0.05
 
 def one_end(engine: Engine, top: int) -> Iterator[Prediction]:
     """The best predictions scored as answers to `r(s, ?)` alone, for comparison."""
-    graph, device = engine.graph, engine.scorer.device
+    graph = engine.graph
+    device = engine.scorer.device
     kept: list[tuple[float, int, int, int]] = []
     everyone = torch.arange(graph.num_entities, device=device)
     for relation in range(0, graph.num_relations, 2):
@@ -44,10 +48,16 @@ def one_end(engine: Engine, top: int) -> Iterator[Prediction]:
             values, places = scores.flatten().topk(min(top, scores.numel()))
             pairs = zip(values.tolist(), places.tolist(), strict=True)
             n = graph.num_entities
-            kept += [(value, relation, int(heads[place // n]), place % n) for value, place in pairs if value > -20.0]
+            kept += [
+                (value, relation, int(heads[place // n]), place % n)
+                for value, place in pairs
+                if value > -20.0
+            ]
         kept = sorted(kept, reverse=True)[:top]
     for value, relation, head, tail in kept:
-        yield Prediction(graph.entities[head], graph.relations[relation], graph.entities[tail], math.exp(value))
+        yield Prediction(
+            graph.entities[head], graph.relations[relation], graph.entities[tail], math.exp(value)
+        )
 
 
 def labelled(graph: Graph, split: str) -> set[tuple[str, str, str]]:
@@ -58,14 +68,20 @@ def labelled(graph: Graph, split: str) -> set[tuple[str, str, str]]:
     }
 
 
-def shares_right(facts: list[Prediction], graph: Graph, split: str, counts: list[int]) -> dict[str, float]:
-    """The shares of facts of a split among the best so many predictions, and among those of at least one half."""
-    held_back, later = labelled(graph, split), labelled(graph, "test") if split == "valid" else set()
+def shares_right(
+    facts: list[Prediction], graph: Graph, split: str, counts: list[int]
+) -> dict[str, float]:
+    """The shares of true facts among the best n predictions, and among those above one half."""
+    held_back = labelled(graph, split)
+    later = labelled(graph, "test") if split == "valid" else set()
     facts = [fact for fact in facts if fact[:3] not in later]
     right = [fact[:3] in held_back for fact in facts]
     shares = {f"of the best {n:,}, share": sum(right[:n]) / n for n in counts if n <= len(facts)}
     likely = sum(fact.score >= 0.5 for fact in facts)
-    return shares | {"of 0.5 and more": likely, "of those, share": sum(right[:likely]) / max(1, likely)}
+    return shares | {
+        "of 0.5 and more": likely,
+        "of those, share": sum(right[:likely]) / max(1, likely),
+    }
 
 
 def measure(given: argparse.Namespace) -> Measured:
@@ -89,7 +105,11 @@ def measure(given: argparse.Namespace) -> Measured:
         start = time.perf_counter()
         top = min(counts[-1], 10 * len(graph.split(given.split)))
         with torch.no_grad():
-            facts = list(Completion(engine, min_score=LEAST, top=top) if ends == "both ends" else one_end(engine, top))
+            facts = list(
+                Completion(engine, min_score=LEAST, top=top)
+                if ends == "both ends"
+                else one_end(engine, top)
+            )
         seconds = round(time.perf_counter() - start, 2)
         name = f"{ends}, {'typed' if typed else 'any kind'}"
         figures[name] = {**shares_right(facts, graph, given.split, counts), "s": seconds}
@@ -102,7 +122,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
-    benchmark.add_argument("--split", default="test", choices=("valid", "test"), help="the facts held back")
+    benchmark.add_argument(
+        "--split", default="test", choices=("valid", "test"), help="the facts held back"
+    )
     benchmark.add_argument("--reg", type=float, default=0.02)
     benchmark.add_argument("--batch", type=int, default=500)
     benchmark.size("--rank", 100, tiny=4)

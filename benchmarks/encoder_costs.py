@@ -1,7 +1,7 @@
 """What encoders cost by formula: their weights, and the arithmetic of a training step.
 
-`d` is the width, `h` the hidden width, `n` entities, `r` directed relations. A product of `m x k` by `k x n` is `2mkn`
-FLOP; forward and backward are three times the forward.
+`d` is the width, `h` the hidden width, `n` entities, `r` directed relations. A product of `m x k`
+by `k x n` is `2mkn` FLOP; forward and backward are three times the forward.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one step: FLOP of the products of networks, of products of states with entities, which bf16 leaves
-    alone, and of what nothing rounds; and bytes that Adam moves.
+    """The work of one step in FLOP, and the bytes that Adam moves.
+
+    FLOP are those of networks' products, of products of states with entities, which stay in
+    float32 under bf16, and of operations that no precision rounds.
     """
 
     products: float
@@ -48,8 +50,11 @@ def linear(inputs: int, outputs: int) -> int:
 
 def weights(model: str, settings: EncodeSettings, graph: Sizes) -> int:
     """The trainable weights of an encoder."""
-    d, h, layers = settings.width, settings.hidden, settings.layers
-    n, r = graph.entities, graph.relations
+    d = settings.width
+    h = settings.hidden
+    layers = settings.layers
+    n = graph.entities
+    r = graph.relations
     match model:
         case "gqe":
             return (n + r) * d + 2 * linear(d, d)
@@ -78,10 +83,13 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
     batch = sum(plans.values())
     hops = sum(count * _hops(plan) for plan, count in plans.items())
     products: float = sum(
-        count * _meet(model, settings.width, parts) for plan, count in plans.items() for parts in _meets(plan)
+        count * _meet(model, settings.width, parts)
+        for plan, count in plans.items()
+        for parts in _meets(plan)
     )
     compared = batch * (settings.negatives + settings.answers)
-    matched, others = 0.0, float(compared * settings.width * PAIR_FLOP[model]) if model in PAIR_FLOP else 0.0
+    matched = 0.0
+    others = float(compared * settings.width * PAIR_FLOP[model]) if model in PAIR_FLOP else 0.0
     match model:
         case "gnnqe":
             products += hops * _network(settings, graph)
@@ -89,12 +97,14 @@ def step_cost(model: str, settings: EncodeSettings, graph: Sizes, mix: Mapping[s
         case "lmpnn":
             rows = sum(count * _heard(plan) for plan, count in plans.items())
             products += rows * 4 * graph.rank * settings.hidden
-            matched = 4 / 3 * batch * min(settings.negatives, graph.entities) * graph.rank  # entities stay as they are
+            # entities stay as they are
+            matched = 4 / 3 * batch * min(settings.negatives, graph.entities) * graph.rank
         case "betae":
             products += hops * _hop(model, settings)
             others += 4 * compared * settings.width  # a product that is never rounded
         case "fuzzqe":  # all bases for each hop, or the matrix of each relation first
-            d, bases = settings.width, settings.bases
+            d = settings.width
+            bases = settings.bases
             products += min(hops * 2 * bases * d * d, 2 * (hops + graph.relations * bases) * d * d)
             products += hops * 2 * bases * d
             matched = 2 * compared * d
@@ -129,7 +139,9 @@ def _meet(model: str, d: int, parts: int) -> int:
 
 def _hop(model: str, settings: EncodeSettings) -> int:
     """The products of a projection."""
-    d, h, layers = settings.width, settings.hidden, settings.layers
+    d = settings.width
+    h = settings.hidden
+    layers = settings.layers
     match model:
         case "betae":
             move = 2 * d if settings.residual else d
@@ -150,13 +162,14 @@ def _network(settings: EncodeSettings, graph: Sizes) -> int:
 
 
 def _read(settings: EncodeSettings) -> int:
-    """The numbers that GNN-QE reads a logit from: states of one layer or of all, and the relation's vector."""
+    """The numbers that GNN-QE reads a logit from: its states and the relation's vector."""
     return settings.width * (1 + (settings.layers if settings.joined else 1))
 
 
 def _heard(plan: Plan) -> int:
-    """How many vectors LMPNN's network sees: in each round, the variables that the answer still hears of."""
-    distances, depth = [0], 0
+    """The vectors that LMPNN's network sees: each round, the variables that reach the answer."""
+    distances = [0]
+    depth = 0
 
     def descend(step: Any, distance: int) -> None:
         nonlocal depth

@@ -1,9 +1,9 @@
-"""The rows of a table that an encoder answers: what it learns from, and what is told of its training.
+"""The rows of a table that an encoder answers: what it learns from, and how it was trained.
 
-A row says `learn_from = "given"` where the encoder learns from the training queries of the data set; shapes that it has
-none of, negation among them, are drawn. Without it all queries are drawn. With `share` in `[encode]` nothing is drawn:
-1p queries are there whole, those of any other shape by that share, and where the data set has none, so many sampled
-ones, of negation a tenth, as in BetaE.
+A row says `learn_from = "given"` where the encoder learns from the training queries of the data
+set; shapes that it has none of, negation among them, are drawn. Without it all queries are drawn.
+With `share` in `[encode]` nothing is drawn: 1p queries are there whole, those of any other shape by
+that share, and where the data set has none, so many sampled ones, of negation a tenth, as in BetaE.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ TENTH = 10  # as many 1p queries as BetaE has of each shape with negation
 
 
 def given_queries(graph: Graph, folder: Path, settings: EncodeSettings) -> dict[str, QuerySet]:
-    """The given queries to learn from, with all their answers; a share of them where the settings ask for one."""
+    """The stored training queries with all their answers, or the share that settings ask for."""
     shapes = settings.shapes or ()
-    found = read_queries(folder, "train", [name for name in shapes if name not in NEGATIVE], absent_ok=True)
+    found = read_queries(
+        folder, "train", [name for name in shapes if name not in NEGATIVE], absent_ok=True
+    )
     if settings.share == 1:
         return {name: with_answers(queries, graph, "train") for name, queries in found.items()}
     many = max(map(len, found.values()))
     taken: dict[str, QuerySet] = {}
     for name in shapes:
         if name in found:
-            kept = found[name] if name == WHOLE else found[name].share(settings.share, settings.seed)
+            kept = (
+                found[name] if name == WHOLE else found[name].share(settings.share, settings.seed)
+            )
             taken[name] = with_answers(kept, graph, "train")
         else:
             share = 1.0 if name == WHOLE else settings.share / (TENTH if name in NEGATIVE else 1)
@@ -45,7 +49,9 @@ def given_queries(graph: Graph, folder: Path, settings: EncodeSettings) -> dict[
     return {name: queries for name, queries in taken.items() if len(queries)}
 
 
-def expressible(encoder: Any, queries: Mapping[str, QuerySet]) -> tuple[dict[str, QuerySet], dict[str, str]]:
+def expressible(
+    encoder: Any, queries: Mapping[str, QuerySet]
+) -> tuple[dict[str, QuerySet], dict[str, str]]:
     """The queries that an encoder can answer, and for the other shapes why it cannot."""
     refused: dict[str, str] = {}
     for name, asked in queries.items():
@@ -56,10 +62,14 @@ def expressible(encoder: Any, queries: Mapping[str, QuerySet]) -> tuple[dict[str
     return {name: asked for name, asked in queries.items() if name not in refused}, refused
 
 
-def told(result: EncodeResult, row: Mapping[str, Any], given: Mapping[str, QuerySet] | None) -> dict[str, Any]:
-    """What a reader of a row must know of the training behind it; `row` are its settings, as they stand in its file."""
-    chosen, summary = result.settings, result.summary
-    seconds, steps = summary["seconds"], summary["steps"]
+def told(
+    result: EncodeResult, row: Mapping[str, Any], given: Mapping[str, QuerySet] | None
+) -> dict[str, Any]:
+    """Notes on the training behind a row; `row` are its settings as they stand in its file."""
+    chosen = result.settings
+    summary = result.summary
+    seconds = summary["seconds"]
+    steps = summary["steps"]
     report: dict[str, Any] = {
         "model": chosen.model,
         "recipe": chosen.recipe,
@@ -73,7 +83,7 @@ def told(result: EncodeResult, row: Mapping[str, Any], given: Mapping[str, Query
         "valid_mrr": summary["valid_mrr"],
         "observed": "train" if chosen.model in NETWORKS else "none",
     }
-    whole = EncodeSettings.of(row).settled(SMALL)
+    whole = EncodeSettings.of(row).with_derived(SMALL)
     if whole.minutes is not None:
         if chosen.minutes is not None and chosen.minutes < whole.minutes:
             report["cut"] = f"{chosen.minutes:g} of {whole.minutes:g} minutes"

@@ -1,12 +1,13 @@
-"""What a training step of each encoder takes beside its arithmetic, and how many queries a second it answers.
+"""Each encoder's training step beside its arithmetic, and the queries a second it answers.
 
     python benchmarks/encoders.py --device cuda --data DATA
     python benchmarks/encoders.py --encoders gqe,q2b --threads 1 --data DATA
 
-The floor of a step is its arithmetic by formula (`encoder_costs`), at the rates that plain matrix products reach in the
-same run: those of the precision that training uses for products, those of float32 for sums over pairs, which no matrix
-product computes. On a GPU a step is timed launched piece by piece (eager) and recorded once and replayed (captured).
-For GNN-QE, relational aggregation also stands beside plain gather and scatter.
+The floor of a step is its arithmetic by formula (`encoder_costs`), at the rates that plain matrix
+products reach in the same run: those of the precision that training uses for products, those of
+float32 for sums over pairs, which no matrix product computes. On a GPU a step is timed launched
+piece by piece (eager) and recorded once and replayed (captured). For GNN-QE, relational aggregation
+also stands beside plain gather and scatter.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ AGGREGATED = (8, 32)  # queries, and numbers of each for an entity
 
 
 def scattered(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts) -> Tensor:
-    """Mean, largest, smallest and standard deviation of messages, which are all made: `[N, B, d] -> [N, B, 4, d]`."""
+    """Mean, maximum, minimum and deviation of explicit messages, `[N, B, d] -> [N, B, 4, d]`."""
     messages = states[facts.heads] * weights[facts.relations]
     tails = facts.tails[:, None, None].expand_as(messages)
     counts = (facts.degrees() + 1)[:, None, None]
@@ -57,30 +58,44 @@ def scattered(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFa
 def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """One aggregation over all facts, there and back: in one pass, and by gather and scatter."""
     batch, width = (2, 2) if given.tiny else AGGREGATED
-    facts = SortedFacts(graph.triples("train"), graph.num_entities, graph.num_relations).to(given.device)
+    facts = SortedFacts(graph.triples("train"), graph.num_entities, graph.num_relations).to(
+        given.device
+    )
     draw = torch.Generator(given.device).manual_seed(given.seed)
     rows = (graph.num_entities, graph.num_relations, graph.num_entities)
-    leaves = [torch.randn(n, batch, width, device=given.device, generator=draw).requires_grad_() for n in rows]
+    leaves = [
+        torch.randn(n, batch, width, device=given.device, generator=draw).requires_grad_()
+        for n in rows
+    ]
     ways = {"aggregation in one pass": described, "aggregation by scatter": scattered}
 
     def both_ways(way: Callable[..., Tensor]) -> None:
         way(*leaves, facts).square().sum().backward()
 
-    times = in_turns({name: partial(both_ways, way) for name, way in ways.items()}, given.turns, given.device)
+    times = in_turns(
+        {name: partial(both_ways, way) for name, way in ways.items()}, given.turns, given.device
+    )
     taken = {name: 1e3 * statistics.median(each) for name, each in times.items()}
-    return {name: {"eager ms": each, "times one pass": each / taken[next(iter(ways))]} for name, each in taken.items()}
+    return {
+        name: {"eager ms": each, "times one pass": each / taken[next(iter(ways))]}
+        for name, each in taken.items()
+    }
 
 
 def rates(given: argparse.Namespace) -> dict[str, float]:
-    """FLOP a second of plain matrix products by precision, which on a CPU is float32 always, and bytes of a copy."""
+    """FLOP a second of matrix products by precision (float32 on a CPU), and bytes of a copy."""
     size = 64 if given.tiny else 8192 if given.device == "cuda" else 1024
     left, right = (torch.randn(size, size, device=given.device) for _ in range(2))
     found = {}
     for precision in ("float32", "tf32", "bf16"):
-        kind = NARROW[precision] if precision in NARROW and given.device == "cuda" else torch.float32
+        kind = (
+            NARROW[precision] if precision in NARROW and given.device == "cuda" else torch.float32
+        )
         factors = left.to(kind), right.to(kind)
         with float32_products(precision):
-            taken = in_turns({precision: partial(torch.mm, *factors)}, given.turns, given.device)[precision]
+            taken = in_turns({precision: partial(torch.mm, *factors)}, given.turns, given.device)[
+                precision
+            ]
         found[precision] = 2 * size**3 / min(taken)
     taken = in_turns({"copy": lambda: right.copy_(left)}, given.turns, given.device)["copy"]
     return found | {"bytes": 2 * 4 * size**2 / min(taken)}
@@ -88,7 +103,9 @@ def rates(given: argparse.Namespace) -> dict[str, float]:
 
 def step_times(training: EncoderTraining, given: argparse.Namespace) -> dict[str, float]:
     """The time of a step in ms, eager and, on a GPU where it can be, captured."""
-    numbers, module, found = count(), training.module, dict[str, float]()
+    numbers = count()
+    module = training.module
+    found = dict[str, float]()
     recorded = given.device == "cuda" and module.captured
     for name, captured in {"eager ms": False, "captured ms": True}.items():
         if captured and not recorded:
@@ -97,7 +114,9 @@ def step_times(training: EncoderTraining, given: argparse.Namespace) -> dict[str
         with float32_products(training.products):
             for _ in range(WARM + 1 if captured else 1):
                 training.step(next(numbers))
-            times = in_turns({name: lambda: training.step(next(numbers))}, given.turns, given.device)[name]
+            times = in_turns(
+                {name: lambda: training.step(next(numbers))}, given.turns, given.device
+            )[name]
         found[name] = 1e3 * statistics.median(times)
     return found
 
@@ -115,20 +134,36 @@ def answered(training: EncoderTraining, test: Mapping[str, QuerySet]) -> float:
 
 
 def row(
-    model: str, graph: Graph, test: Mapping[str, QuerySet], rate: Mapping[str, float], given: argparse.Namespace
+    model: str,
+    graph: Graph,
+    test: Mapping[str, QuerySet],
+    rate: Mapping[str, float],
+    given: argparse.Namespace,
 ) -> dict[str, Any]:
     """The figures of an encoder: its step beside the floor, and its answers a second."""
-    shrunk = {"width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4} if given.tiny else {}
-    settings = EncodeSettings.of({"model": model, "device": given.device, "seed": given.seed, **shrunk})
-    settings = settings.settled(graph.num_entities)
+    shrunk = (
+        {"width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4}
+        if given.tiny
+        else {}
+    )
+    settings = EncodeSettings.of(
+        {"model": model, "device": given.device, "seed": given.seed, **shrunk}
+    )
+    settings = settings.with_derived(graph.num_entities)
     predictor = None
     if model == "lmpnn":
-        predictor = make_model("complex", graph.num_entities, graph.num_relations, given.rank).to(given.device)
-        torch.nn.init.normal_(predictor.head_table.weight, generator=torch.Generator(given.device).manual_seed(0))
+        predictor = make_model("complex", graph.num_entities, graph.num_relations, given.rank).to(
+            given.device
+        )
+        torch.nn.init.normal_(
+            predictor.head_table.weight, generator=torch.Generator(given.device).manual_seed(0)
+        )
         predictor.requires_grad_(False)
     training = EncoderTraining(graph, settings, valid={}, scorer=predictor)
     taken = step_times(training, given)
-    mix = counts({name: SHAPES[name].plan for name in training.shapes}, settings.batch, settings.negated)
+    mix = counts(
+        {name: SHAPES[name].plan for name in training.shapes}, settings.batch, settings.negated
+    )
     cost = step_cost(model, settings, sizes(graph, predictor), mix)
     rounded = cost.products / rate[training.precision] + cost.matched / rate[training.products]
     floor = 1e3 * (rounded + cost.others / rate["float32"])
@@ -147,14 +182,21 @@ def row(
 def measure(given: argparse.Namespace) -> Measured:
     """Time all encoders, then the aggregation of GNN-QE."""
     graph = graph_of(given)
-    test = {name: sample(graph, shape, "test", given.count, seed=given.seed).queries for name, shape in SHAPES.items()}
+    test = {
+        name: sample(graph, shape, "test", given.count, seed=given.seed).queries
+        for name, shape in SHAPES.items()
+    }
     rate = rates(given)
     figures: dict[str, dict[str, Any]] = {}
     for model in given.encoders.split(","):
         figures[TITLES[model]] = row(model, graph, test, rate, given)
         if given.device == "cuda":
             torch.cuda.empty_cache()
-        print(TITLES[model], {name: round(value, 3) for name, value in figures[TITLES[model]].items()}, flush=True)
+        print(
+            TITLES[model],
+            {name: round(value, 3) for name, value in figures[TITLES[model]].items()},
+            flush=True,
+        )
     if "gnnqe" in given.encoders:
         figures |= aggregation(graph, given)
     return Measured(figures, {"rates": rate, "graph": graph.name})
@@ -164,7 +206,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("--graph", default="NELL995")
-    benchmark.add_argument("--encoders", default=",".join(TITLES), help="some of them, joined by commas")
+    benchmark.add_argument(
+        "--encoders", default=",".join(TITLES), help="some of them, joined by commas"
+    )
     benchmark.size("--rank", 1000, tiny=4, help="of the link predictor under LMPNN")
     benchmark.size("--count", 50, tiny=2, help="test queries of each shape")
     benchmark.size("--turns", 5, tiny=1)

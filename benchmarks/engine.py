@@ -1,19 +1,22 @@
-"""The time of official queries, ranking included, beside the bare matrix products they cannot do without.
+"""The time of official queries, ranking included, beside that of bare matrix products.
 
-    python benchmarks/engine.py [--data FOLDER] [--run RUN] [--types 1p,2p] [--queries 500] [--peaks 512,8192]
+    python benchmarks/engine.py [--data FOLDER] [--run RUN] [--types 1p,2p] [--queries 500] \\
+        [--peaks 512,8192]
     python benchmarks/engine.py --device cuda [--run RUN] [--exact-run RUN]
 
-On a CPU: NELL995's test queries of all 14 types at rank 100, k = 64, product, sigmoid, on 2 threads, and the peak
-memory of 3p at k = 512 and 8,192, in a process of its own. On a GPU, or with --throughput: queries a second at rank
-1000, k = 256, with its MRR: 2p at each precision, other types in 16 bits with both calibrations and an adapter, and
-exact search on FB15k-237. Beside them stands how fast bare products are, and which share of that a query reaches whose
-rows are its own. Without a run the weights are random, normal with deviation 0.5, so that logits spread as trained ones
-do; candidates are then shared by fewer queries, and the MRR says nothing.
+On a CPU: NELL995's test queries of all 14 types at rank 100, k = 64, product, sigmoid, on 2
+threads, and the peak memory of 3p at k = 512 and 8,192, in a process of its own. On a GPU, or with
+--throughput: queries a second at rank 1000, k = 256, with its MRR: 2p at each precision, other
+types in 16 bits with both calibrations and an adapter, and exact search on FB15k-237. Beside them
+stands how fast bare products are, and which share of that a query reaches whose rows are its own.
+Without a run the weights are random, normal with deviation 0.5, so that logits spread as trained
+ones do; candidates are then shared by fewer queries, and the MRR says nothing.
 
-The floor is the product of as many rows a query as its plan has atoms with an entity, and k for each hop, into memory
-that is there already, at the best of several block sizes; floor and engine are timed in turns, and the best rounds
-count. Beside the time on the clock stands the processor time of all threads, divided by their number, which other work
-on the machine disturbs less. Run it with OMP_WAIT_POLICY=PASSIVE: waiting threads then use no processor time.
+The floor is the product of as many rows a query as its plan has atoms with an entity, and k for
+each hop, into memory that is there already, at the best of several block sizes; floor and engine
+are timed in turns, and the best rounds count. Beside the time on the clock stands the processor
+time of all threads, divided by their number, which other work on the machine disturbs less. Run it
+with OMP_WAIT_POLICY=PASSIVE: waiting threads then use no processor time.
 """
 
 from __future__ import annotations
@@ -45,11 +48,12 @@ from tacit.query.sampling.queries import QuerySet, read_queries
 from tacit.query.sampling.shapes import SHAPES, Shape
 from tacit.run.folder import RunFolder
 
-# Milliseconds a query: the goal on 2 cores, and the published implementation there, one query at a time.
+# Milliseconds a query: the goal on 2 cores, and the published implementation, unbatched.
 GOALS = {
-    "1p": (2.5, "21"), "2i": (4, "26"), "3i": (5, "39"), "2in": (4, "31"), "3in": (5, "41"), "2u": (4, "30"),
-    "2p": (26, "63-85"), "pi": (26, "63-85"), "ip": (28, "88-94"), "up": (28, "88-94"), "inp": (28, "88-94"),
-    "pin": (28, "88-94"), "pni": (28, "88-94"), "3p": (55, "5600"),
+    "1p": (2.5, "21"), "2i": (4, "26"), "3i": (5, "39"), "2in": (4, "31"), "3in": (5, "41"),
+    "2u": (4, "30"), "2p": (26, "63-85"), "pi": (26, "63-85"), "ip": (28, "88-94"),
+    "up": (28, "88-94"), "inp": (28, "88-94"), "pin": (28, "88-94"), "pni": (28, "88-94"),
+    "3p": (55, "5600"),
 }  # fmt: skip
 BATCHED = ("1p", "2p", "3p", "2i", "pi")  # types timed in batches
 WHOLE_ROWS = ("1p", "2i", "2p")  # types timed with softmax-count too, which needs whole rows
@@ -81,7 +85,8 @@ class Bench:
     @classmethod
     def of(cls, given: argparse.Namespace, name: str, run: str | None) -> Bench:
         """The graph of a folder with the model of a run, or with random weights."""
-        folder, graph = None if name == "world" else data_folder(given, name), graph_of(given, name)
+        folder = None if name == "world" else data_folder(given, name)
+        graph = graph_of(given, name)
         if run is None:
             model: Any = ComplEx(graph.num_entities, graph.num_relations, given.rank)
             model.reset(0.5, torch.Generator().manual_seed(given.seed))
@@ -92,26 +97,36 @@ class Bench:
         return cls(folder, graph, model.to(given.device).requires_grad_(False))
 
     def queries(self, names: Sequence[str], given: argparse.Namespace) -> dict[str, QuerySet]:
-        """The official test queries of some types, or as many as are asked for, sampled, where a graph has none."""
+        """Official test queries of some types; sampled ones where the graph has none."""
         if self.folder is not None and (self.folder / "test-queries.pkl").exists():
             return read_queries(self.folder, "test", names)
-        drawn = {name: sampling.sample(self.graph, SHAPES[name], "test", given.queries, seed=0) for name in names}
+        drawn = {
+            name: sampling.sample(self.graph, SHAPES[name], "test", given.queries, seed=0)
+            for name in names
+        }
         return {name: each.queries for name, each in drawn.items()}
 
     def reasoner(
-        self, k: int | None, scores: str = "sigmoid", precision: str = "float32", adapted: bool = False
+        self,
+        k: int | None,
+        scores: str = "sigmoid",
+        precision: str = "float32",
+        adapted: bool = False,
     ) -> Reasoner:
-        """Beam search, or exact search where `k` is None; with an adapter that has learned nothing yet, where asked."""
+        """Beam search, or exact search where `k` is None; `adapted` adds an untrained adapter."""
         settings: dict[str, Any] = {"search": "exact"} if k is None else {"k": k}
         settings |= {"calibration": scores, "observed": "none", "precision": precision}
         if adapted:
-            from tacit.adapt.adapter import Adapter  # here, since older trees have other names for what this needs
+            # here, since older trees have other names for what this needs
+            from tacit.adapt.adapter import Adapter
             from tacit.adapt.calibrated import Adapted
             from tacit.engine.atoms.calibration import calibration
             from tacit.engine.atoms.known_facts import KnownFacts
 
             counted = KnownFacts(self.graph.index("train"), self.model.device)
-            settings["adapter"] = Adapted(calibration(scores, counted), Adapter(self.model).requires_grad_(False))
+            settings["adapter"] = Adapted(
+                calibration(scores, counted), Adapter(self.model).requires_grad_(False)
+            )
         return Engine(self.graph, self.model, **settings).reasoner
 
     def products(self, rows: int, at_once: int, width: int) -> Times:
@@ -125,17 +140,25 @@ class Bench:
 
         def multiply() -> None:
             for row in range(0, rows, at_once):
-                queries = self.model.queries(heads[row : row + at_once], relations[row : row + at_once])
+                queries = self.model.queries(
+                    heads[row : row + at_once], relations[row : row + at_once]
+                )
                 for first in range(0, len(keys), width):
                     part = keys[first : first + width]
-                    torch.mm(queries, part.t(), out=out[: len(queries) * len(part)].view(len(queries), len(part)))
+                    torch.mm(
+                        queries,
+                        part.t(),
+                        out=out[: len(queries) * len(part)].view(len(queries), len(part)),
+                    )
 
         return times_of(multiply, rows, keys.device.type)
 
     def best_block(self) -> tuple[int, int]:
         """The rows and columns at which bare products are fastest."""
         n = self.graph.num_entities
-        sizes = [(rows, width) for rows in (128, 256, 512, 1024) for width in (512, 1024, 2048, 4096, n)]
+        sizes = [
+            (rows, width) for rows in (128, 256, 512, 1024) for width in (512, 1024, 2048, 4096, n)
+        ]
         return min(sizes, key=lambda size: min(self.products(1024, *size)[1] for _ in range(3)))
 
 
@@ -145,24 +168,34 @@ def rows_of(shape: Shape, k: int) -> int:
 
 
 def types(given: argparse.Namespace) -> Measured:
-    """Milliseconds a query of each type, in turns with the products; then whole rows, and large beams."""
-    bench, k = Bench.of(given, given.graph, given.run), given.k
+    """Milliseconds a query of each type in turns with products, of whole rows, of large beams."""
+    bench = Bench.of(given, given.graph, given.run)
+    k = given.k
     queries = bench.queries(given.types.split(","), given)
     reasoner = bench.reasoner(k)
     block = given.block or bench.best_block()
     figures: dict[str, dict[str, Any]] = {}
     for name, chosen in queries.items():
-        figures[name] = beside_products(bench, reasoner, sample(chosen, given.queries), block, given)
+        figures[name] = beside_products(
+            bench, reasoner, sample(chosen, given.queries), block, given
+        )
         print(name, f"{figures[name]['ms']:.2f} ms", file=sys.stderr, flush=True)
     reasoner = bench.reasoner(k, "softmax-count")
     for name in WHOLE_ROWS:
         if name in queries:
-            taken = [ranked(reasoner, sample(queries[name], min(given.queries, 128))) for _ in range(given.rounds)]
-            figures[f"{name}, softmax-count"] = dict(zip(("ms", "processor_ms"), least(taken), strict=True))
+            taken = [
+                ranked(reasoner, sample(queries[name], min(given.queries, 128)))
+                for _ in range(given.rounds)
+            ]
+            figures[f"{name}, softmax-count"] = dict(
+                zip(("ms", "processor_ms"), least(taken), strict=True)
+            )
     for large in filter(None, given.peaks.split(",")):
         figures[f"3p, k = {large}"] = in_own_process(given, large)
     goals = {name: goal for name, (goal, _) in GOALS.items() if name in figures}
-    missed = [f"{name} over {goal} ms" for name, goal in goals.items() if figures[name]["ms"] > goal]
+    missed = [
+        f"{name} over {goal} ms" for name, goal in goals.items() if figures[name]["ms"] > goal
+    ]
     return Measured(figures, {"block": block}, missed)
 
 
@@ -172,10 +205,15 @@ def ranked(reasoner: Reasoner, queries: QuerySet) -> Times:
 
 
 def beside_products(
-    bench: Bench, reasoner: Reasoner, queries: QuerySet, block: tuple[int, int], given: argparse.Namespace
+    bench: Bench,
+    reasoner: Reasoner,
+    queries: QuerySet,
+    block: tuple[int, int],
+    given: argparse.Namespace,
 ) -> dict[str, Any]:
     """The engine and the bare products, in turns."""
-    bare, taken = [bench.products(1024, *block)], []
+    bare = [bench.products(1024, *block)]
+    taken = []
     for _ in range(given.rounds):
         taken.append(ranked(reasoner, queries))
         bare.append(bench.products(1024, *block))
@@ -191,14 +229,18 @@ def beside_products(
 def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
     """The peak memory and the time of 3p queries with a large beam."""
     options = {"--data": given.data, "--graph": given.graph, "--rank": given.rank, "--peak": k}
-    command = [sys.executable, __file__, *(str(word) for option in options.items() for word in option)]
+    command = [
+        sys.executable,
+        __file__,
+        *(str(word) for option in options.items() for word in option),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
 def peak(given: argparse.Namespace) -> None:
-    """Answer 3p queries with a large beam, and print the time and the peak memory of this process."""
+    """Answer 3p queries with a large beam; print the time and the peak memory of this process."""
     bench = Bench.of(given, given.graph, given.run)
     chosen = sample(bench.queries(["3p"], given)["3p"], 2 if given.peak >= LARGE else 16)
     taken = measure(bench.reasoner(given.peak), chosen).seconds / len(chosen)
@@ -206,7 +248,7 @@ def peak(given: argparse.Namespace) -> None:
 
 
 def throughputs(given: argparse.Namespace) -> Measured:
-    """Queries a second, ranking included: by precision, by type and calibration, and with exact search."""
+    """Queries a second with ranking, by precision, type and calibration, and by exact search."""
     from tacit.links.precision import NARROW  # older trees lack it, and nothing else needs it
 
     count = given.queries if given.tiny else max(given.queries, 4096)
@@ -220,9 +262,14 @@ def throughputs(given: argparse.Namespace) -> Measured:
     ):
         if where is None:
             continue
-        rows = {p: throughput(where.reasoner(k, precision=p), chosen, given) for p in ("float32", "tf32", *NARROW)}
+        rows = {
+            p: throughput(where.reasoner(k, precision=p), chosen, given)
+            for p in ("float32", "tf32", *NARROW)
+        }
         for precision, row in rows.items():
-            figures[f"{name}, {precision}"] = row | {"mrr difference": row["mrr"] - rows["float32"]["mrr"]}
+            figures[f"{name}, {precision}"] = row | {
+                "mrr difference": row["mrr"] - rows["float32"]["mrr"]
+            }
     hows = (("sigmoid", False), ("softmax-count", False), ("softmax-count", True))
     for (scores, adapted), precision in product(hows, NARROW):
         reasoner = bench.reasoner(given.k, scores, precision, adapted)
@@ -230,7 +277,9 @@ def throughputs(given: argparse.Namespace) -> Measured:
         for name, every in queries.items():
             row = throughput(reasoner, sample(every, count), given)
             flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
-            figures[f"{name}, {how}, {precision}"] = row | {"share of products": row["queries_per_s"] * flop / rate}
+            figures[f"{name}, {how}, {precision}"] = row | {
+                "share of products": row["queries_per_s"] * flop / rate
+            }
     kind = "throughput-untrained" if given.run is None else "throughput"
     return Measured(figures, {"trained": given.run is not None}, kind=kind)
 
@@ -245,18 +294,22 @@ def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, No
 
 
 def product_rate(model: BilinearModel, given: argparse.Namespace) -> float:
-    """Floating-point operations a second of bare products with the keys, in bfloat16 where there is a GPU."""
+    """FLOP a second of bare products with the keys, in bfloat16 on a GPU."""
     keys = model.keys()
     rows = torch.randn(given.rows, keys.shape[1], device=keys.device)
     if given.device == "cuda":
-        rows, keys = rows.bfloat16(), keys[: len(keys) // 128 * 128].bfloat16()
+        rows = rows.bfloat16()
+        keys = keys[: len(keys) // 128 * 128].bfloat16()
     times = in_turns({"": lambda: rows @ keys.t()}, given.rounds + 3, given.device)[""]
     return 2.0 * len(rows) * keys.numel() / min(times)
 
 
-def throughput(reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace) -> dict[str, float]:
+def throughput(
+    reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace
+) -> dict[str, float]:
     """Queries a second, scoring alone and with the ranking of answers, and the MRR."""
-    plan, (entities, relations) = queries.shape.plan, slots(queries)
+    plan = queries.shape.plan
+    (entities, relations) = slots(queries)
 
     def score() -> None:
         for first in range(0, len(queries), 512):
@@ -266,8 +319,10 @@ def throughput(reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace)
     measured = [measure(reasoner, queries) for _ in range(given.rounds)]
     best = min(figures.seconds for figures in measured)
     return {
-        "queries_per_s": len(queries) / best, "scored_per_s": len(queries) / scoring, "mrr": measured[0].mean("mrr")
-    }  # fmt: skip
+        "queries_per_s": len(queries) / best,
+        "scored_per_s": len(queries) / scoring,
+        "mrr": measured[0].mean("mrr"),
+    }
 
 
 @torch.no_grad()
@@ -290,9 +345,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.add_argument("--run", type=Path, help="a run trained on the graph")
     benchmark.add_argument("--exact-run", help="a run trained on FB15k-237, for exact search")
     benchmark.add_argument("--types", default=",".join(GOALS))
-    benchmark.add_argument("--throughput", action="store_true", help="queries a second, as on a GPU")
-    benchmark.add_argument("--peaks", default="512,8192", help="large beams, joined by commas, each in a process")
-    benchmark.add_argument("--block", type=int, nargs=2, help="the size of bare products; the fastest of some")
+    benchmark.add_argument(
+        "--throughput", action="store_true", help="queries a second, as on a GPU"
+    )
+    benchmark.add_argument(
+        "--peaks", default="512,8192", help="large beams, joined by commas, each in a process"
+    )
+    benchmark.add_argument(
+        "--block", type=int, nargs=2, help="the size of bare products; the fastest of some"
+    )
     benchmark.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     benchmark.add_argument("--no-exact", action="store_true", help="leave exact search out")
     benchmark.size("--rows", 8192, tiny=4, help="rows of a bare product")

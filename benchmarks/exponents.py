@@ -1,7 +1,8 @@
-"""Exponents of growth, fitted to what was measured, what grew faster than it may, and the figure of it all.
+"""Exponents of growth, fitted to measurements, with the goals missed and the figure.
 
-A step that takes `a·x^b` is a straight line where both axes are logarithmic; `b`, its exponent, is the slope of the
-line by least squares. It is held against the exponent of what was counted in the same run, such as rows.
+A step that takes `a·x^b` is a straight line where both axes are logarithmic; `b`, its exponent, is
+the slope of the line by least squares. It is held against the exponent of what was counted in the
+same run, such as rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WIDTH = 4  # panels in a row
 
 @dataclass(frozen=True)
 class Fit:
-    """`a·x^exponent`, the standard error of the exponent, and the range of x that it was fitted to."""
+    """`a·x^exponent` with the exponent's standard error and the range of x it was fitted to."""
 
     exponent: float
     error: float
@@ -34,8 +35,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Growth:
-    """Something measured at several sizes: of each size the columns of figures, of which `counted` says how much there
-    was to do; a column in `linear` may grow as the size does, however little that was.
+    """Figures measured at several sizes.
+
+    The column `counted` holds the work of each size. A column in `linear` may grow as the size
+    does, even where the work grows less.
     """
 
     part: str
@@ -49,14 +52,20 @@ class Growth:
     @property
     def columns(self) -> list[str]:
         """The columns that take time or memory."""
-        return [name for name in next(iter(self.points.values())) if name.split()[-1] in ("ms", "s", "MB")]
+        return [
+            name
+            for name in next(iter(self.points.values()))
+            if name.split()[-1] in ("ms", "s", "MB")
+        ]
 
     def fit(self, column: str, last: int = 0) -> Fit:
         """How a column grows, over all sizes or the last few."""
-        return fit(list(self.points)[-last:], [point[column] for point in self.points.values()][-last:])
+        return fit(
+            list(self.points)[-last:], [point[column] for point in self.points.values()][-last:]
+        )
 
     def allowed(self, column: str, last: int = 0) -> Fit:
-        """How a column may grow: as what was counted, as the size where it is linear, and else not at all."""
+        """The fastest growth a column may have: that of the work, or of the size if linear."""
         sizes = list(self.points)[-last:]
         may = [fit(sizes, sizes if column in self.linear else [1.0] * len(sizes))]
         may += [self.fit(self.counted, last)] if self.counted else []
@@ -65,25 +74,33 @@ class Growth:
     def faster(self) -> list[str]:
         """The columns that grow faster than they may, by more than their errors and the tolerance.
 
-        The last sizes are looked at by themselves, too: there, what is fixed no longer hides what grows. So few of them
-        are allowed twice the tolerance.
+        The last sizes are looked at by themselves, too: there, what is fixed no longer hides what
+        grows. So few of them are allowed twice the tolerance.
         """
         said = []
         for column in self.columns:
             for last, tolerance in ((0, TOLERANCE), (LAST, 2 * TOLERANCE)):
-                found, may = self.fit(column, last), self.allowed(column, last)
+                found = self.fit(column, last)
+                may = self.allowed(column, last)
                 if found.exponent - found.error > may.exponent + may.error + tolerance:
                     said.append(
-                        f"{self.part}, {self.name}: {column} grow as {self.size}^{found.exponent:.2f} from "
-                        f"{found.least:,} on, where {may.exponent:.2f} is allowed"
+                        f"{self.part}, {self.name}: {column} grow as "
+                        f"{self.size}^{found.exponent:.2f} from {found.least:,} on, where "
+                        f"{may.exponent:.2f} is allowed"
                     )
                     break
         return said
 
     def figures(self) -> dict[str, dict[str, float]]:
         """A row for every size, one with the exponents, and one with their errors."""
-        rows = {f"{self.part}, {self.name}, {size:,}": dict(point) for size, point in self.points.items()}
-        fits = {column: self.fit(column) for column in [*self.columns, *([self.counted] if self.counted else [])]}
+        rows = {
+            f"{self.part}, {self.name}, {size:,}": dict(point)
+            for size, point in self.points.items()
+        }
+        fits = {
+            column: self.fit(column)
+            for column in [*self.columns, *([self.counted] if self.counted else [])]
+        }
         over = f"{self.part}, {self.name}, {min(self.points):,} to {max(self.points):,}"
         return rows | {
             f"{over}, exponents": {column: found.exponent for column, found in fits.items()},
@@ -97,7 +114,8 @@ def fit(sizes: Sequence[float], values: Sequence[float]) -> Fit:
     >>> round(fit([1, 10, 100], [3, 300, 30_000]).exponent, 6)
     2.0
     """
-    x, y = np.log(np.asarray(sizes, dtype=float)), np.log(np.maximum(np.asarray(values, dtype=float), 1e-9))
+    x = np.log(np.asarray(sizes, dtype=float))
+    y = np.log(np.maximum(np.asarray(values, dtype=float), 1e-9))
     across = x - x.mean()
     exponent = float(across @ y / (across @ across))
     left = y - y.mean() - exponent * across
@@ -119,12 +137,21 @@ def draw(measured: Sequence[Growth]) -> Figure:
         for each, colour in zip(lines, colours(len(lines)), strict=True):
             values = [point[each.shown] for point in each.points.values()]
             label = f"{each.name}: {each.fit(each.shown).exponent:.2f}"
-            axes.loglog(list(each.points), values, color=colour, marker="o", markersize=3, label=label)
+            axes.loglog(
+                list(each.points), values, color=colour, marker="o", markersize=3, label=label
+            )
         low, high = axes.get_ylim()
-        axes.set_ylim(10.0 ** np.floor(np.log10(low)), 10.0 ** np.ceil(np.log10(high)))  # what is flat looks flat
+        # what is flat looks flat
+        axes.set_ylim(10.0 ** np.floor(np.log10(low)), 10.0 ** np.ceil(np.log10(high)))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter(NullFormatter())
-        finish(axes, lines[0].size, lines[0].shown, part if part != lines[0].size else "", min(6, len(lines)))
+        finish(
+            axes,
+            lines[0].size,
+            lines[0].shown,
+            part if part != lines[0].size else "",
+            min(6, len(lines)),
+        )
     for axes in list(panels):
         axes.set_axis_off()
     return figure

@@ -1,9 +1,15 @@
 """The paper's figures from runs and files of results.
 
-python benchmarks/figures.py atoms RUN --queries FOLDER --out atoms.png        # two atoms and their minimum
-python benchmarks/figures.py reliability RUN --queries FOLDER --out curve.png  # before and after adaptation
-python benchmarks/figures.py steps "1 %=RUN" "100 %=RUN" --out steps.png       # MRR over adaptation steps
-python benchmarks/figures.py bars "100 %=FILE" "1 %=FILE" --out bars.png       # data efficiency, by shape
+    # two atoms and their minimum
+    python benchmarks/figures.py atoms RUN --queries FOLDER --out atoms.png
+    # before and after adaptation
+    python benchmarks/figures.py reliability RUN --queries FOLDER --out curve.png
+    # MRR over adaptation steps
+    python benchmarks/figures.py steps "1 %=RUN" "100 %=RUN" --out steps.png
+    # data efficiency, by shape
+    python benchmarks/figures.py bars "100 %=FILE" "1 %=FILE" --out bars.png
+
+RUN is a run folder, FILE a file of results; a name before `=` is printed in the legend.
 """
 
 from __future__ import annotations
@@ -43,12 +49,18 @@ def engines(run: str) -> dict[str, Engine]:
 
 
 def atoms(run: str, queries: dict[str, QuerySet]) -> Figure:
-    """Scores of the two atoms of the 2i query that gains most by adaptation, among the best candidates of either."""
-    chosen, both = sample(queries["2i"], 500), engines(run)
-    ranks = {name: measure(engine.reasoner, chosen).by_query["mrr"] for name, engine in both.items()}
+    """Scores of both atoms of the 2i query that adaptation improves most, for best entities."""
+    chosen = sample(queries["2i"], 500)
+    both = engines(run)
+    ranks = {
+        name: measure(engine.reasoner, chosen).by_query["mrr"] for name, engine in both.items()
+    }
     best = chosen[int(np.argmax(ranks["after"] - ranks["before"])) :][:1]
     (entities, relations), graph = slots(best), both["after"].graph
-    names = [f"{graph.relations[r]}({graph.entities[e]}, ?)" for e, r in zip(entities[0], relations[0], strict=True)]
+    names = [
+        f"{graph.relations[r]}({graph.entities[e]}, ?)"
+        for e, r in zip(entities[0], relations[0], strict=True)
+    ]
     scores: dict[str, dict[str, torch.Tensor]] = {}
     for when, engine in both.items():
         rows = engine.reasoner.scores(SHAPES["1p"].plan, entities.T, relations.T).exp().cpu()
@@ -62,19 +74,23 @@ def curves(run: str, queries: dict[str, QuerySet]) -> Figure:
     """Reliability of the ten best answers of all shapes, before and after adaptation."""
     measured = {}
     for when, engine in engines(run).items():
-        parts = [reliability(engine.reasoner, sample(asked, 200), top=10) for asked in queries.values()]
+        parts = [
+            reliability(engine.reasoner, sample(asked, 200), top=10) for asked in queries.values()
+        ]
         measured[when] = sum(parts, Reliability.empty()).to_json()
     return figures.reliability_diagram(measured)
 
 
 def steps(named: dict[str, str]) -> Figure:
-    """Validation MRR over the steps of the last adaptation of each run, or of a file of `reproduce.py`."""
+    """Validation MRR over adaptation steps, for each run or file of `reproduce.py`."""
     lines = {}
     for name, source in named.items():
         if source.endswith(".json"):
             events = read_results(source)["pipeline_seconds"]["adapt_trace"]
         else:
-            events = [event for event in RunFolder.open(source).events() if event.get("event") == "adapt"]
+            events = [
+                event for event in RunFolder.open(source).events() if event.get("event") == "adapt"
+            ]
         last = max(i for i, event in enumerate(events) if event["step"] == 0)
         lines[name] = ([e["step"] for e in events[last:]], [e["valid_mrr"] for e in events[last:]])
     return figures.steps(lines, ylabel="validation MRR")
@@ -83,7 +99,9 @@ def steps(named: dict[str, str]) -> Figure:
 def bars(named: dict[str, str]) -> Figure:
     """MRR by shape of files of results."""
     rows = {name: percentages(read_results(path)) for name, path in named.items()}
-    return figures.bars({name: {s: row[s] for s in SHAPES if s in row} for name, row in rows.items()})
+    return figures.bars(
+        {name: {s: row[s] for s in SHAPES if s in row} for name, row in rows.items()}
+    )
 
 
 def densities(axes: Axes, heading: str, ylabel: str, scores: Mapping[str, ArrayLike]) -> None:
@@ -104,7 +122,7 @@ def densities(axes: Axes, heading: str, ylabel: str, scores: Mapping[str, ArrayL
 
 
 def adaptation(before: Mapping[str, ArrayLike], after: Mapping[str, ArrayLike]) -> Figure:
-    """The distributions of scores by name, such as atoms, on the left before and on the right after adaptation."""
+    """Distributions of scores by name, before adaptation (left) and after it (right)."""
     if set(before) != set(after):
         raise SettingsError("the scores before and after adaptation must have the same names")
     figure, (left, right) = figures.blank(width=8.0, columns=2)
@@ -124,9 +142,13 @@ def save(figure: Figure, path: Path) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Draw one figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("figure", choices=("atoms", "reliability", "steps", "bars"))
-    parser.add_argument("sources", nargs="+", help="a run, or NAME=RUN or NAME=FILE for steps and bars")
+    parser.add_argument(
+        "sources", nargs="+", help="a run, or NAME=RUN or NAME=FILE for steps and bars"
+    )
     parser.add_argument("--queries", type=Path, help="a BetaE folder, for atoms and reliability")
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path, required=True)
@@ -134,7 +156,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if given.figure in ("atoms", "reliability"):
         if given.queries is None:
             raise SystemExit(f"{given.figure} needs --queries FOLDER")
-        queries = read_queries(given.queries, given.split, "2i" if given.figure == "atoms" else None)
+        queries = read_queries(
+            given.queries, given.split, "2i" if given.figure == "atoms" else None
+        )
         drawn = (atoms if given.figure == "atoms" else curves)(given.sources[0], queries)
     else:
         named = dict(source.split("=", 1) for source in given.sources)

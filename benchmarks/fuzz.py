@@ -1,10 +1,11 @@
-"""Damaged files: every reader gets valid files changed at random, and must read or refuse each with an error of ours.
+"""Fuzzing of every reader: it must read a damaged file or refuse it with an error of ours.
 
     python benchmarks/fuzz.py [--seconds 60] [--only tsv,pickle] [--keep FOLDER]
 
-Bytes are flipped, cut out, repeated and moved, numbers made huge, brackets nested; where a file carries lengths or
-checksums of itself, they are made right again half of the time, as someone with bad intentions would. Each case runs in
-a process of its own with limits: 10 s of processor time and 1 GB of memory. Anything but a graph, an answer or an error
+Files are valid ones, changed at random: bytes are flipped, cut out, repeated and moved, numbers
+made huge, brackets nested; where a file carries lengths or checksums of itself, they are made right
+again half of the time, as someone with bad intentions would. Each case runs in a process of its own
+with limits: 10 s of processor time and 1 GB of memory. Anything but a graph, an answer or an error
 of `tacit.errors` is a failure: another exception, a crash, a limit that was reached.
 """
 
@@ -47,10 +48,24 @@ from tacit.run.folder import CHECKPOINT, SETTINGS, RunFolder
 from tiny import graph as tiny_graph
 from tiny import write_data, write_run
 
-SECONDS, BYTES = 10, 1 << 30  # of a case
+# of a case
+SECONDS = 10
+BYTES = 1 << 30
 PATIENCE = 120  # seconds by the clock, on a machine that does other things, too
-REFUSED, FAILED = 1, 2  # how the process of a case ends; 0 is read
-ODD_NUMBERS = (b"-1", b"0", b"99999999999999999999", b"1e999", b"nan", b"-0.0", b"2147483648", b"9" * 5000, b"true")
+# how the process of a case ends; 0 is read
+REFUSED = 1
+FAILED = 2
+ODD_NUMBERS = (
+    b"-1",
+    b"0",
+    b"99999999999999999999",
+    b"1e999",
+    b"nan",
+    b"-0.0",
+    b"2147483648",
+    b"9" * 5000,
+    b"true",
+)
 QUESTION = "?x : borders(France, ?x)"
 
 Damage = Callable[[random.Random, bytes], bytes]
@@ -58,13 +73,14 @@ Damage = Callable[[random.Random, bytes], bytes]
 
 @dataclass(frozen=True)
 class Reader:
-    """A valid folder, the files in it that are damaged, what makes their checksums right again, and what reads them."""
+    """A valid folder, the files to damage, a function that mends checksums, and a reader."""
 
     make: Callable[[Path], object]
     files: tuple[str, ...]
     read: Callable[[Path], object]
     mend: Callable[[Path, str], object] | None = None
-    inside: str = ""  # "gz" and the like: damage what is packed, half of the time; "safetensors": its header
+    # "gz" and the like: damage what is packed, half of the time; "safetensors": its header
+    inside: str = ""
 
 
 def flipped(draw: random.Random, data: bytes) -> bytes:
@@ -90,7 +106,8 @@ def repeated(draw: random.Random, data: bytes) -> bytes:
 def moved(draw: random.Random, data: bytes) -> bytes:
     """A piece stands elsewhere."""
     start, end = span(draw, data)
-    rest, at = data[:start] + data[end:], draw.randrange(len(data))
+    rest = data[:start] + data[end:]
+    at = draw.randrange(len(data))
     return rest[:at] + data[start:end] + rest[at:]
 
 
@@ -100,14 +117,19 @@ def odd_number(draw: random.Random, data: bytes) -> bytes:
     if numbers and draw.random() < 0.7:
         chosen = draw.choice(numbers)
         return data[: chosen.start()] + draw.choice(ODD_NUMBERS) + data[chosen.end() :]
-    at, width = draw.randrange(len(data)), draw.choice((1, 4, 8))
+    at = draw.randrange(len(data))
+    width = draw.choice((1, 4, 8))
     return data[:at] + draw.choice((b"\xff", b"\x7f", b"\x00")) * width + data[at + width :]
 
 
 def nested(draw: random.Random, data: bytes) -> bytes:
     """Brackets without end, or what opens a nesting in a pickle, in the middle of it."""
     at = draw.randrange(len(data))
-    return data[:at] + draw.choice((b"[", b'{"a":', b"(", b"<<(", b"\x85", b"]", b"<a>", b"a.")) * 50_000 + data[at:]
+    return (
+        data[:at]
+        + draw.choice((b"[", b'{"a":', b"(", b"<<(", b"\x85", b"]", b"<a>", b"a.")) * 50_000
+        + data[at:]
+    )
 
 
 def retyped(draw: random.Random, data: bytes) -> bytes:
@@ -116,11 +138,34 @@ def retyped(draw: random.Random, data: bytes) -> bytes:
     if not words:
         return flipped(draw, data)
     chosen = draw.choice(words)
-    other = draw.choice((b"[]", b"{}", b"[1, 2]", b"null", b'""', b"{a = 1}", b"'x'", b"\xff", b"1979-05-27", b"inf"))
+    other = draw.choice(
+        (
+            b"[]",
+            b"{}",
+            b"[1, 2]",
+            b"null",
+            b'""',
+            b"{a = 1}",
+            b"'x'",
+            b"\xff",
+            b"1979-05-27",
+            b"inf",
+        )
+    )
     return data[: chosen.start()] + other + data[chosen.end() :]
 
 
-DAMAGES: tuple[Damage, ...] = (flipped, flipped, cut, repeated, moved, odd_number, odd_number, nested, retyped)
+DAMAGES: tuple[Damage, ...] = (
+    flipped,
+    flipped,
+    cut,
+    repeated,
+    moved,
+    odd_number,
+    odd_number,
+    nested,
+    retyped,
+)
 
 
 def span(draw: random.Random, data: bytes) -> tuple[int, int]:
@@ -165,7 +210,10 @@ def table(name: str) -> Callable[[Path], object]:
 def labelled() -> list[tuple[str, str, str]]:
     """The facts of the tiny graph."""
     graph = tiny_graph()
-    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts().tolist()]
+    return [
+        (graph.entities[h], graph.relations[r], graph.entities[t])
+        for h, r, t in graph.facts().tolist()
+    ]
 
 
 def rdf(name: str) -> Callable[[Path], object]:
@@ -175,9 +223,23 @@ def rdf(name: str) -> Callable[[Path], object]:
         import pyoxigraph as ox
 
         node = "http://a.example/{}".format
-        facts = [ox.Quad(*(ox.NamedNode(node(label)) for label in fact)) for fact in labelled()[:40]]
-        facts += [ox.Quad(ox.NamedNode(node("France")), ox.NamedNode(node("said")), ox.Literal("un", language="fr"))]
-        formats = {".nt": "N_TRIPLES", ".ttl": "TURTLE", ".rdf": "RDF_XML", ".jsonld": "JSON_LD", ".trig": "TRIG"}
+        facts = [
+            ox.Quad(*(ox.NamedNode(node(label)) for label in fact)) for fact in labelled()[:40]
+        ]
+        facts += [
+            ox.Quad(
+                ox.NamedNode(node("France")),
+                ox.NamedNode(node("said")),
+                ox.Literal("un", language="fr"),
+            )
+        ]
+        formats = {
+            ".nt": "N_TRIPLES",
+            ".ttl": "TURTLE",
+            ".rdf": "RDF_XML",
+            ".jsonld": "JSON_LD",
+            ".trig": "TRIG",
+        }
         ox.serialize(facts, str(folder / name), getattr(ox.RdfFormat, formats[Path(name).suffix]))
 
     return make
@@ -185,7 +247,9 @@ def rdf(name: str) -> Callable[[Path], object]:
 
 def neo4j(folder: Path) -> None:
     """Writes an export of nodes and relationships."""
-    (folder / "nodes.csv").write_text(":ID(Land),name,:LABEL\n1,France,Land\n2,Spain,Land\n", encoding="utf-8")
+    (folder / "nodes.csv").write_text(
+        ":ID(Land),name,:LABEL\n1,France,Land\n2,Spain,Land\n", encoding="utf-8"
+    )
     (folder / "ties.csv").write_text(
         ":START_ID(Land),:END_ID(Land),:TYPE\n1,2,BORDERS\n2,1,BORDERS\n", encoding="utf-8"
     )
@@ -205,7 +269,9 @@ def named(folder: Path) -> None:
     """Writes a folder of tables with names and prefixes."""
     write_tsv(tiny_graph(), folder)
     (folder / "names.tsv").write_text("France\tLa France\nSpain\tEspaña\n", encoding="utf-8")
-    (folder / "prefixes.tsv").write_text("geo:\thttp://a.example/\n:\thttp://b.example/\n", encoding="utf-8")
+    (folder / "prefixes.tsv").write_text(
+        "geo:\thttp://a.example/\n:\thttp://b.example/\n", encoding="utf-8"
+    )
 
 
 def betae(folder: Path) -> None:
@@ -219,14 +285,22 @@ def trained(folder: Path) -> None:
     write_run(folder / "run")
     run = tacit.open(folder / "run", device="cpu")
     settings = AdaptSettings()
-    save_adapter(run.folder, Adapter(run.engine.scorer, settings.condition, settings.layers, settings.hidden), settings)
+    save_adapter(
+        run.folder,
+        Adapter(run.engine.scorer, settings.condition, settings.layers, settings.hidden),
+        settings,
+    )
     run.index()
     run.folder.write_results({"eval": []})
 
 
 def kbc(folder: Path) -> None:
     """Writes checkpoints of both kinds."""
-    tables = {"embeddings.0.weight": torch.zeros(24, 8), "embeddings.1.weight": torch.zeros(6, 8), "epoch": 3}
+    tables = {
+        "embeddings.0.weight": torch.zeros(24, 8),
+        "embeddings.1.weight": torch.zeros(6, 8),
+        "epoch": 3,
+    }
     torch.save(tables, folder / "new.pt")
     torch.save(tables, folder / "old.pt", _use_new_zipfile_serialization=False)
 
@@ -274,12 +348,24 @@ def mend_run(folder: Path, name: str) -> None:
 
 ARRAYS = ("facts", "index-keys", "index-offsets", "index-tails")
 PICKLES = ("id2ent.pkl", "id2rel.pkl")
-QUERIES = ("train-queries.pkl", "test-queries.pkl", "test-easy-answers.pkl", "test-hard-answers.pkl", "stats.txt")
+QUERIES = (
+    "train-queries.pkl",
+    "test-queries.pkl",
+    "test-easy-answers.pkl",
+    "test-hard-answers.pkl",
+    "stats.txt",
+)
 READERS = {
     "tsv": Reader(table("x.tsv"), ("x.tsv",), read_graph),
     "csv": Reader(table("x.csv"), ("x.csv",), read_graph),
-    **{kind: Reader(table(f"x.tsv.{kind}"), (f"x.tsv.{kind}",), read_graph, inside=kind) for kind in PACK},
-    **{kind: Reader(rdf(f"x.{kind}"), (f"x.{kind}",), read_graph) for kind in ("nt", "ttl", "rdf", "jsonld", "trig")},
+    **{
+        kind: Reader(table(f"x.tsv.{kind}"), (f"x.tsv.{kind}",), read_graph, inside=kind)
+        for kind in PACK
+    },
+    **{
+        kind: Reader(rdf(f"x.{kind}"), (f"x.{kind}",), read_graph)
+        for kind in ("nt", "ttl", "rdf", "jsonld", "trig")
+    },
     "neo4j": Reader(neo4j, ("nodes.csv", "ties.csv"), read_graph),
     "parquet": Reader(parquet, ("x.parquet",), read_graph),
     "names": Reader(named, ("names.tsv", "prefixes.tsv"), read_graph),
@@ -291,15 +377,21 @@ READERS = {
     "labels": Reader(trained, ("run/entities.txt", "run/relations.txt"), ask, mend_run),
     "model": Reader(trained, ("run/model.safetensors",), ask, inside="safetensors"),
     "adapter": Reader(trained, ("run/adapter.safetensors",), ask, inside="safetensors"),
-    "checkpoint": Reader(trained, ("run/checkpoint.safetensors",), read_checkpoint, inside="safetensors"),
+    "checkpoint": Reader(
+        trained, ("run/checkpoint.safetensors",), read_checkpoint, inside="safetensors"
+    ),
     "results": Reader(trained, ("run/results.json", "run/trace.jsonl", "run/weights.json"), ask),
     "index": Reader(trained, ("run/index.faiss",), ask_by_index),
-    "kbc": Reader(kbc, ("new.pt", "old.pt"), lambda folder: [read_kbc(path) for path in sorted(folder.iterdir())]),
+    "kbc": Reader(
+        kbc,
+        ("new.pt", "old.pt"),
+        lambda folder: [read_kbc(path) for path in sorted(folder.iterdir())],
+    ),
 }
 
 
 def tried(reader: Reader, valid: Path, work: Path, seed: str) -> tuple[str, str]:
-    """What becomes of one case, `read`, `refused` or a failure's kind, and what there is to say of it."""
+    """The outcome of one case, `read`, `refused` or a kind of failure, and its message."""
     draw = random.Random(seed)
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(valid, work)
@@ -314,28 +406,40 @@ def tried(reader: Reader, valid: Path, work: Path, seed: str) -> tuple[str, str]
     status = os.waitpid(process, 0)[1]
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return "too slow" if number in (signal.SIGPROF, signal.SIGALRM) else "crash", signal.Signals(number).name
+        return "too slow" if number in (
+            signal.SIGPROF,
+            signal.SIGALRM,
+        ) else "crash", signal.Signals(number).name
     code = os.WEXITSTATUS(status)
-    return {0: "read", REFUSED: "refused"}.get(code, "other error"), said.read_text(encoding="utf-8")
+    return {0: "read", REFUSED: "refused"}.get(code, "other error"), said.read_text(
+        encoding="utf-8"
+    )
 
 
 def limited(reader: Reader, work: Path, said: Path) -> int:
     """Read within limits, in a process of its own, and give how it ends."""
-    here = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+    here = (
+        int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+        * resource.getpagesize()
+    )
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (here + BYTES, here + BYTES))
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    message, code = "", 0
+    message = ""
+    code = 0
     try:
         reader.read(work)
     except TacitError as error:
-        message, code = str(error), REFUSED
+        message = str(error)
+        code = REFUSED
         if "\n" in message or len(message) > 1000 + len(str(work)):
-            message, code = f"a message of {len(message)} characters: {message[:200]!r}", FAILED
+            message = f"a message of {len(message)} characters: {message[:200]!r}"
+            code = FAILED
     except BaseException:  # whatever else comes is what is looked for
-        message, code = traceback.format_exc()[-1500:], FAILED
+        message = traceback.format_exc()[-1500:]
+        code = FAILED
     said.write_text(message, encoding="utf-8", errors="replace")
     return code
 
@@ -344,25 +448,36 @@ def measure(given: argparse.Namespace) -> Measured:
     """The cases of each reader, and how they ended."""
     torch.set_num_threads(1)
     chosen = given.only.split(",") if given.only else list(READERS)
-    figures, missed = {}, []
+    figures = {}
+    missed = []
     for name in chosen:
         valid = given.scratch / f"valid {name}"
         valid.mkdir()
         READERS[name].make(valid)
         READERS[name].read(valid)  # which must be possible
         ends: Counter[str] = Counter()
-        stop, number = time.monotonic() + given.seconds, 0
+        stop = time.monotonic() + given.seconds
+        number = 0
         while time.monotonic() < stop and number < given.cases:
-            end, about = tried(READERS[name], valid, given.scratch / "case", f"{given.seed} {name} {number}")
+            end, about = tried(
+                READERS[name], valid, given.scratch / "case", f"{given.seed} {name} {number}"
+            )
             ends[end] += 1
             if end not in ("read", "refused"):
                 missed.append(f"{name} case {number}: {end}")
                 print(f"{missed[-1]}\n{about}", file=sys.stderr)
                 if given.keep is not None:
-                    shutil.copytree(given.scratch / "case", given.keep / f"{name} {number}", dirs_exist_ok=True)
+                    shutil.copytree(
+                        given.scratch / "case", given.keep / f"{name} {number}", dirs_exist_ok=True
+                    )
             number += 1
         failures = number - ends["read"] - ends["refused"]
-        figures[name] = {"cases": number, "refused": ends["refused"], "read": ends["read"], "failures": failures}
+        figures[name] = {
+            "cases": number,
+            "refused": ends["refused"],
+            "read": ends["read"],
+            "failures": failures,
+        }
     return Measured(figures, {"seconds of a case": SECONDS, "bytes of a case": BYTES}, missed)
 
 

@@ -1,13 +1,15 @@
-"""How time and memory grow: of a question with entities, rank, k, atoms and known facts, of training, of the service.
+"""How time and memory of questions, of training and of the service grow.
 
-    python benchmarks/growth.py [--parts entities,rank,k,atoms,facts,training,service,laptop] [--runs RUNS]
+    python benchmarks/growth.py [--runs RUNS] \\
+        [--parts entities,rank,k,atoms,facts,training,service,laptop]
     python benchmarks/growth.py --figure docs/images/growth.svg
 
-Times are processor times of one thread, means over a few questions; memory is what a question takes at most beside what
-lay there before. Exponents are fitted to each, and to the work of the same run: rows scored, times entities, times
-numbers of an entity. What grows faster than its work is a goal missed. Graphs are grown from random clusters; `laptop`
-asks trained weights where the folder RUNS holds the runs `fb` and `nell` (benchmarks/certified.py trains them), and a
-million entities grown from the latter.
+A question's grow with entities, rank, k, atoms and known facts. Times are processor times of one
+thread, means over a few questions; memory is what a question takes at most beside what lay there
+before. Exponents are fitted to each, and to the work of the same run: rows scored, times entities,
+times numbers of an entity. What grows faster than its work is a goal missed. Graphs are grown from
+random clusters; `laptop` asks trained weights where the folder RUNS holds the runs `fb` and `nell`
+(benchmarks/certified.py trains them), and a million entities grown from the latter.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from torch import Tensor
 
 import tacit
 from exponents import Growth, draw
-from million import grow, grown
+from million import fit_new_embeddings, grow
 from scaffold import Benchmark, Measured, Work, status_bytes, timed
 from scale import generated
-from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
+from tacit.engine.questions import BoundQuery
 from tacit.engine.search.hop import Hop
 from tacit.evaluate.figures import svg
 from tacit.graph.graph import Graph
@@ -44,10 +46,14 @@ from tacit.run.folder import MODEL
 from walks import SHAPES, Walks
 
 TOP = 10
-ROUNDS, LONG = 9, 0.3  # times that a question is asked, unless that takes longer, in seconds
-LAPTOP = {15_000: "fb", 60_000: "nell", 1_000_000: "nell"}  # entities, and the run they are, or are grown from
-# What may grow as the size does, though no more rows are scored: sets of entities and the numbers of a row are gone
-# through, each atom is read and followed, and the first question goes through all facts once.
+# times that a question is asked, unless that takes longer, in seconds
+ROUNDS = 9
+LONG = 0.3
+# entities, and the run they are, or are grown from
+LAPTOP = {15_000: "fb", 60_000: "nell", 1_000_000: "nell"}
+# What may grow as the size does, though no more rows are scored: sets of entities and the numbers
+# of a row are gone through, each atom is read and followed, and the first question goes through all
+# facts once.
 LINEAR = {
     "entities": ("ms", "first ms", "MB"),
     "rank": ("ms", "first ms"),
@@ -58,7 +64,7 @@ Point = dict[str, float]
 
 
 class Rows:
-    """How many rows were scored, and how many candidates were followed by one; rows may be shared."""
+    """Counts of scored rows and of followed candidates; rows may be shared."""
 
     def __init__(self) -> None:
         self.scored = self.followed = 0
@@ -71,8 +77,10 @@ class Rows:
 
 @contextmanager
 def counted() -> Iterator[Rows]:
-    """Count rows where they are scored, and candidates where they are followed, whatever the search."""
-    rows, queries, followed = Rows(), BilinearModel.queries, Hop.from_some
+    """Counts rows where they are scored and candidates where they are followed."""
+    rows = Rows()
+    queries = BilinearModel.queries
+    followed = Hop.from_some
 
     def count_scored(model: BilinearModel, heads: Tensor, relations: Tensor) -> Tensor:
         rows.scored += len(heads)
@@ -82,12 +90,15 @@ def counted() -> Iterator[Rows]:
         rows.followed += values.numel()
         followed(hop, values, *given)
 
-    with patch.object(BilinearModel, "queries", count_scored), patch.object(Hop, "from_some", count_followed):
+    with (
+        patch.object(BilinearModel, "queries", count_scored),
+        patch.object(Hop, "from_some", count_followed),
+    ):
         yield rows
 
 
 def extra_mb(work: Work) -> float:
-    """The most memory that a call takes beside what was there before it; what is free goes back to the system first."""
+    """The most memory that a call adds, after free memory went back to the system."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
     before = status_bytes("VmRSS")
@@ -115,13 +126,14 @@ def mean(values: Sequence[float]) -> float:
 
 def asked(engine: Engine, texts: Sequence[str]) -> Point:
     """What questions cost: the first one of an engine, then their steps, each again and again."""
-    again = partial(engine.using, k=engine.settings.k)  # the same, with nothing made yet
+    again = partial(engine.with_settings, k=engine.settings.k)  # the same, with nothing made yet
     first = timed(partial(again().ask, texts[0], TOP)).processor_ms
     engine = again()
     questions = [engine.prepare(text) for text in texts]
     _ = engine.atoms, engine.reasoner  # made once for all questions
     memory = extra_mb(partial(engine.ask, questions[0], TOP))
-    taken, scored = [], 0.0
+    taken = []
+    scored = 0.0
     for question in questions:
         with counted() as rows:
             times = in_rounds(partial(engine.ask, question, TOP))
@@ -144,16 +156,24 @@ def _width(engine: Engine) -> int:
     return engine.scorer.keys().shape[1]
 
 
-def _known(engine: Engine, question: Asked) -> object:
-    slots = (torch.tensor([ids], dtype=torch.long) for ids in (question.entities, question.relations))
+def _known(engine: Engine, question: BoundQuery) -> object:
+    slots = (
+        torch.tensor([ids], dtype=torch.long) for ids in (question.entities, question.relations)
+    )
     return engine.known(question.prepared.plan, *slots)
 
 
 def made(given: argparse.Namespace, **sizes: int) -> Engine:
     """An engine over a graph that is grown to some sizes."""
-    wanted = {"entities": given.fixed, "rank": given.rank, "relations": given.relations, "runs": None, **sizes}
+    wanted = {
+        "entities": given.fixed,
+        "rank": given.rank,
+        "relations": given.relations,
+        "runs": None,
+        **sizes,
+    }
     wanted.setdefault("facts", 5 * wanted["entities"])
-    model, graph = grown(argparse.Namespace(seed=given.seed, **wanted))
+    model, graph = fit_new_embeddings(argparse.Namespace(seed=given.seed, **wanted))
     graph.index()  # a run has it
     return Engine(graph, model, search="auto")
 
@@ -163,8 +183,10 @@ def numbers(given: str) -> list[int]:
     return [int(number) for number in given.split(",")]
 
 
-def over(given: argparse.Namespace, part: str, size: str, engines: Mapping[int, Callable[[], Engine]]) -> list[Growth]:
-    """Questions of some shapes, asked of one engine after the other, each made when it is its turn."""
+def over(
+    given: argparse.Namespace, part: str, size: str, engines: Mapping[int, Callable[[], Engine]]
+) -> list[Growth]:
+    """Questions of some shapes asked of one engine, one after the other, each made in its turn."""
     points: dict[str, dict[int, Point]] = {}
     for x, make in engines.items():
         engine = make()
@@ -173,59 +195,89 @@ def over(given: argparse.Namespace, part: str, size: str, engines: Mapping[int, 
             texts = walks.questions(shape, given.questions)
             points.setdefault(shape, {})[x] = asked(engine, texts)
             if shape == "2p":
-                points.setdefault("2p, beam", {})[x] = asked(engine.using(search="beam"), texts)
+                points.setdefault("2p, beam", {})[x] = asked(
+                    engine.with_settings(search="beam"), texts
+                )
         print(f"{part}: {x:,}", file=sys.stderr)
     linear = LINEAR.get(part, ())
-    return [Growth(part, name, size, each, counted="work", linear=linear) for name, each in points.items()]
+    return [
+        Growth(part, name, size, each, counted="work", linear=linear)
+        for name, each in points.items()
+    ]
 
 
 def entities(given: argparse.Namespace) -> list[Growth]:
     """Questions over more and more entities, with five facts each."""
-    return over(given, "entities", "entities", {n: partial(made, given, entities=n) for n in numbers(given.entities)})
+    return over(
+        given,
+        "entities",
+        "entities",
+        {n: partial(made, given, entities=n) for n in numbers(given.entities)},
+    )
 
 
 def rank(given: argparse.Namespace) -> list[Growth]:
     """Questions to larger and larger models."""
-    return over(given, "rank", "rank", {d: partial(made, given, rank=d) for d in numbers(given.ranks)})
+    return over(
+        given, "rank", "rank", {d: partial(made, given, rank=d) for d in numbers(given.ranks)}
+    )
 
 
 def facts(given: argparse.Namespace) -> list[Growth]:
     """Questions over as many entities with more and more facts."""
-    return over(given, "facts", "facts", {m: partial(made, given, facts=m) for m in numbers(given.facts)})
+    return over(
+        given, "facts", "facts", {m: partial(made, given, facts=m) for m in numbers(given.facts)}
+    )
 
 
 def k(given: argparse.Namespace) -> list[Growth]:
     """Questions that follow more and more candidates."""
     engine = made(given)
-    return over(given, "k", "k", {size: partial(engine.using, k=size) for size in numbers(given.ks)})
+    return over(
+        given, "k", "k", {size: partial(engine.with_settings, k=size) for size in numbers(given.ks)}
+    )
 
 
 def atoms(given: argparse.Namespace) -> list[Growth]:
-    """Chains, stars and cycles of more and more atoms; cycles over fewer entities, following fewer candidates."""
+    """Chains, stars and cycles of more and more atoms; cycles are over fewer entities."""
     points: dict[str, dict[int, Point]] = {}
-    engine, small = made(given), made(given, entities=given.cycled).using(k=given.cycle_k)
-    beam = engine.using(search="beam")
-    for name, each in (("chain", engine), ("chain, beam", beam), ("star", engine), ("cycle", small)):
-        walks, form = Walks(each, given.seed), name.split(",")[0]
+    engine = made(given)
+    small = made(given, entities=given.cycled).with_settings(k=given.cycle_k)
+    beam = engine.with_settings(search="beam")
+    for name, each in (
+        ("chain", engine),
+        ("chain, beam", beam),
+        ("star", engine),
+        ("cycle", small),
+    ):
+        walks = Walks(each, given.seed)
+        form = name.split(",")[0]
         for size in numbers(given.atoms):
             if form != "cycle" or size > 2:
                 texts = walks.questions(form, given.questions, size)
                 points.setdefault(name, {})[size] = asked(each, texts)
         print(f"atoms: {name}", file=sys.stderr)
     return [
-        Growth("atoms", name, "atoms", each, counted="work", linear=LINEAR["atoms"]) for name, each in points.items()
+        Growth("atoms", name, "atoms", each, counted="work", linear=LINEAR["atoms"])
+        for name, each in points.items()
     ]
 
 
 def training(given: argparse.Namespace) -> list[Growth]:
-    """Training on more and more facts: what is made before, the order of an epoch, a step, and an epoch by these."""
+    """Training on more and more facts: preparation, the order of an epoch, a step, an epoch."""
     points: dict[int, Point] = {}
-    settings = TrainSettings(rank=given.rank, batch=given.batch, negatives=given.negatives, device="cpu")
-    Training(generated(given.fixed, given.batch, given.relations, given.seed), settings).step(0)  # loads what it needs
+    settings = TrainSettings(
+        rank=given.rank, batch=given.batch, negatives=given.negatives, device="cpu"
+    )
+    # loads what it needs
+    Training(generated(given.fixed, given.batch, given.relations, given.seed), settings).step(0)
     for count in numbers(given.facts):
         graph = generated(given.fixed, count, given.relations, given.seed)
         trained = Training(graph, settings)
-        begun = min(timed(partial(trained.step, epoch * trained.steps)).processor_ms for epoch in range(given.steps))
+        begun = min(
+            timed(partial(trained.step, epoch * trained.steps)).processor_ms
+            for epoch in range(given.steps)
+        )
         steps = range(1, 1 + min(given.steps, trained.steps - 1))
         last = (given.steps - 1) * trained.steps  # the first step of the last epoch that has begun
         step = min(timed(partial(trained.step, last + number)).processor_ms for number in steps)
@@ -236,7 +288,8 @@ def training(given: argparse.Namespace) -> list[Growth]:
             "epoch s": (begun + (trained.steps - 1) * step) / 1e3,
             "MB": extra_mb(partial(_begun, graph, settings)),
         }
-    linear = ("making ms", "first step ms", "epoch s", "MB")  # the first step of an epoch puts its facts in order
+    # the first step of an epoch puts its facts in order
+    linear = ("making ms", "first step ms", "epoch s", "MB")
     return [Growth("training", "an epoch", "facts", points, "epoch s", None, linear)]
 
 
@@ -245,12 +298,19 @@ def _begun(graph: Graph, settings: TrainSettings) -> object:
 
 
 def service(given: argparse.Namespace) -> list[Growth]:
-    """The service with more and more clients, and with more workers: processor time and waiting of a question."""
+    """Processor time and latency of a question with more and more clients and workers."""
     from service import service as served
 
     path = given.scratch / "served"
-    grow(argparse.Namespace(entities=given.fixed, facts=5 * given.fixed, relations=given.relations, rank=given.rank,
-                            runs=None, seed=given.seed), path)  # fmt: skip
+    size = argparse.Namespace(
+        entities=given.fixed,
+        facts=5 * given.fixed,
+        relations=given.relations,
+        rank=given.rank,
+        runs=None,
+        seed=given.seed,
+    )
+    grow(size, path)
     walks = Walks(tacit.open(path, device="cpu").engine, given.seed)
     texts = [text for shape in ("1p", "2i", "2p") for text in walks.questions(shape, given.asked)]
     bodies = [json.dumps({"query": text}).encode() for text in texts]
@@ -259,15 +319,23 @@ def service(given: argparse.Namespace) -> list[Growth]:
         with served(path, "--workers", str(workers)) as (process, port):
             loaded = partial(_loaded, process, port, bodies)
             loaded(numbers(given.clients)[-1], 0.5)  # every worker answers once
-            found[workers] = {clients: loaded(clients, given.seconds) for clients in numbers(given.clients)}
+            found[workers] = {
+                clients: loaded(clients, given.seconds) for clients in numbers(given.clients)
+            }
     most = numbers(given.clients)[-1]
     by_workers: dict[int, Point] = {workers: points[most] for workers, points in found.items()}
     growths = [
-        Growth("service", f"{workers} workers", "clients", points, "processor ms", None, ("wait ms",))
+        Growth(
+            "service", f"{workers} workers", "clients", points, "processor ms", None, ("wait ms",)
+        )
         for workers, points in found.items()
     ]
     if len(found) > 1:
-        growths.append(Growth("workers", f"{most} clients", "workers", by_workers, "MB", None, ("MB", "wait ms")))
+        growths.append(
+            Growth(
+                "workers", f"{most} clients", "workers", by_workers, "MB", None, ("MB", "wait ms")
+            )
+        )
     return growths
 
 
@@ -293,8 +361,15 @@ def laptop(given: argparse.Namespace) -> dict[str, Point]:
         folder = given.runs / name if given.runs is not None else given.scratch / f"laptop-{size}"
         if given.runs is None or size == max(LAPTOP):
             folder = given.scratch / f"laptop-{size}"
-            grow(argparse.Namespace(entities=size, facts=5 * size, relations=given.relations, rank=given.rank,
-                                    runs=given.runs, seed=given.seed), folder)  # fmt: skip
+            options = argparse.Namespace(
+                entities=size,
+                facts=5 * size,
+                relations=given.relations,
+                rank=given.rank,
+                runs=given.runs,
+                seed=given.seed,
+            )
+            grow(options, folder)
         walks = Walks(tacit.open(folder, device="cpu").engine, given.seed)
         for shape in SHAPES:
             texts = walks.questions(shape, given.questions)
@@ -314,8 +389,8 @@ def laptop(given: argparse.Namespace) -> dict[str, Point]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[Growth]]] = {
-    "entities": entities, "rank": rank, "k": k, "atoms": atoms, "facts": facts, "training": training,
-    "service": service,
+    "entities": entities, "rank": rank, "k": k, "atoms": atoms, "facts": facts,
+    "training": training, "service": service,
 }  # fmt: skip
 
 
@@ -323,7 +398,9 @@ def measure(given: argparse.Namespace) -> Measured:
     """The parts that were asked for, their exponents, and what grows too fast."""
     wanted = given.parts.split(",")
     if unknown := set(wanted) - {*PARTS, "laptop"}:
-        raise SystemExit(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)} and laptop")
+        raise SystemExit(
+            f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)} and laptop"
+        )
     figures: dict[str, dict[str, Any]] = {}
     seconds: dict[str, float] = {}
     growths: list[Growth] = []
@@ -341,26 +418,39 @@ def measure(given: argparse.Namespace) -> Measured:
         given.figure.parent.mkdir(parents=True, exist_ok=True)
         given.figure.write_text(svg(draw(growths)), encoding="utf-8")
     weights = "random clusters" if given.runs is None else "trained"
-    return Measured(figures, {"laptop, weights": weights}, [said for each in growths for said in each.faster()])
+    return Measured(
+        figures, {"laptop, weights": weights}, [said for each in growths for said in each.faster()]
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print a table, write it as JSON, draw it where asked to, and fail where something grows too fast."""
+    """Print a table, write it as JSON, draw it if asked to, and fail if growth is too fast."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.set_defaults(threads=1)
-    benchmark.add_argument("--parts", default=",".join([*PARTS, "laptop"]), help="some, joined by commas")
-    benchmark.add_argument("--runs", type=Path, help="a folder with the runs fb and nell, for laptop")
+    benchmark.add_argument(
+        "--parts", default=",".join([*PARTS, "laptop"]), help="some, joined by commas"
+    )
+    benchmark.add_argument(
+        "--runs", type=Path, help="a folder with the runs fb and nell, for laptop"
+    )
     benchmark.add_argument("--figure", type=Path, help="an SVG file to draw")
     benchmark.size("--entities", "10000,30000,100000,300000,1000000", tiny="60,120,240")
     benchmark.size("--ranks", "25,50,100,200,400", tiny="2,4")
     benchmark.size("--ks", "16,64,256,1024", tiny="2,8")
     benchmark.size("--atoms", "1,2,3,4,6,8,12", tiny="1,2,3,4")
-    benchmark.size("--facts", "25000,100000,400000,1600000", tiny="200,400", help="of questions and of training")
+    benchmark.size(
+        "--facts",
+        "25000,100000,400000,1600000",
+        tiny="200,400",
+        help="of questions and of training",
+    )
     benchmark.size("--workers", "1,2,4", tiny="1")
     benchmark.size("--clients", "1,4,16,32", tiny="1,2")
     benchmark.size("--laptop", ",".join(map(str, LAPTOP)), tiny="60,80,100", help="entities")
     benchmark.size("--fixed", 20_000, tiny=60, help="entities, where something else grows")
-    benchmark.size("--cycled", 1000, tiny=40, help="entities of the graph whose cycles are asked for")
+    benchmark.size(
+        "--cycled", 1000, tiny=40, help="entities of the graph whose cycles are asked for"
+    )
     benchmark.size("--cycle-k", 32, tiny=4)
     benchmark.size("--relations", 100, tiny=3)
     benchmark.size("--rank", 100, tiny=4)

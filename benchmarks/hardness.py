@@ -1,13 +1,14 @@
-"""Which scores do best on answers that one link is missing for, and on those that several are missing for.
+"""Which scores do best on answers that miss one link, and on answers that miss several.
 
     python benchmarks/hardness.py [world|NELL995|FB15k-237] [--run RUN] [--count 100]
 
-Validation queries of each shape are drawn twice: with hard answers that one link must be predicted for beside the
-training facts, and with hard answers that two or more must be. A known fact in one branch of a question counts nearly
-1, so that an entity known there and unlikely in the other branch may outvote one that is likely in both. What could
-help is tried one setting at a time: the score of a known fact, the calibration, a cap on predictions, the odds of
-predictions times a factor (which leaves a known fact where it is), and the strength of negation. Without `--run` a link
-predictor is trained first; for `world` it is the one that the package trains for itself.
+Validation queries of each shape are drawn twice: with hard answers that one link must be predicted
+for beside the training facts, and with hard answers that two or more must be. A known fact in one
+branch of a question counts nearly 1, so that an entity known there and unlikely in the other branch
+may outvote one that is likely in both. What could help is tried one setting at a time: the score of
+a known fact, the calibration, a cap on predictions, the odds of predictions times a factor (which
+leaves a known fact where it is), and the strength of negation. Without `--run` a link predictor is
+trained first; for `world` it is the one that the package trains for itself.
 """
 
 from __future__ import annotations
@@ -55,13 +56,16 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class Raised(SoftmaxCount):
-    """Softmax times count with the odds of predictions multiplied, and the scores capped, beside known facts."""
+    """Calibrates by softmax times count, with scaled odds and capped scores of predictions."""
 
     def __init__(self, facts: KnownFacts, odds: float = 1.0, cap: float = 1.0) -> None:
         super().__init__(facts)
-        self.odds, self.cap = odds, cap
+        self.odds = odds
+        self.cap = cap
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def forward(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """`log o·c / (1 + (o - 1)·c)` for the score `c`, or `log min(c, cap) / cap`."""
         scores = super().forward(logits, heads, relations, tails)
         if self.cap < 1.0:
@@ -77,7 +81,9 @@ def engine_of(graph: Graph, model: Scorer, k: int, way: Mapping[str, Any]) -> En
     """An engine that knows the training facts and scores in a certain way."""
     settings = {name: value for name, value in way.items() if name not in ("odds", "cap")}
     raised = {name: way[name] for name in ("odds", "cap") if name in way}
-    adapter: Calibration | None = Raised(KnownFacts(graph.index("train")), **raised) if raised else None
+    adapter: Calibration | None = (
+        Raised(KnownFacts(graph.index("train")), **raised) if raised else None
+    )
     return Engine(graph, model, adapter=adapter, **{"observed": "train", "k": k, **settings})
 
 
@@ -86,9 +92,19 @@ def drawn(given: argparse.Namespace, graph: Graph) -> dict[str, dict[str, QueryS
     queries: dict[str, dict[str, QuerySet]] = {}
     for name, missing in CLASSES.items():
         links = links_wanted(missing, "valid")
-        wanted = {shape: each for shape, each in shapes_of(given.shapes).items() if can_miss(each, links)}
+        wanted = {
+            shape: each for shape, each in shapes_of(given.shapes).items() if can_miss(each, links)
+        }
         found = {
-            shape: sample(graph, each, "valid", given.count, seed=given.seed, missing=missing, waste=given.waste)
+            shape: sample(
+                graph,
+                each,
+                "valid",
+                given.count,
+                seed=given.seed,
+                missing=missing,
+                waste=given.waste,
+            )
             for shape, each in wanted.items()
         }
         queries[name] = {shape: each.queries for shape, each in found.items() if len(each.queries)}
@@ -105,25 +121,31 @@ def opened(given: argparse.Namespace) -> tuple[Graph, Scorer, Any]:
     return graph, model, settings.to_dict()
 
 
-def compared(found: Mapping[str, Floats], usual: Mapping[str, Floats], group: Sequence[str]) -> dict[str, float]:
-    """The mean MRR over the shapes of a group, and the standard error of its difference to the usual way."""
+def compared(
+    found: Mapping[str, Floats], usual: Mapping[str, Floats], group: Sequence[str]
+) -> dict[str, float]:
+    """The mean MRR over a group of shapes, and the standard error of its gain over the default."""
     shapes = [shape for shape in group if shape in found]
     if not shapes:
         return {}
     changes = [found[shape] - usual[shape] for shape in shapes]
     error = sum(float(change.var()) / len(change) for change in changes) ** 0.5 / len(shapes)
-    return {"mrr": sum(float(found[shape].mean()) for shape in shapes) / len(shapes), "error of the change": error}
+    return {
+        "mrr": sum(float(found[shape].mean()) for shape in shapes) / len(shapes),
+        "error of the change": error,
+    }
 
 
 def measure(given: argparse.Namespace) -> Measured:
-    """The mean MRR over shapes of each way, for either class of answers, questions with and without negation apart."""
+    """The mean MRR of each setting by class of answers, with and without negation apart."""
     graph, model, training = opened(given)
     queries = drawn(given, graph)
     figures: dict[str, dict[str, float]] = {}
     shapes: dict[str, dict[str, dict[str, float]]] = {}
     usual: dict[str, dict[str, Floats]] = {}
     for name in dict.fromkeys(["softmax-count", *(given.ways.split(",") if given.ways else WAYS)]):
-        engine, row = engine_of(graph, model, given.k, WAYS[name]), dict[str, float]()
+        engine = engine_of(graph, model, given.k, WAYS[name])
+        row = dict[str, float]()
         shapes[name] = {}
         for links, sets in queries.items():
             results = evaluate(engine.reasoner, sets)
@@ -134,7 +156,9 @@ def measure(given: argparse.Namespace) -> Measured:
                 row |= {f"{links}, {kind}, {what}": value for what, value in means.items()}
         figures[name] = row
         print(f"{name:24}", *(f"{100 * value:6.2f}" for value in row.values()), flush=True)
-    counts = {links: {shape: len(each) for shape, each in sets.items()} for links, sets in queries.items()}
+    counts = {
+        links: {shape: len(each) for shape, each in sets.items()} for links, sets in queries.items()
+    }
     about = {
         "train": training,
         **{name: training.get(name) for name in ("rank", "epochs", "reg")},
@@ -150,7 +174,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("graph", nargs="?", default="world", help="world, or a folder of --data")
     benchmark.add_argument(
-        "--run", dest="run_folder", type=Path, metavar="RUN", help="a run of the graph, instead of training"
+        "--run",
+        dest="run_folder",
+        type=Path,
+        metavar="RUN",
+        help="a run of the graph, instead of training",
     )
     benchmark.add_argument("--shapes", default="2p,2i,3i,pi,ip,2in,3in,inp,pin")
     benchmark.add_argument("--ways", help="some of the ways, joined by commas; all by default")

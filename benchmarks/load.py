@@ -1,10 +1,11 @@
-"""Loading graphs: speed and peak memory of large files, NELL995's folder, and neighbourhoods against a scan.
+"""Loading graphs: large files, NELL995's folder, and neighbourhoods against a scan.
 
     python benchmarks/load.py [--triples 2000000] [--data .bench]
 
-The files are generated: 200,000 entities, some far more frequent than others, 500 relations, labels of 10 to 20
-characters; RDF files have a quarter of the facts. Peak memory is that of a process of its own, less that of one with
-the same imports that loads nothing.
+Speed and peak memory are measured. The files are generated: 200,000 entities, some far more
+frequent than others, 500 relations, labels of 10 to 20 characters; RDF files have a quarter of the
+facts. Peak memory is that of a process of its own, less that of one with the same imports that
+loads nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ Facts = list[tuple[int, int, int]]
 def generated(given: argparse.Namespace) -> Facts:
     """Distinct facts with skewed frequencies."""
     rng = np.random.default_rng(given.seed)
-    size, entities, relations = int(given.triples * 1.2), given.entities, given.relations
+    size = int(given.triples * 1.2)
+    entities = given.entities
+    relations = given.relations
     heads, tails = ((entities * rng.random(size) ** 2).astype(np.int64) for _ in range(2))
     kinds = (relations * rng.random(size) ** 3).astype(np.int64)
     keys = np.unique((heads * relations + kinds) * entities + tails)
@@ -53,7 +56,10 @@ def write(path: Path, facts: Facts) -> None:
     """Writes facts in the format of the file's extension."""
     line, start = {
         ".tsv": ("entity_{}\trelation_{}\tentity_{}\n", ""),
-        ".nt": ("<http://a.org/entity_{}> <http://a.org/r/relation_{}> <http://a.org/entity_{}> .\n", ""),
+        ".nt": (
+            "<http://a.org/entity_{}> <http://a.org/r/relation_{}> <http://a.org/entity_{}> .\n",
+            "",
+        ),
         ".ttl": ("e:entity_{} r:relation_{} e:entity_{} .\n", TURTLE),
     }[path.suffix]
     path.write_text(start + "".join([line.format(*fact) for fact in facts]))
@@ -82,28 +88,37 @@ def by_the_line(path: Path) -> Triples:
 
 
 def neighbourhoods(graph: Graph, count: int, scanned: int) -> dict[str, float]:
-    """Seconds for neighbourhoods by the index, one by one and at once, and by a boolean mask (fewer, scaled up)."""
-    triples, index = graph.triples(), graph.index()
+    """Seconds for neighbourhoods by index, alone and batched, and by a mask (scaled up)."""
+    triples = graph.triples()
+    index = graph.index()
     picked = triples[np.random.default_rng(1).integers(0, len(triples), count)]
-    heads, relations = picked[:, 0], picked[:, 1]
+    heads = picked[:, 0]
+    relations = picked[:, 1]
     pairs = list(zip(heads.tolist(), relations.tolist(), strict=True))
     single: list[Any] = []
     masked: list[Any] = []
     one_by_one = seconds(lambda: single.extend(index.tails(h, r) for h, r in pairs))
     at_once = seconds(lambda: index.neighbours(heads, relations))
     scan = seconds(
-        lambda: masked.extend(triples[(triples[:, 0] == h) & (triples[:, 1] == r), 2] for h, r in pairs[:scanned])
+        lambda: masked.extend(
+            triples[(triples[:, 0] == h) & (triples[:, 1] == r), 2] for h, r in pairs[:scanned]
+        )
     )
     rows, tails = index.neighbours(heads, relations)
     for i, expected in enumerate(masked):
         if sorted(expected) != single[i].tolist() or sorted(expected) != tails[rows == i].tolist():
             sys.exit("the index and the scan disagree")
-    return {"one by one, s": one_by_one, "at once, s": at_once, "scan, s": scan * count / len(masked)}
+    return {
+        "one by one, s": one_by_one,
+        "at once, s": at_once,
+        "scan, s": scan * count / len(masked),
+    }
 
 
 def measure(given: argparse.Namespace) -> Measured:
     """Everything, the best of three for times."""
-    path, facts = given.scratch / "generated.tsv", generated(given)
+    path = given.scratch / "generated.tsv"
+    facts = generated(given)
     write(path, facts)
     *_, empty = probe()
     taken, busy, peaks = zip(*(probe(path) for _ in range(given.rounds)), strict=True)
@@ -116,7 +131,10 @@ def measure(given: argparse.Namespace) -> Measured:
         }
     }
     lookups = neighbourhoods(load(path), given.count, given.scanned)
-    figures["neighbourhoods"] = {**lookups, "times a scan": lookups["scan, s"] / lookups["one by one, s"]}
+    figures["neighbourhoods"] = {
+        **lookups,
+        "times a scan": lookups["scan, s"] / lookups["one by one, s"],
+    }
     for kind, extension in (("N-Triples", ".nt"), ("Turtle", ".ttl")):
         path = path.with_suffix(extension)
         write(path, facts[: len(facts) // 4])
@@ -129,10 +147,15 @@ def measure(given: argparse.Namespace) -> Measured:
     if (folder := given.data / "NELL995").is_dir():
         figures["NELL995"] = {"NELL995, s": min(probe(folder)[0] for _ in range(given.rounds))}
     else:
-        print(f"{folder} is not there: give the folder of the benchmark data with --data or TACIT_DATA")
+        print(
+            f"{folder} is not there: give the folder of the benchmark data with --data or "
+            "TACIT_DATA"
+        )
     reached = {name: value for row in figures.values() for name, value in row.items()}
     missed = [f"{name} below {goal:,}" for name, goal in LEAST.items() if reached[name] < goal]
-    missed += [f"{name} above {goal:,}" for name, goal in MOST.items() if reached.get(name, 0.0) > goal]
+    missed += [
+        f"{name} above {goal:,}" for name, goal in MOST.items() if reached.get(name, 0.0) > goal
+    ]
     return Measured(figures, missed=missed)
 
 

@@ -1,9 +1,11 @@
-"""Questions over a million entities: a beam, best-first search over rows, and over lists from a scan and an index.
+"""Questions over a million entities: a beam, and best-first search over rows and over lists.
 
-    python benchmarks/million.py --runs RUNS --threads 1        # processor time; without it also wall time on all cores
+    python benchmarks/million.py --runs RUNS --threads 1
 
-The graph is grown. Where the folder `RUNS` holds a run `nell`, its entities are: each becomes sixteen or so, mixed with
-others of its cluster and with noise, and its facts are drawn between them. Otherwise the entities are random clusters.
+On one thread the time is the processor's; without `--threads 1` wall time on all cores is measured,
+too. Lists come from a scan and from an index. The graph is grown. Where the folder `RUNS` holds a
+run `nell`, its entities are: each becomes sixteen or so, mixed with others of its cluster and with
+noise, and its facts are drawn between them. Otherwise the entities are random clusters.
 """
 
 from __future__ import annotations
@@ -30,13 +32,20 @@ from tacit.links.loading import load_model, save_model
 from tacit.links.models import ComplEx
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
-from tacit.query.reading import read
+from tacit.query.question import parse_question
 from tacit.run.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
 
-TOP, NEAR = 10, 0.02
-AMONG = 4096  # random entities whose best are the tails of facts, where there is no run to grow from
+TOP = 10
+NEAR = 0.02
+# random entities whose best are the tails of facts, where there is no run to grow from
+AMONG = 4096
 FEW = 3  # known answers, where there are more to be predicted
-FASTER, PASSES, WARM, SHARE, WALL = 20, 1.2, 20, 0.95, 100.0  # what is aimed at
+# what is aimed at
+FASTER = 20
+PASSES = 1.2
+WARM = 20
+SHARE = 0.95
+WALL = 100.0
 Triples = NDArray[np.int64]
 
 
@@ -44,13 +53,21 @@ def base(given: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
     """Vectors of entities and relations and facts to grow from: a run's, or random ones."""
     if given.runs is not None and (given.runs / "nell" / MODEL).is_file():
         run = RunFolder.open(given.runs / "nell")
-        model, graph = load_model(run), run.graph()
-        return model.entities.weight, model.relations.weight, np.asarray(graph.train, dtype=np.int64)
-    draw, size = torch.Generator().manual_seed(given.seed), max(20, given.entities // 16)
+        model = load_model(run)
+        graph = run.graph()
+        return (
+            model.entities.weight,
+            model.relations.weight,
+            np.asarray(graph.train, dtype=np.int64),
+        )
+    draw = torch.Generator().manual_seed(given.seed)
+    size = max(20, given.entities // 16)
     model = ComplEx(size, 2 * given.relations, given.rank).requires_grad_(False)
     model.reset(0.35, draw)
     centres = torch.randn(max(2, size // 64), 2 * given.rank, generator=draw) * 0.35
-    model.entities.weight.mul_(0.5).add_(centres[torch.randint(len(centres), (size,), generator=draw)])
+    model.entities.weight.mul_(0.5).add_(
+        centres[torch.randint(len(centres), (size,), generator=draw)]
+    )
     heads, along = (torch.randint(n, (4 * size,), generator=draw) for n in (size, given.relations))
     found = []
     for h, r in zip(heads.split(64), along.split(64), strict=True):
@@ -59,22 +76,28 @@ def base(given: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
         found.append(among[best])
     tails = torch.cat(found)
     chosen = tails[torch.arange(len(tails)), torch.randint(8, (len(tails),), generator=draw)]
-    return model.entities.weight, model.relations.weight, torch.stack([heads, 2 * along, chosen], 1).numpy()
+    return (
+        model.entities.weight,
+        model.relations.weight,
+        torch.stack([heads, 2 * along, chosen], 1).numpy(),
+    )
 
 
 def grow(given: argparse.Namespace, folder: Path) -> RunFolder:
     """A run of what is grown."""
-    model, graph = grown(given)
+    model, graph = fit_new_embeddings(given)
     run = RunFolder.create(folder, graph, TrainSettings(rank=model.rank, device="cpu").to_dict())
     save_model(run, model)
     return run
 
 
-def grown(given: argparse.Namespace) -> tuple[ComplEx, Graph]:
+def fit_new_embeddings(given: argparse.Namespace) -> tuple[ComplEx, Graph]:
     """A model and a graph whose vectors and facts are grown from those of a smaller one."""
     vectors, relations, facts = base(given)
-    draw, random = torch.Generator().manual_seed(given.seed), np.random.default_rng(given.seed)
-    size, count = len(vectors), given.entities
+    draw = torch.Generator().manual_seed(given.seed)
+    random = np.random.default_rng(given.seed)
+    size = len(vectors)
+    count = given.entities
     picked = torch.randperm(size, generator=draw)[: min(512, size)]
     cluster = torch.cat([(part @ vectors[picked].T).argmax(1) for part in vectors.split(8192)])
     order = cluster.argsort()
@@ -86,49 +109,60 @@ def grown(given: argparse.Namespace) -> tuple[ComplEx, Graph]:
     for first in range(0, count, 65536):
         own = torch.arange(first, min(first + 65536, count)) % size
         inside = starts[cluster[own]], ends[cluster[own]]
-        other = order[(inside[0] + torch.rand(len(own), generator=draw) * (inside[1] - inside[0])).long()]
+        other = order[
+            (inside[0] + torch.rand(len(own), generator=draw) * (inside[1] - inside[0])).long()
+        ]
         share = 0.7 + 0.3 * torch.rand(len(own), 1, generator=draw)
         mixed = share * vectors[own] + (1 - share) * vectors[other]
-        model.entities.weight[first : first + len(own)] = mixed + noise * torch.randn(mixed.shape, generator=draw)
+        model.entities.weight[first : first + len(own)] = mixed + noise * torch.randn(
+            mixed.shape, generator=draw
+        )
     drawn = facts[random.integers(len(facts), size=given.facts)]
     for column in (0, 2):  # each end becomes one of those that it has become
         copies = (count - 1 - drawn[:, column]) // size + 1
         drawn[:, column] += size * (random.random(len(drawn)) * copies).astype(np.int64)
     labels = Vocabulary(f"e{i}" for i in range(count))
     kinds = directed(f"r{i}" for i in range(len(relations) // 2))
-    pairs, tails = np.divmod(distinct((drawn[:, 0] * len(relations) + drawn[:, 1]) * count + drawn[:, 2]), count)
+    pairs, tails = np.divmod(
+        distinct((drawn[:, 0] * len(relations) + drawn[:, 1]) * count + drawn[:, 2]), count
+    )
     distinct_facts = np.stack([*np.divmod(pairs, len(relations)), tails], axis=1).astype(np.int32)
     return model, Graph(labels, kinds, distinct_facts, name="grown")
 
 
 def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
-    """Questions that start at a fact and go on over a relation that its tail has, with few answers that are known."""
-    random, index = np.random.default_rng(seed + 1), graph.index()
+    """Questions that start at a fact and go on from its tail, with few known answers."""
+    random = np.random.default_rng(seed + 1)
+    index = graph.index()
     asked: dict[str, list[Query]] = {"1p": [], "2p": []}
     while len(asked["2p"]) < count:
         head, relation, tail = graph.train[random.integers(len(graph.train))].tolist()
         onwards = np.unique(graph.train[graph.train[:, 0] == tail][:, 1])
         if not len(onwards):
             continue
-        second_hop, middle = int(random.choice(onwards)), index.tails(head, relation)
+        second_hop = int(random.choice(onwards))
+        middle = index.tails(head, relation)
         known = np.unique(index.neighbours(middle, np.full(len(middle), second_hop))[1])
         if len(known) > FEW:
             continue
         first, second = (graph.relations[r] for r in (relation, second_hop))
-        texts = f"?t : {first}(e{head}, ?t)", f"?t : exists ?v . {first}(e{head}, ?v) & {second}(?v, ?t)"
+        texts = (
+            f"?t : {first}(e{head}, ?t)",
+            f"?t : exists ?v . {first}(e{head}, ?v) & {second}(?v, ?t)",
+        )
         for shape, text in zip(asked, texts, strict=True):
-            asked[shape].append(read(text, graph).query)
+            asked[shape].append(parse_question(text, graph).query)
     return asked
 
 
 def ways(engine: Engine) -> dict[str, Engine]:
     """The ways to ask; what is kept on disk is measured by itself."""
     return {
-        "beam": engine.using(candidates="rows"),
-        "best first": engine.using(search="certified", candidates="rows"),
-        "scan": engine.using(search="certified", candidates="scan", cached=False),
-        "index": engine.using(candidates="index", cached=False),
-        "index, kept": engine.using(candidates="index"),
+        "beam": engine.with_settings(candidates="rows"),
+        "best first": engine.with_settings(search="certified", candidates="rows"),
+        "scan": engine.with_settings(search="certified", candidates="scan", cached=False),
+        "index": engine.with_settings(candidates="index", cached=False),
+        "index, kept": engine.with_settings(candidates="index"),
     }
 
 
@@ -139,7 +173,9 @@ def asked(engine: Engine, sets: Mapping[str, Sequence[Query]]) -> dict[str, dict
         for name, way in ways(engine).items():
             way.ask(queries[0], TOP)  # loads what it needs
             rounds = 2 if name == "index, kept" else 1
-            done = [[timed(partial(way.ask, query, TOP)) for query in queries] for _ in range(rounds)][-1]
+            done = [
+                [timed(partial(way.ask, query, TOP)) for query in queries] for _ in range(rounds)
+            ][-1]
             figures[f"{shape} {name}"] = row = {
                 "cpu_ms": float(np.median([each.processor_ms for each in done])),
                 "cpu_p90_ms": float(np.quantile([each.processor_ms for each in done], 0.9)),
@@ -157,10 +193,14 @@ def asked(engine: Engine, sets: Mapping[str, Sequence[Query]]) -> dict[str, dict
 
 
 def nearness(found: Sequence[tacit.Answers], exact: Sequence[tacit.Answers]) -> dict[str, float]:
-    """The share of scores, rank by rank, within 0.02 and within 2 % of exact ones, and of the exact answers found."""
-    off, share, recall = [], [], []
+    """The shares of scores within 0.02 and 2 % of exact ones, and of exact answers found."""
+    off = []
+    share = []
+    recall = []
     for some, right in zip(found, exact, strict=True):
-        mine = np.array([answer.score for answer in some] + [0.0] * (len(right) - len(some)))[: len(right)]
+        mine = np.array([answer.score for answer in some] + [0.0] * (len(right) - len(some)))[
+            : len(right)
+        ]
         theirs = np.array([answer.score for answer in right])
         off += (abs(mine - theirs) <= NEAR).tolist()
         share += (abs(mine - theirs) <= NEAR * theirs).tolist()
@@ -174,12 +214,19 @@ def nearness(found: Sequence[tacit.Answers], exact: Sequence[tacit.Answers]) -> 
 
 def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, float]]:
     """Rows alone: scans of keys and codes, an index, kept rows, and how near sums are."""
-    graph, possible = engine.graph, engine.atoms.possible
+    graph = engine.graph
+    possible = engine.atoms.possible
     chosen = np.random.default_rng(seed).choice(len(graph.train), 64)
-    heads, relations = (torch.from_numpy(graph.train[chosen][:, i].astype(np.int64)) for i in (0, 1))
+    heads, relations = (
+        torch.from_numpy(graph.train[chosen][:, i].astype(np.int64)) for i in (0, 1)
+    )
     assert possible is not None
-    make = partial(finders.finder, scorer=engine.scorer, loopless=possible.without_loops, cached=False)
-    scan, coded, index = make("scan", sums=True), make("scan", sums=False), make("index")
+    make = partial(
+        finders.finder, scorer=engine.scorer, loopless=possible.without_loops, cached=False
+    )
+    scan = make("scan", sums=True)
+    coded = make("scan", sums=False)
+    index = make("index")
     kept = finders.finder("scan", engine.scorer, possible.without_loops)
     figures = {}
     product = partial(engine.scorer.logits, heads[:1], relations[:1])
@@ -187,10 +234,13 @@ def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, flo
     for name, finder in (("scan", scan), ("codes", coded), ("index", index)):
         for size in (1, 16):
             some = heads[:size], relations[:size]
-            figures[f"{size} rows, {name}"] = {"cpu_ms": fastest(partial(finder.top, *some, 64)) / size}
+            figures[f"{size} rows, {name}"] = {
+                "cpu_ms": fastest(partial(finder.top, *some, 64)) / size
+            }
     kept.top(heads, relations, 64)
     figures["64 rows, kept"] = {"cpu_ms": fastest(partial(kept.top, heads, relations, 64)) / 64}
-    exact, near = scan.log_sums(heads, relations)[0], index.log_sums(heads, relations)[0]
+    exact = scan.log_sums(heads, relations)[0]
+    near = index.log_sums(heads, relations)[0]
     off = (exact - near).abs()
     figures["log Z, estimated"] = {
         "cpu_ms": fastest(partial(index.log_sums, heads, relations)) / 64,
@@ -216,30 +266,39 @@ def measure(given: argparse.Namespace) -> Measured:
     figures: dict[str, dict[str, float]] = {
         "opening": {"run_s": wall, "index_cpu_s": first.processor, "index_s": first.wall},
         "building": {"s": float(built.get("seconds", float("nan")))},
-        "files": {f"{name}_mb": (run.path / name).stat().st_size / 1e6 for name in (MODEL, INDEX, CODES)},
+        "files": {
+            f"{name}_mb": (run.path / name).stat().st_size / 1e6 for name in (MODEL, INDEX, CODES)
+        },
     }
     sets = questions(opened.graph, given.questions, given.seed)
     missed: list[str] = []
     for calibration in ("sigmoid", "softmax-count"):
-        engine = opened.engine.using(calibration=calibration)
+        engine = opened.engine.with_settings(calibration=calibration)
         found = asked(engine, sets)
         figures |= {f"{calibration}: {name}": row for name, row in found.items()}
         missed += [f"{calibration}: {what}" for what in missing(found)]
     run.remove(LOG_SUMS)  # the sums of the last questions are not those of the next rows
-    found = rows(opened.engine.using(calibration="softmax-count"), Finders(run), given.seed)
+    found = rows(opened.engine.with_settings(calibration="softmax-count"), Finders(run), given.seed)
     figures |= found
     one = found["a pass over the table"]["cpu_ms"]
     passes = figures["sigmoid: 1p beam"]["cpu_ms"] / one
     figures["1p, passes over the table"] = {"ratio": passes}
-    figures["codes / scan, 1 row"] = {"ratio": found["1 rows, codes"]["cpu_ms"] / found["1 rows, scan"]["cpu_ms"]}
+    figures["codes / scan, 1 row"] = {
+        "ratio": found["1 rows, codes"]["cpu_ms"] / found["1 rows, scan"]["cpu_ms"]
+    }
     missed += [f"1p takes {passes:.2f} passes"] * (passes > PASSES)
-    missed += ["a kept row"] * (found["64 rows, kept"]["cpu_ms"] * WARM > found["1 rows, scan"]["cpu_ms"])
-    return Measured(figures, {"grown from": "nell" if given.runs else "random clusters"}, missed=missed)
+    missed += ["a kept row"] * (
+        found["64 rows, kept"]["cpu_ms"] * WARM > found["1 rows, scan"]["cpu_ms"]
+    )
+    return Measured(
+        figures, {"grown from": "nell" if given.runs else "random clusters"}, missed=missed
+    )
 
 
 def missing(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     """The aims of questions that were missed."""
-    index, beam = found["2p index"], found["2p beam"]
+    index = found["2p index"]
+    beam = found["2p beam"]
     slow = index["cpu_ms"] * FASTER > beam["cpu_ms"]
     said = [f"2p by index takes {index['cpu_ms'] / beam['cpu_ms']:.3f} of the beam"] * slow
     said += [f"{index['within_002']:.2f} of the scores are near"] * (index["within_002"] < SHARE)
@@ -255,7 +314,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--rank", 100, tiny=4)
     benchmark.size("--questions", 12, tiny=2)
     benchmark.add_argument("--runs", type=Path, help="a folder of runs, to grow the run nell in it")
-    benchmark.add_argument("--grown", type=Path, help="a folder to keep what was grown in, or to find it")
+    benchmark.add_argument(
+        "--grown", type=Path, help="a folder to keep what was grown in, or to find it"
+    )
     benchmark.run(measure, argv)
 
 

@@ -1,8 +1,9 @@
-"""The paper's table of parameters: trainable weights of every encoder, counted and by formula, beside those published.
+"""The paper's table of parameters: weights of every encoder, counted, by formula, published.
 
     python benchmarks/parameters.py --data DATA
 
-Encoders are made by the settings files of their published recipes and never trained; their weights take no memory.
+Encoders are made by the settings files of their published recipes and never trained; their weights
+take no memory.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
 
 TITLES = {
-    "gqe": "GQE", "q2b": "Q2B", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE", "gnnqe": "GNN-QE",
-    "lmpnn": "LMPNN",
+    "gqe": "GQE", "q2b": "Q2B", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE",
+    "gnnqe": "GNN-QE", "lmpnn": "LMPNN",
 }  # fmt: skip
 TABLES = {"FB15k-237": "fb15k237-systems-paper", "NELL995": "nell995-systems-paper"}
 
@@ -43,19 +44,26 @@ def trainable(module: torch.nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def counts(graph: Graph, rank: int, encoders: Sequence[str], rows: Path) -> dict[str, dict[str, Any]]:
+def counts(
+    graph: Graph, rank: int, encoders: Sequence[str], rows: Path
+) -> dict[str, dict[str, Any]]:
     """The weights of every encoder for a graph: counted, and by formula."""
-    adapter = Adapter(make_model("complex", 1, graph.num_relations, rank), "p")  # it sees relations alone
+    # it sees relations alone
+    adapter = Adapter(make_model("complex", 1, graph.num_relations, rank), "p")
     with torch.device("meta"):  # shapes alone
         predictor = make_model("complex", graph.num_entities, graph.num_relations, rank)
     found: dict[str, dict[str, Any]] = {
         "CQD^A": {"counted": trainable(adapter), "formula": 2 * linear(2 * rank, 1)},
-        "CQD^A, frozen": {"counted": trainable(predictor)},  # rows are padded for the sake of products
+        # rows are padded for the sake of products
+        "CQD^A, frozen": {"counted": trainable(predictor)},
     }
     predictor.requires_grad_(False)
     for model in encoders:
-        settings = EncodeSettings.of(read_row(rows / f"{model}.toml")["encode"]).settled(graph.num_entities)
-        with torch.device("cpu" if model in NETWORKS else "meta"):  # one that reads facts sorts them first
+        settings = EncodeSettings.of(read_row(rows / f"{model}.toml")["encode"]).with_derived(
+            graph.num_entities
+        )
+        # one that reads facts sorts them first
+        with torch.device("cpu" if model in NETWORKS else "meta"):
             encoder = make_encoder(settings, graph, predictor)
         formula = weights(model, settings, sizes(graph, predictor))
         found[TITLES[model]] = {"counted": trainable(encoder), "formula": formula}
@@ -68,19 +76,28 @@ def measure(given: argparse.Namespace) -> Measured:
     missed = []
     for name, table in TABLES.items():
         graph = graph_of(given, name)
-        for title, row in counts(graph, given.rank, given.encoders.split(","), ROWS / table).items():
+        for title, row in counts(
+            graph, given.rank, given.encoders.split(","), ROWS / table
+        ).items():
             published = PARAMETERS.get(title, {}).get(name)
             here = {"published": published and f"{published:.1e}", **row}
-            figures.setdefault(title, {}).update({f"{name}, {how}": value for how, value in here.items()})
+            figures.setdefault(title, {}).update(
+                {f"{name}, {how}": value for how, value in here.items()}
+            )
             if "formula" in row and row["formula"] != row["counted"]:
-                missed.append(f"{title} on {name} has {row['counted']:,} weights, the formula {row['formula']:,}")
+                missed.append(
+                    f"{title} on {name} has {row['counted']:,} weights, the formula "
+                    f"{row['formula']:,}"
+                )
     return Measured(figures, missed=missed)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
-    benchmark.add_argument("--encoders", default=",".join(TITLES), help="some of them, joined by commas")
+    benchmark.add_argument(
+        "--encoders", default=",".join(TITLES), help="some of them, joined by commas"
+    )
     benchmark.size("--rank", 1000, tiny=4, help="of the link predictor")
     benchmark.run(measure, argv)
 

@@ -1,9 +1,9 @@
-"""Reading questions: texts a second through parsing, and through parsing, planning and naming.
+"""Speed of reading questions: texts a second through parsing, then with planning and naming.
 
     python benchmarks/parsing.py [--queries 6000]
 
-Questions are the 14 benchmark shapes as text, each with its own names. Seconds are of processor time on one core, so
-that other work on the machine does not count.
+Questions are the 14 benchmark shapes as text, each with its own names. Seconds are of processor
+time on one core, so that other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from tacit.query.sampling.shapes import SHAPES
 from tacit.query.sparql.sparql import parse_sparql
 from tacit.query.text.text import parse
 
-SPARQL = "PREFIX : <tacit:> SELECT ?c { :France :borders ?n . ?n :borders ?c MINUS { ?c :speaks :German } } LIMIT 10"
+SPARQL = (
+    "PREFIX : <tacit:> SELECT ?c { :France :borders ?n . ?n :borders ?c "
+    "MINUS { ?c :speaks :German } } LIMIT 10"
+)
 
 
 def texts(count: int, entities: Sequence[str], relations: Sequence[str], seed: int) -> list[str]:
@@ -51,7 +54,9 @@ def measure(given: argparse.Namespace) -> Measured:
     rates = {
         "text": per_second(parse, questions),
         "plan": per_second(lambda text: compile_query(parsed[text]), questions),
-        "text, plan and names": per_second(lambda text: bind(compile_query(parse(text)), graph), questions),
+        "text, plan and names": per_second(
+            lambda text: bind(compile_query(parse(text)), graph), questions
+        ),
         "SPARQL": per_second(parse_sparql, [SPARQL] * max(1, given.queries // 20)),
     }
     return Measured({name: {"per_s": rate} for name, rate in rates.items()})

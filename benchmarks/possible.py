@@ -1,12 +1,14 @@
-"""What ruling out impossible atoms does: to MRR by shape, and to the best answers that people see.
+"""What ruling out impossible atoms does to MRR by shape and to the best answers.
 
     python benchmarks/possible.py world
-    python benchmarks/possible.py NELL995 --device cuda --rank 1000 --epochs 40 --reg 0.05 --batch 1000
+    python benchmarks/possible.py NELL995 --device cuda --rank 1000 --epochs 40 \\
+        --reg 0.05 --batch 1000
 
-A link predictor is trained once and asked three ways: with loops of every relation allowed, without loops of relations
-that never loop in the training facts (the default), and `typed`, where a relation only starts and ends at kinds of
-entities that the training facts show. The best new answer to each held-out (entity, relation) is *a loop* where it is
-the entity itself, and *sensible* where some fact of the graph, held-out ones included, has it at that end.
+A link predictor is trained once and asked three ways: with loops of every relation allowed, without
+loops of relations that never loop in the training facts (the default), and `typed`, where a
+relation only starts and ends at kinds of entities that the training facts show. The best new answer
+to each held-out (entity, relation) is *a loop* where it is the entity itself, and *sensible* where
+some fact of the graph, held-out ones included, has it at that end.
 """
 
 from __future__ import annotations
@@ -38,12 +40,15 @@ def queries_of(given: argparse.Namespace, graph: Graph) -> dict[str, QuerySet]:
         read = read_queries(folder, given.split)
         return {name: queries for name, queries in read.items() if not name.endswith("-DM")}
     shapes = {name: SHAPES[name] for name in parse_shapes("all")}
-    drawn = {n: sample(graph, shape, given.split, given.limit, seed=given.seed).queries for n, shape in shapes.items()}
+    drawn = {
+        n: sample(graph, shape, given.split, given.limit, seed=given.seed).queries
+        for n, shape in shapes.items()
+    }
     return {name: queries for name, queries in drawn.items() if len(queries)}
 
 
 def best_answers(engine: Engine, graph: Graph, split: str) -> dict[str, float]:
-    """The shares of loops and of sensible answers among the best new answers to held-out (entity, relation) pairs."""
+    """The shares of loops and sensible entities among best new answers to held-out pairs."""
     queries = one_hop_queries(graph, split)
     seen = torch.zeros(graph.num_relations, graph.num_entities, dtype=torch.bool)
     every = graph.triples().astype(np.int64)
@@ -52,9 +57,13 @@ def best_answers(engine: Engine, graph: Graph, split: str) -> dict[str, float]:
     for start in range(0, len(queries), 512):
         part = queries[start : start + 512]
         scores = engine.reasoner.scores(part.shape.plan, *slots(part)).cpu()
-        scores[torch.from_numpy(part.easy.rows), torch.from_numpy(part.easy.ids).long()] = -torch.inf
+        scores[
+            torch.from_numpy(part.easy.rows), torch.from_numpy(part.easy.ids).long()
+        ] = -torch.inf
         best = scores.argmax(dim=1)
-        heads, relations = (torch.from_numpy(ids[:, 0].astype(np.int64)) for ids in (part.entities, part.relations))
+        heads, relations = (
+            torch.from_numpy(ids[:, 0].astype(np.int64)) for ids in (part.entities, part.relations)
+        )
         loops += int((best == heads).sum())
         sensible += int((seen[relations, best] & (best != heads)).sum())
     return {"loops, share": loops / len(queries), "sensible, share": sensible / len(queries)}
@@ -63,16 +72,26 @@ def best_answers(engine: Engine, graph: Graph, split: str) -> dict[str, float]:
 def measure(given: argparse.Namespace) -> Measured:
     """The figures of each way."""
     graph = graph_of(given)
-    model, settings = trained(given, graph, precision="bf16" if given.device == "cuda" else "float32")
+    model, settings = trained(
+        given, graph, precision="bf16" if given.device == "cuda" else "float32"
+    )
     queries = queries_of(given, graph)
     figures = {}
     for name, way in WAYS.items():
         engine = Engine(graph, model, observed="train", k=given.k, **way)
         results = evaluate(engine.reasoner, queries, EvaluateSettings(limit=given.limit))
-        mrr = {f"{shape}, mrr": value for shape, value in results.mrr.items() if shape in ("1p", "2p", "2i", "2in")}
-        averages = {f"{a}, mrr": v for a in ("avg_p", "avg_n") if (v := results.average(a)) is not None}
+        mrr = {
+            f"{shape}, mrr": value
+            for shape, value in results.mrr.items()
+            if shape in ("1p", "2p", "2i", "2in")
+        }
+        averages = {
+            f"{a}, mrr": v for a in ("avg_p", "avg_n") if (v := results.average(a)) is not None
+        }
         figures[name] = averages | mrr | best_answers(engine, graph, given.split)
-    return Measured(figures, {"train": settings.to_dict(), "observed": "train"}, kind=str(given.graph).lower())
+    return Measured(
+        figures, {"train": settings.to_dict(), "observed": "train"}, kind=str(given.graph).lower()
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

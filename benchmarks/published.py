@@ -2,19 +2,24 @@
 
 Sources:
 
-- Arakelyan, Minervini, Daza, Cochez, Augenstein: *Adapting Neural Link Predictors for Data-Efficient Complex Query
-  Answering*, NeurIPS 2023 (CQD^A): the main table, the table on data efficiency and the ablation. The main table takes
-  CQD from Minervini, Arakelyan, Daza, Cochez (IJCAI 2022) and the others from Zhu, Galkin, Zhang, Tang (ICML 2022).
-- Bai, Lv, Li, Hou: *Answering Complex Logical Queries on Knowledge Graphs via Query Computation Tree Optimization*,
-  ICML 2023 (QTO).
-- Wang, Song, Wong, See: *Logical Message Passing Networks with One-hop Inference on Atomic Formulas*, ICLR 2023
-  (LMPNN): not the paper's table but the log of epoch 100 in the authors' repository, since the code was mended after
-  the paper. Its 2u and up are scored as intersections there.
+- Arakelyan, Minervini, Daza, Cochez, Augenstein: *Adapting Neural Link Predictors for
+  Data-Efficient Complex Query Answering*, NeurIPS 2023 (CQD^A): the main table, the table on data
+  efficiency and the ablation.
+  The main table takes CQD from Minervini, Arakelyan, Daza, Cochez (IJCAI 2022) and the others from
+  Zhu, Galkin, Zhang, Tang (ICML 2022).
+- Bai, Lv, Li, Hou: *Answering Complex Logical Queries on Knowledge Graphs via Query Computation
+  Tree Optimization*, ICML 2023 (QTO).
+- Wang, Song, Wong, See: *Logical Message Passing Networks with One-hop Inference on Atomic
+  Formulas*, ICLR 2023 (LMPNN): not the paper's table but the log of epoch 100 in the authors'
+  repository, since the code was mended after the paper. Its 2u and up are scored as intersections
+  there.
 
-FuzzQE, UltraQuery and FIT have no row: no figures of theirs by shape could be checked against a source.
+FuzzQE, UltraQuery and FIT have no row: no figures of theirs by shape could be checked against a
+source.
 
-In the ablation CQD^A is another run than in the main table. Two values stand as they are printed though they look like
-slips: the pni of `CQD^A, 1%`, and the avg_n of CQD^A on FB15k, whose five columns average 39.9.
+In the ablation CQD^A is another run than in the main table. Two values stand as they are printed
+though they look like slips: the pni of `CQD^A, 1%`, and the avg_n of CQD^A on FB15k, whose five
+columns average 39.9.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from __future__ import annotations
 from tacit.errors import UnknownName
 from tacit.evaluate.tables import COLUMNS
 
-# Columns: avg_p avg_n, then 1p 2p 3p 2i 3i pi ip 2u up, then 2in 3in inp pin pni; a dash where nothing was published.
+# Columns: avg_p avg_n, 1p 2p 3p 2i 3i pi ip 2u up, 2in 3in inp pin pni; a dash: not published.
 _FB15K = """
 GQE      | 28.0 -    54.6 15.3 10.8 39.7 51.4 27.6 19.1 22.1 11.6  -    -    -    -    -
 Q2B      | 38.0 -    68.0 21.0 14.2 55.1 66.5 39.4 26.1 35.1 16.7  -    -    -    -    -
@@ -46,12 +51,12 @@ CQD^A    | 25.7 10.7 46.7 13.6 11.4 34.5 48.3 27.4 20.9 17.6 11.4  13.6 16.8 7.9
 LMPNN    | 24.1 7.8  45.9 13.0 10.5 35.0 49.1 22.5 17.4 13.6 10.2  8.7  13.1 7.7  4.7  5.0
 QTO      | 33.5 -    49.0 21.4 21.2 43.1 56.8 38.1 28.0 22.7 21.4  -    -    -    -    -
 
-CQD^A, 1%           | - - 46.7 11.8 11.4 33.6 41.2 24.82 17.81 16.45 8.74  10.8 13.86 5.93 5.38 14.82
-GNN-QE, 1%          | - - 36.82 8.96 8.13 33.02 49.28 24.58 14.18 10.73 8.47  4.89 12.31 6.74 4.41 4.09
-BetaE, 1%           | - - 36.80 6.89 5.94 22.84 34.34 17.12 8.72 9.23 5.66  4.44 6.14 5.18 2.54 2.94
-CQD^A, 2i only, 1%  | - - 46.7 11.8 11.2 30.35 40.75 23.36 18.28 15.85 8.96  9.36 10.25 5.17 4.46 4.44
-GNN-QE, 2i only, 1% | - - 34.81 5.40 5.17 30.12 48.88 23.06 12.65 9.85 5.26  4.26 12.5 4.43 0.71 1.98
-BetaE, 2i only, 1%  | - - 37.99 5.62 4.48 23.73 35.25 15.63 7.96 9.73 4.56  0.15 0.49 0.62 0.10 0.14
+CQD^A, 1%  | - - 46.7 11.8 11.4 33.6 41.2 24.82 17.81 16.45 8.74  10.8 13.86 5.93 5.38 14.82
+GNN-QE, 1% | - - 36.82 8.96 8.13 33.02 49.28 24.58 14.18 10.73 8.47  4.89 12.31 6.74 4.41 4.09
+BetaE, 1%  | - - 36.80 6.89 5.94 22.84 34.34 17.12 8.72 9.23 5.66  4.44 6.14 5.18 2.54 2.94
+CQD^A, 2i only, 1% | - - 46.7 11.8 11.2 30.35 40.75 23.36 18.28 15.85 8.96 9.36 10.25 5.17 4.46 4.44
+GNN-QE, 2i only, 1% | - - 34.81 5.40 5.17 30.12 48.88 23.06 12.65 9.85 5.26 4.26 12.5 4.43 0.71 1.98
+BetaE, 2i only, 1% | - - 37.99 5.62 4.48 23.73 35.25 15.63 7.96 9.73 4.56 0.15 0.49 0.62 0.10 0.14
 
 CQD_F             | - - - 9.3  - 22.8 34.9 19.8 14.5 13.0 7.2   7.4  7.1  4.9 3.9 3.8
 CQD^A_F           | - - - 9.5  - 23.9 39.0 19.8 14.5 14.2 7.2   8.4  9.7  4.9 4.2 3.6
@@ -98,8 +103,8 @@ PUBLISHED: dict[str, dict[str, dict[str, float]]] = {
     "NELL995": _parse(_NELL995),
 }
 
-# Trainable parameters by method and benchmark, from the same paper; those of CQD^A stand beside a frozen link predictor
-# of 1.3e7 (FB15k, FB15k-237) and 7.5e7 (NELL995) parameters.
+# Trainable parameters by method and benchmark, from the same paper; those of CQD^A stand beside a
+# frozen link predictor of 1.3e7 (FB15k, FB15k-237) and 7.5e7 (NELL995) parameters.
 PARAMETERS: dict[str, dict[str, float]] = {
     "CQD^A": {"FB15k": 4e3, "FB15k-237": 4e3, "NELL995": 4e3},
     "BetaE": {"FB15k": 1.3e7, "FB15k-237": 1.3e7, "NELL995": 6e7},

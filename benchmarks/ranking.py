@@ -2,7 +2,8 @@
 
     python benchmarks/ranking.py [--device cuda] [--queries 256]
 
-Scores are random, the numbers of easy and hard answers are those of NELL995's 1p, 2i and up queries.
+Scores are random, the numbers of easy and hard answers are those of NELL995's 1p, 2i and up
+queries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ SHAPES = {"1p": (2, 6), "2i": (6, 17), "up": (19, 230)}  # hard and easy answers
 SORTED = 8  # queries: sorting is slow, and so many tell
 
 
-def by_sorting(scores: Tensor, rows: Tensor, hard: Tensor, known_rows: Tensor, known: Tensor) -> Tensor:
+def by_sorting(
+    scores: Tensor, rows: Tensor, hard: Tensor, known_rows: Tensor, known: Tensor
+) -> Tensor:
     """The rank of each answer from its own sort of the row with the other answers masked."""
     places = []
     for row, answer in zip(rows.tolist(), hard.tolist(), strict=True):
@@ -35,20 +38,28 @@ def by_sorting(scores: Tensor, rows: Tensor, hard: Tensor, known_rows: Tensor, k
 
 def compare(given: argparse.Namespace, hard_count: int, easy_count: int) -> dict[str, float]:
     """Milliseconds a query of both ways, on the same scores."""
-    generator, queries, device = torch.Generator().manual_seed(given.seed), given.queries, given.device
+    generator = torch.Generator().manual_seed(given.seed)
+    queries = given.queries
+    device = given.device
     scores = torch.randn(queries, given.entities, generator=generator).to(device)
-    answers = torch.stack([torch.randperm(given.entities, generator=generator) for _ in range(queries)])
+    answers = torch.stack(
+        [torch.randperm(given.entities, generator=generator) for _ in range(queries)]
+    )
     known = answers[:, : hard_count + easy_count].flatten().to(device)
     hard = answers[:, :hard_count].flatten().to(device)
     rows = torch.arange(queries, device=device).repeat_interleave(hard_count)
     known_rows = torch.arange(queries, device=device).repeat_interleave(hard_count + easy_count)
-    few, few_known = rows < SORTED, known_rows < SORTED
+    few = rows < SORTED
+    few_known = known_rows < SORTED
     subset = scores[:SORTED], rows[few], hard[few], known_rows[few_known], known[few_known]
     if not torch.equal(ranks(*subset).cpu(), by_sorting(*subset)):
         sys.exit("the two ways disagree")
-    counting = in_turns({"": lambda: ranks(scores, rows, hard, known_rows, known)}, given.rounds, device)
+    counting = in_turns(
+        {"": lambda: ranks(scores, rows, hard, known_rows, known)}, given.rounds, device
+    )
     sorting = in_turns({"": lambda: by_sorting(*subset)}, 1, device)
-    ms, sorting_ms = 1e3 * min(counting[""]) / queries, 1e3 * min(sorting[""]) / min(queries, SORTED)
+    ms = 1e3 * min(counting[""]) / queries
+    sorting_ms = 1e3 * min(sorting[""]) / min(queries, SORTED)
     return {"ms": ms, "sorting_ms": sorting_ms, "times faster": sorting_ms / ms}
 
 
@@ -58,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--queries", 256, tiny=3)
     benchmark.size("--entities", 63_361, tiny=300)
     benchmark.size("--rounds", 5, tiny=1)
-    benchmark.run(lambda given: Measured({name: compare(given, *sizes) for name, sizes in SHAPES.items()}), argv)
+    benchmark.run(
+        lambda given: Measured({name: compare(given, *sizes) for name, sizes in SHAPES.items()}),
+        argv,
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What a second process gains in training, and how much memory sampled training takes beside its table.
+"""What a second process gains in training, and the memory of sampled training.
 
-python benchmarks/ranks.py
+    python benchmarks/ranks.py
 
-Each process has one thread. One that holds all rows, and two that hold half of them each, take the same steps in turns:
-`time` is by the clock and needs two idle cores, `processor` is the time of all processes together.
+Each process has one thread. One that holds all rows, and two that hold half of them each, take the
+same steps in turns: `time` is by the clock and needs two idle cores, `processor` is the time of all
+processes together. Memory is what sampled training takes beside its table.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from tacit.server.workers.fork_server import context
 
 RELATIONS = 474
 WORLD = 2
-TIME, PROCESSOR, MEMORY = 0.65, 1.1, 1.3  # goals
+# goals
+TIME = 0.65
+PROCESSOR = 1.1
+MEMORY = 1.3
 Turns = dict[str, list[tuple[float, float]]]  # of one process and of all, the clocks of each turn
 
 
@@ -41,7 +45,8 @@ def in_processes(world: int, work: Callable[..., Any], *arguments: Any) -> list[
     started = context()
     ends = [started.Pipe() for _ in range(world)]
     processes = [
-        started.Process(target=_sent, args=(there, work, rank, *arguments)) for rank, (_, there) in enumerate(ends)
+        started.Process(target=_sent, args=(there, work, rank, *arguments))
+        for rank, (_, there) in enumerate(ends)
     ]
     for process in processes:
         process.start()
@@ -56,7 +61,9 @@ def _sent(pipe: Any, work: Callable[..., Any], rank: int, *arguments: Any) -> No
     pipe.send(work(rank, *arguments))
 
 
-def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards) -> TrainStep:
+def made_step(
+    entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards
+) -> TrainStep:
     """A step of ComplEx over the rows of a shard."""
     settings = TrainSettings(rank=given.rank, batch=batch, reg=0.05, negatives=negatives)
     model = make_model("complex", entities, RELATIONS, given.rank, 1, shards)
@@ -64,7 +71,9 @@ def made_step(entities: int, given: argparse.Namespace, batch: int, negatives: i
     return TrainStep(model, settings, 1e12, "float32")
 
 
-def clocks(rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace) -> list[Turns]:
+def clocks(
+    rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace
+) -> list[Turns]:
     """The clocks of turns of steps, by one process and by all, for some sizes."""
     meet(f"file://{given.scratch}/meeting", rank, WORLD, 600.0)
     taken = [turns_of(*size, given) for size in sizes]
@@ -78,7 +87,8 @@ def turns_of(entities: int, batch: int, negatives: int, given: argparse.Namespac
     draw = torch.Generator().manual_seed(given.seed)
     sizes = (entities, RELATIONS, entities)
     batches = [
-        torch.stack([torch.randint(size, (batch,), generator=draw) for size in sizes], 1) for _ in range(given.steps)
+        torch.stack([torch.randint(size, (batch,), generator=draw) for size in sizes], 1)
+        for _ in range(given.steps)
     ]
     steps = {"all": made_step(entities, given, batch, negatives, shared)}
     if shared.leads:
@@ -100,7 +110,8 @@ def _take(step: TrainStep, batches: list[torch.Tensor], draw: torch.Generator) -
 
 def beside(first: Turns, second: Turns, given: argparse.Namespace) -> dict[str, float]:
     """The clocks of two processes beside those of one, a step."""
-    one, both = first["one"], first["all"]
+    one = first["one"]
+    both = first["all"]
     together = [own[1] + other[1] for own, other in zip(both, second["all"], strict=True)]
     median = statistics.median
     figures = {"ms": median(wall for wall, _ in one), "two_ms": median(wall for wall, _ in both)}
@@ -110,14 +121,15 @@ def beside(first: Turns, second: Turns, given: argparse.Namespace) -> dict[str, 
     return {**each, "time": each["two_ms"] / each["ms"], "processor": median(ratios)}
 
 
-class Held:
-    """The most memory of its own that this process holds while work is done; files that are mapped do not count."""
+class EnumeratedTarget:
+    """The peak private memory of this process during work, without mapped files."""
 
     def __init__(self) -> None:
-        self.most, self._done = 0, False
+        self.most = 0
+        self._done = False
         self._watch = threading.Thread(target=self._look)
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> EnumeratedTarget:
         self._watch.start()
         return self
 
@@ -136,12 +148,12 @@ def memory(rank: int, optimizer: str, folder: str, given: argparse.Namespace) ->
     made = generated(given.entities, given.facts, 100, given.seed)
     graph = Graph(made.entities, made.relations, made.train[:-100], made.train[-100:])
     settings = TrainSettings(
-        rank=given.rank, epochs=2, batch=1000, negatives=200, optimizer=optimizer, validate_every=1, device="cpu",
-        checkpoint_seconds=5.0,
+        rank=given.rank, epochs=2, batch=1000, negatives=200, optimizer=optimizer, validate_every=1,
+        device="cpu", checkpoint_seconds=5.0,
     )  # fmt: skip
     run = RunFolder.create(folder, graph, settings.to_dict())
     before = status_bytes("RssAnon")
-    with Held() as held:
+    with EnumeratedTarget() as held:
         train(graph, settings, run, progress=False)
     rows = -(-given.entities // MULTIPLE) * MULTIPLE
     return float((held.most - before) / (4 * rows * 2 * given.rank))
@@ -155,15 +167,23 @@ def measure(given: argparse.Namespace) -> Measured:
         "large, sampled": (given.large, 2 * given.batch, 2 * given.batch),
     }
     first, second = in_processes(WORLD, clocks, list(sizes.values()), given)
-    figures = {name: beside(own, other, given) for name, own, other in zip(sizes, first, second, strict=True)}
+    figures = {
+        name: beside(own, other, given)
+        for name, own, other in zip(sizes, first, second, strict=True)
+    }
     for optimizer in ("adagrad", "rowwise"):
         arguments = optimizer, str(given.scratch / optimizer), given
-        # What a process has held before would hide what training takes; tiny sizes say nothing anyway.
+        # Earlier memory of a process would hide what training takes; tiny sizes say nothing.
         share = memory(0, *arguments) if given.tiny else in_processes(1, memory, *arguments)[0]
         figures[f"memory, {optimizer}"] = {"of the table": share}
     goals = {"time": TIME, "processor": PROCESSOR}
     full = [name for name in figures if name.endswith("all entities")]
-    missed = [f"{name}: {goal}" for name in full for goal, most in goals.items() if figures[name][goal] > most]
+    missed = [
+        f"{name}: {goal}"
+        for name in full
+        for goal, most in goals.items()
+        if figures[name][goal] > most
+    ]
     if figures["memory, rowwise"]["of the table"] > MEMORY:
         missed.append("memory, rowwise")
     return Measured(figures, missed=missed)
@@ -178,7 +198,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--batch", 500, tiny=8)
     benchmark.size("--steps", 3, tiny=1, help="steps per turn")
     benchmark.size("--turns", 5, tiny=1)
-    benchmark.size("--entities", 1_000_000, tiny=50, help="of the training whose memory is measured")
+    benchmark.size(
+        "--entities", 1_000_000, tiny=50, help="of the training whose memory is measured"
+    )
     benchmark.size("--facts", 500_000, tiny=1100)
     benchmark.run(measure, argv)
 

@@ -1,16 +1,18 @@
-"""Reproduces a table, whole pipelines from raw triples: train, adapt, encode, evaluate, one settings file per row.
+"""Reproduces a table from raw triples by whole pipelines, one settings file per row.
 
     python benchmarks/reproduce.py nell995 --device cuda
     python benchmarks/reproduce.py fb15k237 fb15k237-ablation --device cuda --rows cqd-beam,cqd-a
     python benchmarks/reproduce.py nell995-systems --device cuda --rows q2b=1,betae=2.5 --budget 560
 
-Rows are the files in `benchmarks/rows/TABLE/`; each may name another with `like` and change some of its settings, table
-by table: `train`, `adapt`, `encode`, `engine`, `queries`, and `evaluate` for what else the protocol is told; tables
-listed in `without` are not taken over. A row with `encode` is answered by that encoder, any other by an engine over the
-link predictor. What rows have in common, also those of several tables, is trained and adapted once.
+A pipeline trains, adapts, encodes and evaluates. Rows are the files in `benchmarks/rows/TABLE/`;
+each may name another with `like` and change some of its settings, table by table: `train`, `adapt`,
+`encode`, `engine`, `queries`, and `evaluate` for what else the protocol is told; tables listed in
+`without` are not taken over. A row with `encode` is answered by that encoder, any other by an
+engine over the link predictor. What rows have in common, also those of several tables, is trained
+and adapted once.
 
-Results go to `benchmarks/results/TABLE/`, each as soon as it is there. A row that does not fit into what is left of the
-`--budget` is skipped and named at the end, and so is one that fails.
+Results go to `benchmarks/results/TABLE/`, each as soon as it is there. A row that does not fit into
+what is left of the `--budget` is skipped and named at the end, and so is one that fails.
 """
 
 from __future__ import annotations
@@ -63,16 +65,18 @@ SHRUNK: dict[str, dict[str, Any]] = {
     "adapt": {"steps": 2, "batch": 4, "validate_every": 1, "validate_queries": 2},
     "engine": {"k": 2, "steps": 2},
     "encode": {
-        "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4,
-        "validate_queries": 2,
+        "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16,
+        "negatives": 4, "validate_queries": 2,
     },
 }  # fmt: skip
-PREDICTOR, EVALUATION = 130.0, 30.0  # seconds to keep free for training a link predictor, and for all test queries
+# seconds to keep free for training a link predictor, and for all test queries
+PREDICTOR = 130.0
+EVALUATION = 30.0
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class BoundQuery:
     """What answers the queries of a row, and what is told of it."""
 
     reasoner: Reasoner
@@ -95,14 +99,18 @@ class Table:
         self.graph, self.loading, _ = timed(partial(load, self.folder))
 
     def run(self, row: Row) -> dict[str, Any]:
-        """Train, adapt or encode, and evaluate as a row says; the results with every setting and time."""
+        """Train, adapt or encode, and evaluate a row; returns results with settings and times."""
         queries = self._once(("queries", row["queries"]), lambda: self._queries(row["queries"]))
         asked = self._encoder(row, queries) if "encode" in row else self._engine(row, queries)
         limit = self.given.limit or row.get("limit")
         more = row.get("evaluate", {})  # what else the protocol is told
         how = EvaluateSettings(limit=limit, **more)
-        results, taken, _ = timed(partial(evaluate, asked.reasoner, asked.queries, how, asked.settings))
-        report = results.to_json() | provenance(self.given) | {"title": row["title"], **asked.report}
+        results, taken, _ = timed(
+            partial(evaluate, asked.reasoner, asked.queries, how, asked.settings)
+        )
+        report = (
+            results.to_json() | provenance(self.given) | {"title": row["title"], **asked.report}
+        )
         report["settings"] = {**row, "engine": results.settings}
         split = row["queries"].get("split", "test")
         if not row["queries"].get("one_hop"):  # a fact held out is one missing link
@@ -115,22 +123,35 @@ class Table:
 
     def needs(self, row: Row) -> float:
         """The seconds that a row takes at least, as far as one can tell before."""
-        predictor = PREDICTOR if "train" in row and _key("model", row["train"]) not in self.kept else 0.0
+        predictor = (
+            PREDICTOR if "train" in row and _key("model", row["train"]) not in self.kept else 0.0
+        )
         if self.given.tiny or "encode" not in row or _encoder_key(row) in self.kept:
             return predictor + EVALUATION
-        minutes = row.get("minutes") or row["encode"].get("minutes", math.inf)  # published recipes take hours
+        # published recipes take hours
+        minutes = row.get("minutes") or row["encode"].get("minutes", math.inf)
         return predictor + 60 * float(minutes) + EVALUATION
 
-    def _engine(self, row: Row, queries: Mapping[str, QuerySet]) -> Asked:
+    def _engine(self, row: Row, queries: Mapping[str, QuerySet]) -> BoundQuery:
         """The engine of a row over its link predictor, adapted where the row says so."""
         model, training = self._predictor(row)
         making = [row.get(table) for table in ("train", "adapt", "variant")]
-        scorer, adapted, adaptation = self._once(("scorer", making), lambda: self._adapted(row, model))
+        scorer, adapted, adaptation = self._once(
+            ("scorer", making), lambda: self._adapted(row, model)
+        )
         engine = Engine(self.graph, scorer, adapter=adapted, **row.get("engine", {}))
-        parameters = {"frozen": _size(model)} | ({} if adapted is None else {"trained": _size(adapted)})
-        return Asked(engine.reasoner, queries, engine.about, {**training, **adaptation}, {"parameters": parameters})
+        parameters = {"frozen": _size(model)} | (
+            {} if adapted is None else {"trained": _size(adapted)}
+        )
+        return BoundQuery(
+            engine.reasoner,
+            queries,
+            engine.config,
+            {**training, **adaptation},
+            {"parameters": parameters},
+        )
 
-    def _encoder(self, row: Row, queries: Mapping[str, QuerySet]) -> Asked:
+    def _encoder(self, row: Row, queries: Mapping[str, QuerySet]) -> BoundQuery:
         """The encoder of a row, over a frozen link predictor where the row trains one."""
         model, training = self._predictor(row) if "train" in row else (None, {})
         encoder, about, seconds = self._once(_encoder_key(row), lambda: self._encoded(row, model))
@@ -139,20 +160,25 @@ class Table:
         parameters = frozen | {"trained": _size(encoder)}
         settings = {"search": "encoder", "observed": about["observed"]}
         report = {"parameters": parameters, "encoding": about, "refused": refused}
-        return Asked(encoder.reasoner(), asked, settings, {**training, **seconds}, report)
+        return BoundQuery(encoder.reasoner(), asked, settings, {**training, **seconds}, report)
 
-    def _encoded(self, row: Row, model: FactorModel | None) -> tuple[Encoder, dict[str, Any], dict[str, float]]:
+    def _encoded(
+        self, row: Row, model: FactorModel | None
+    ) -> tuple[Encoder, dict[str, Any], dict[str, float]]:
         """Train an encoder as a row says, in other minutes where those are given."""
         values = {**row["encode"], "device": self.given.device}
         if "minutes" in row:
             values["minutes"] = row["minutes"]
         # Published sizes, whatever the graph's: what is lean on a small one is for a CPU.
-        chosen = EncodeSettings.of(values).settled(max(self.graph.num_entities, SMALL))
+        chosen = EncodeSettings.of(values).with_derived(max(self.graph.num_entities, SMALL))
         given = self._given(chosen) if row.get("learn_from") == "given" else None
         wanted = SHAPES, chosen.validate_queries, chosen.seed
         valid = self._once(("valid", *wanted[1:]), lambda: sampled(self.graph, *wanted))
         result, seconds = self._timed(
-            "encode", lambda: encode(self.graph, chosen.changed(share=1.0), queries=given, valid=valid, scorer=model)
+            "encode",
+            lambda: encode(
+                self.graph, chosen.changed(share=1.0), queries=given, valid=valid, scorer=model
+            ),
         )
         return result.encoder, told(result, row["encode"], given), seconds
 
@@ -178,10 +204,16 @@ class Table:
         return self.kept[name]
 
     def _trained(self, settings: Mapping[str, Any]) -> tuple[FactorModel, dict[str, float]]:
-        changed = {"device": self.given.device} | ({"rank": self.given.rank} if self.given.rank else {})
-        chosen = TrainSettings.of({**settings, **changed}).settled(len(self.graph.train), self.graph.num_entities)
+        changed = {"device": self.given.device} | (
+            {"rank": self.given.rank} if self.given.rank else {}
+        )
+        chosen = TrainSettings.of({**settings, **changed}).with_derived(
+            len(self.graph.train), self.graph.num_entities
+        )
         validate = validation(self.graph, chosen)
-        model, told = self._timed("train", lambda: train(self.graph, chosen, None, progress=False, validate=validate))
+        model, told = self._timed(
+            "train", lambda: train(self.graph, chosen, None, progress=False, validate=validate)
+        )
         return model.requires_grad_(False), told
 
     def _adapted(self, row: Row, model: FactorModel) -> tuple[FactorModel, Any, dict[str, Any]]:
@@ -189,28 +221,41 @@ class Table:
             return model, None, {}
         settings = AdaptSettings.of({"device": self.given.device, **SIGMOID, **row["adapt"]})
         count = int(row.get("lessons", 10_000))
-        # Those of the data set, and sampled ones of shapes it has none of.
+        # The folder has queries of whole splits, not of one half of the validation facts.
+        source = None if settings.halved else self.folder
         lessons = self._once(
-            ("lessons", settings.held_out, settings.shapes, count),
-            lambda: training_queries(self.graph, settings, self.folder, count),
+            ("lessons", settings.held_out, settings.halved, settings.shapes, count, settings.seed),
+            lambda: training_queries(self.graph, settings, source, count),
         )
         valid = validation_queries(self.graph, settings, self.folder)
-        result, told = self._timed("adapt", lambda: self._fitted(row, model, lessons, settings, valid))
-        return getattr(result, "scorer", model), result.calibration, {**told, "adapt_trace": result.trace}
+        result, told = self._timed(
+            "adapt", lambda: self._fitted(row, model, lessons, settings, valid)
+        )
+        return (
+            getattr(result, "scorer", model),
+            result.calibration,
+            {**told, "adapt_trace": result.trace},
+        )
 
-    def _fitted(self, row: Row, model: FactorModel, lessons: Any, settings: AdaptSettings, valid: Any) -> Any:
+    def _fitted(
+        self, row: Row, model: FactorModel, lessons: Any, settings: AdaptSettings, valid: Any
+    ) -> Any:
         variant = row["variant"].lower() if "variant" in row else None
         return adapt(self.graph, model, lessons, settings, valid=valid, variant=variant)
 
     def _queries(self, wanted: Mapping[str, Any]) -> dict[str, QuerySet]:
-        """Queries of the folder, sampled ones where `count` says how many, or the facts of a split where `one_hop`."""
-        shapes, split = parse_shapes(wanted.get("shapes", "all")), wanted.get("split", "test")
+        """Queries of the folder, sampled ones (`count`), or a split's facts (`one_hop`)."""
+        shapes = parse_shapes(wanted.get("shapes", "all"))
+        split = wanted.get("split", "test")
         if wanted.get("one_hop"):
             return {"1p": one_hop_queries(self.graph, split)}
         if not wanted.get("count"):
             return read_queries(self.folder, split, shapes)
         seed = int(wanted.get("seed", 0))
-        return {s: sample(self.graph, SHAPES[s], split, wanted["count"], seed=seed).queries for s in shapes}
+        return {
+            s: sample(self.graph, SHAPES[s], split, wanted["count"], seed=seed).queries
+            for s in shapes
+        }
 
     def _timed(self, name: str, work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
         """What work makes, with its seconds and, on a GPU, the most memory it took."""
@@ -218,11 +263,13 @@ class Table:
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         made, taken, _ = timed(work, self.given.device)
-        return made, {name: taken} | ({f"{name}_peak_gb": torch.cuda.max_memory_allocated() / 1e9} if cuda else {})
+        return made, {name: taken} | (
+            {f"{name}_peak_gb": torch.cuda.max_memory_allocated() / 1e9} if cuda else {}
+        )
 
 
 def read_row(path: Path, tiny: bool = False) -> Row:
-    """The settings of a row, those of the row it is `like` filled in; with `tiny`, all sizes shrunk."""
+    """The settings of a row, with those of its `like` row; `tiny` shrinks all sizes."""
     row: Row = tomllib.loads(path.read_text(encoding="utf-8"))
     if "like" in row:
         like = read_row(path.parent / f"{row.pop('like')}.toml")
@@ -240,7 +287,9 @@ def _key(*parts: Any) -> str:
 
 
 def _encoder_key(row: Row) -> str:
-    return _key("encoder", *(row.get(name) for name in ("train", "encode", "learn_from", "minutes")))
+    return _key(
+        "encoder", *(row.get(name) for name in ("train", "encode", "learn_from", "minutes"))
+    )
 
 
 def _size(module: torch.nn.Module) -> int:
@@ -251,7 +300,10 @@ def _merged(row: Row, changes: Row) -> Row:
     """A row with some of its settings changed, table by table."""
     return {
         **row,
-        **{k: {**row.get(k, {}), **value} if isinstance(value, dict) else value for k, value in changes.items()},
+        **{
+            k: {**row.get(k, {}), **value} if isinstance(value, dict) else value
+            for k, value in changes.items()
+        },
     }
 
 
@@ -259,12 +311,14 @@ def line(name: str, report: Mapping[str, Any]) -> str:
     """One row as text: averages, then every shape, in percent."""
     averages = [f"{label} {100 * (report[label] or math.nan):5.1f}" for label in AVERAGES]
     cells = [f"{shape} {100 * value:.1f}" for shape, value in report["mrr"].items()]
-    seconds = {k: round(v, 1) for k, v in report["pipeline_seconds"].items() if isinstance(v, float)}
+    seconds = {
+        k: round(v, 1) for k, v in report["pipeline_seconds"].items() if isinstance(v, float)
+    }
     return f"{name:28s} {'  '.join(averages)} | {'  '.join(cells)} | {seconds}"
 
 
 def asked_rows(given: argparse.Namespace) -> dict[str, float | None]:
-    """The rows that are asked for, each with the minutes to train its encoder for, where some are given.
+    """The rows to make, each with the minutes of its encoder's training or None.
 
     >>> asked_rows(argparse.Namespace(rows="gqe=1.5,q2b", minutes=2.0))
     {'gqe': 1.5, 'q2b': 2.0}
@@ -275,14 +329,19 @@ def asked_rows(given: argparse.Namespace) -> dict[str, float | None]:
 
 def measure(given: argparse.Namespace) -> None:
     """Make the rows of tables and write their results."""
-    rows = {table: sorted(path.stem for path in (ROWS / table).glob("*.toml")) for table in given.table}
+    rows = {
+        table: sorted(path.stem for path in (ROWS / table).glob("*.toml")) for table in given.table
+    }
     wanted = asked_rows(given) or dict.fromkeys(sorted(set().union(*rows.values())), given.minutes)
     if unknown := set(wanted).difference(*rows.values()):
         raise SystemExit(f"no such row: {', '.join(sorted(unknown))}; there are {rows}")
     tables: dict[str, Table] = {}
-    started, left_out = time.monotonic(), dict[str, str]()
+    started = time.monotonic()
+    left_out = dict[str, str]()
     print("ranks of ties: realistic (mean); mean per question", flush=True)
-    for table, name in [(table, name) for table in given.table for name in wanted if name in rows[table]]:
+    for table, name in [
+        (table, name) for table in given.table for name in wanted if name in rows[table]
+    ]:
         row = read_row(ROWS / table / f"{name}.toml", given.tiny)
         if "encode" in row and wanted[name] is not None:
             row["minutes"] = wanted[name]
@@ -310,12 +369,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.set_defaults(device="cuda" if torch.cuda.is_available() else "cpu")
     benchmark.add_argument("table", nargs="+", choices=sorted(path.name for path in ROWS.iterdir()))
     benchmark.add_argument(
-        "--rows", help="rows, joined by commas, each maybe with minutes: gqe=2,cqd-a; all by default"
+        "--rows",
+        help="rows, joined by commas, each maybe with minutes: gqe=2,cqd-a; all by default",
     )
     benchmark.add_argument("--limit", type=int, help="evaluate so many queries of each shape")
-    benchmark.add_argument("--minutes", type=float, help="train each encoder for so long, whatever its row says")
-    benchmark.add_argument("--budget", type=float, default=math.inf, help="seconds for all: what exceeds them is left")
-    benchmark.add_argument("--rank", type=int, help="another rank, to try the pipeline on a small machine")
+    benchmark.add_argument(
+        "--minutes", type=float, help="train each encoder for so long, whatever its row says"
+    )
+    benchmark.add_argument(
+        "--budget", type=float, default=math.inf, help="seconds for all: what exceeds them is left"
+    )
+    benchmark.add_argument(
+        "--rank", type=int, help="another rank, to try the pipeline on a small machine"
+    )
     benchmark.run(measure, argv)
 
 

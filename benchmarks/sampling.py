@@ -1,10 +1,10 @@
-"""Sampled queries beside the official ones: mean hard answers per type, and the time of sampling.
+"""Sampled queries beside official ones: mean hard answers by type, and time.
 
     python benchmarks/sampling.py [--data FOLDER] [--count 1000]
 
-The folder holds NELL995 as a BetaE folder with its test queries. The column `mirrored` draws as many queries as BetaE's
-whole files hold, `a & b` beside `b & a` as they do: it tells whether the draws are theirs. The official means are those
-of the queries in the folder.
+The folder holds NELL995 as a BetaE folder with its test queries. The column `mirrored` draws as
+many queries as BetaE's whole files hold, `a & b` beside `b & a` as they do: it tells whether the
+draws are theirs. The official means are those of the queries in the folder.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ def compare(graph: Graph, official: QuerySet, given: argparse.Namespace) -> dict
     """Means and times of one type."""
     samples: list[Sample] = []
     shape = SHAPES[official.name]
-    taken = seconds(lambda: samples.append(sample(graph, shape, "test", given.count, seed=given.seed)))
+    taken = seconds(
+        lambda: samples.append(sample(graph, shape, "test", given.count, seed=given.seed))
+    )
     samples.append(sample(graph, shape, "test", given.mirrored, seed=given.seed + 1, mirrored=True))
-    theirs, ours, mirrored = (float(s.hard.counts.mean()) for s in (official, *(drawn.queries for drawn in samples)))
+    theirs, ours, mirrored = (
+        float(s.hard.counts.mean()) for s in (official, *(drawn.queries for drawn in samples))
+    )
     drawn = samples[0]
     return {
         "official": theirs, "hard": ours, "ratio": ours / theirs, "mirrored": mirrored / theirs,
@@ -45,7 +49,11 @@ def measure(given: argparse.Namespace) -> Measured:
     official = read_queries(folder, "test", "all")
     rows = {name: compare(graph, queries, given) for name, queries in official.items()}
     total = sum(row["s"] for row in rows.values())
-    missed = [f"{name} is far from the official mean" for name, row in rows.items() if abs(row["ratio"] - 1) > NEAR]
+    missed = [
+        f"{name} is far from the official mean"
+        for name, row in rows.items()
+        if abs(row["ratio"] - 1) > NEAR
+    ]
     missed += [f"sampling took over {GOAL} s"] if total > GOAL else []
     return Measured({**rows, "total": {"s": total}}, missed=missed)
 

@@ -1,8 +1,9 @@
-"""What every benchmark shares: arguments, clocks, tables, and what a file of results records.
+"""What every benchmark shares: arguments, clocks, tables and files of results.
 
-A script makes a `Benchmark`, adds arguments of its own, and hands over the function that measures. All of them take
-`--tiny` (smallest sizes on a graph made for it: whether a script runs, not how fast) and `--against CHECKOUT` (the same
-measurement over the sources of another checkout, in turns with these, and the ratios).
+A script makes a `Benchmark`, adds arguments of its own, and hands over the function that measures.
+All of them take `--tiny` (smallest sizes on a graph made for it: whether a script runs, not how
+fast) and `--against CHECKOUT` (the same measurement over the sources of another checkout, in turns
+with these, and the ratios).
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).with_name("results")
 SHARED = ("tiny", "against", "data", "device", "threads", "seed", "out", "scratch")
 
-Figures = Mapping[str, Mapping[str, Any]]  # row -> column -> value; the column is a unit, or ends in one
+# row -> column -> value; the column is a unit, or ends in one
+Figures = Mapping[str, Mapping[str, Any]]
 Work = Callable[[], object]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a script found: figures, the settings that are no arguments, and the goals that were missed."""
+    """What a script measured: figures, settings beside its arguments, and missed goals."""
 
     figures: Figures
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -50,24 +52,45 @@ class Benchmark(argparse.ArgumentParser):
 
     def __init__(self, script: str, about: str | None) -> None:
         super().__init__(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-        self.script, self.tiny = Path(script), dict[str, Any]()
+        self.script = Path(script)
+        self.tiny = dict[str, Any]()
         data = os.environ.get("TACIT_DATA", ".bench")
         add = self.add_argument
-        add("--tiny", action="store_true", help="the smallest sizes on a graph made for it: does it run?")
-        add("--against", type=Path, metavar="CHECKOUT", help="measure its sources too, in turns, and print the ratios")
-        add("--data", type=Path, default=Path(data), help="the folder that holds NELL995 and FB15k-237; TACIT_DATA")
+        add(
+            "--tiny",
+            action="store_true",
+            help="the smallest sizes on a graph made for it: does it run?",
+        )
+        add(
+            "--against",
+            type=Path,
+            metavar="CHECKOUT",
+            help="measure its sources too, in turns, and print the ratios",
+        )
+        add(
+            "--data",
+            type=Path,
+            default=Path(data),
+            help="the folder that holds NELL995 and FB15k-237; TACIT_DATA",
+        )
         add("--device", default="cpu", help="cpu or cuda")
         add("--threads", type=int, help="of torch")
         add("--seed", type=int, default=0)
         add("--out", type=Path, default=RESULTS, help="the folder for the results")
 
-    def size(self, flag: str, default: float | str, tiny: float | str, help: str | None = None) -> None:
+    def size(
+        self, flag: str, default: float | str, tiny: float | str, help: str | None = None
+    ) -> None:
         """Add an argument that says how much to do, and how much of that is tiny."""
         self.add_argument(flag, type=type(default), default=default, help=help)
         self.tiny[flag.removeprefix("--").replace("-", "_")] = tiny
 
-    def run(self, measure: Callable[[argparse.Namespace], Measured | None], argv: Sequence[str] | None = None) -> None:
-        """Measure, print a table and write the results; goals that were missed fail, unless all is tiny."""
+    def run(
+        self,
+        measure: Callable[[argparse.Namespace], Measured | None],
+        argv: Sequence[str] | None = None,
+    ) -> None:
+        """Measure, print a table, write results; missed goals fail unless all is tiny."""
         argv = sys.argv[1:] if argv is None else list(argv)
         if "--tiny" in argv:
             self.set_defaults(**self.tiny)
@@ -76,7 +99,11 @@ class Benchmark(argparse.ArgumentParser):
             without = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             without.add_argument("--against")
             command = [str(self.script), *without.parse_known_args(argv)[1]]
-            return compare({self.script.stem: command}, given.against, given.out / f"{self.script.stem}-against.json")
+            return compare(
+                {self.script.stem: command},
+                given.against,
+                given.out / f"{self.script.stem}-against.json",
+            )
         with tempfile.TemporaryDirectory() as scratch:
             given.scratch = Path(scratch)
             if given.tiny:
@@ -101,8 +128,16 @@ class Benchmark(argparse.ArgumentParser):
     def _finish(self, measured: Measured, given: argparse.Namespace) -> None:
         show(measured.figures)
         own = {name: value for name, value in vars(given).items() if name not in SHARED}
-        name = "-".join(filter(None, (self.script.stem, measured.kind, "cuda" if given.device == "cuda" else "")))
-        results = {"settings": {**own, **measured.settings}, **provenance(given), "figures": measured.figures}
+        name = "-".join(
+            filter(
+                None, (self.script.stem, measured.kind, "cuda" if given.device == "cuda" else "")
+            )
+        )
+        results = {
+            "settings": {**own, **measured.settings},
+            **provenance(given),
+            "figures": measured.figures,
+        }
         write(given.out / f"{name}.json", results)
         if measured.missed and not given.tiny:
             sys.exit(f"goals missed: {', '.join(measured.missed)}")
@@ -116,7 +151,7 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
 
 
 def provenance(given: argparse.Namespace) -> dict[str, Any]:
-    """What figures depend on beside settings: seed, device, threads, and versions with the git head."""
+    """What figures depend on beside settings: seed, device, threads, versions and git head."""
     from tacit.run.folder import versions
 
     torch = sys.modules.get("torch")  # a script that has not loaded it does not depend on it
@@ -134,7 +169,9 @@ def data_folder(given: argparse.Namespace, name: str) -> Path:
     """The folder of a data set; a script that needs one that is not there ends here."""
     folder: Path = given.data / name
     if not folder.is_dir():
-        sys.exit(f"no folder {folder}; give --data, or set TACIT_DATA to the folder that holds {name}")
+        sys.exit(
+            f"no folder {folder}; give --data, or set TACIT_DATA to the folder that holds {name}"
+        )
     return folder
 
 
@@ -147,7 +184,7 @@ def installed(library: str, what: str) -> bool:
 
 
 def graph_of(given: argparse.Namespace, name: str | None = None) -> Graph:
-    """The graph of a name, by default the one that the arguments have: `world`, or a folder of --data."""
+    """The graph of a name, by default that of the arguments: `world` or a folder of --data."""
     import tacit
 
     name = name or given.graph
@@ -155,7 +192,7 @@ def graph_of(given: argparse.Namespace, name: str | None = None) -> Graph:
 
 
 def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
-    """A run folder: that of `world`, another one, or one that was hardly trained where all is tiny."""
+    """A run folder: that of `world`, another one, or a hardly trained one for `--tiny`."""
     if given.tiny:
         from tiny import write_run
 
@@ -167,11 +204,13 @@ def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
 
 
 def world_cache(given: argparse.Namespace) -> Path:
-    """Where `world` is kept once it was trained: the folder of TACIT_CACHE, or one that nobody has used yet."""
+    """The folder that keeps a trained `world`: TACIT_CACHE, or an unused one."""
     return Path(os.environ.get("TACIT_CACHE") or given.scratch)
 
 
-def trained(given: argparse.Namespace, graph: Graph, **settings: Any) -> tuple[FactorModel, TrainSettings]:
+def trained(
+    given: argparse.Namespace, graph: Graph, **settings: Any
+) -> tuple[FactorModel, TrainSettings]:
     """A link predictor of the sizes that the arguments name, and its settings."""
     from tacit.links.settings import TrainSettings
     from tacit.links.training.link_training import train
@@ -203,7 +242,8 @@ class Timed(NamedTuple, Generic[T]):
 def timed(work: Callable[[], T], device: str = "cpu") -> Timed[T]:
     """Call, and look at both clocks."""
     wait(device)
-    wall, processor = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    processor = time.process_time()
     made = work()
     wait(device)
     return Timed(made, time.perf_counter() - wall, time.process_time() - processor)
@@ -217,7 +257,7 @@ def seconds(work: Work, device: str = "cpu") -> float:
 def in_turns(
     works: Mapping[str, Work], rounds: int, device: str = "cpu", warm_up: bool = True
 ) -> dict[str, list[float]]:
-    """The seconds of each piece of work in each round: what else the machine does disturbs all of them alike."""
+    """Seconds of each piece of work in each round, so that noise disturbs all of them alike."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds + warm_up):
         for name, work in works.items():
@@ -235,16 +275,17 @@ def wait(device: str) -> None:
 
 def python(*arguments: str, **variables: str) -> Work:
     """A command of this Python in a process of its own, with some environment variables changed."""
-    command, env = [sys.executable, *arguments], os.environ | variables
+    command = [sys.executable, *arguments]
+    env = os.environ | variables
     return lambda: subprocess.run(command, env=env, check=True, capture_output=True)
 
 
 def peak_gb() -> float:
-    """The most memory this process has had, which `ru_maxrss` would take over from the one that started it."""
+    """The peak memory of this process; `ru_maxrss` would include that of its parent."""
     return status_bytes("VmHWM") / 1e9
 
 
 def status_bytes(field: str) -> int:
-    """A size that the system knows of this process: what it holds (`VmRSS`), its most (`VmHWM`), what no file backs."""
+    """A size of this process by the system's name, such as `VmRSS` or its peak `VmHWM`."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))

@@ -1,13 +1,12 @@
-"""How fast a graph of a million entities trains on the CPU, next to the speed of its matrix products alone.
+"""How fast a graph of a million entities trains on the CPU, beside its bare matrix products.
 
-python benchmarks/scale.py --steps 30
-python benchmarks/scale.py --negatives 0 --batch 128 --memory 0.5 --steps 2
+    python benchmarks/scale.py --steps 30
+    python benchmarks/scale.py --negatives 0 --batch 128 --memory 0.5 --steps 2
+    python benchmarks/scale.py --files
 
-With `--files`, what its files cost: opening labels, memory of a worker beside others, bytes a fact, and reading a table
-next to DuckDB alone. Seconds are processor seconds of processes of their own; memory is private and dirty, less that of
-a process with the same imports.
-
-python benchmarks/scale.py --files
+With `--files`, what its files cost: opening labels, memory of a worker beside others, bytes a fact,
+and reading a table next to DuckDB alone. Seconds are processor seconds of processes of their own;
+memory is private and dirty, less that of a process with the same imports.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ opened, graph = timed(lambda: RunFolder.open(path).graph())
 middle = len(graph.entities) // 2
 found, _ = timed(lambda: graph.entities.id(graph.entities[middle]))
 completed, _ = timed(lambda: graph.entities.complete(f"label {middle // 10}"))
-print(opened, private() - before, found, completed, timed(lambda: graph.entities.nearest(f"lable {middle}"))[0])
+nearest, _ = timed(lambda: graph.entities.nearest(f"lable {middle}"))
+print(opened, private() - before, found, completed, nearest)
 """
 LIST_LABELS = """
 text = (path / "entities.txt").read_text(encoding="utf-8")
@@ -66,7 +66,8 @@ before = private()
 opened, words = timed(lambda: Vocabulary(text.split("\\n")[:-1]))
 middle = len(words) // 2
 print(opened, private() - before, timed(lambda: words.id(words[middle]))[0],
-      timed(lambda: words.complete(f"label {middle // 10}"))[0], timed(lambda: words.nearest(f"lable {middle}"))[0])
+      timed(lambda: words.complete(f"label {middle // 10}"))[0],
+      timed(lambda: words.nearest(f"lable {middle}"))[0])
 """
 OPEN_RUN = """
 import tacit, torch
@@ -85,7 +86,8 @@ def read():
     with duckdb_tables.connected() as connection:
         given = [str(path), "none", "\\t", 0]
         run = connection.execute
-        run(f"CREATE TABLE facts AS SELECT c0 AS h, c1 AS r, c2 AS t FROM {duckdb_tables.TEXT}", given)
+        columns = "c0 AS h, c1 AS r, c2 AS t"
+        run(f"CREATE TABLE facts AS SELECT {columns} FROM {duckdb_tables.TEXT}", given)
         for statement in duckdb_tables.NUMBERING:
             run(statement)
         return run(duckdb_tables.NUMBERS).fetchnumpy(), [
@@ -96,19 +98,24 @@ print(timed(read)[0])
 
 
 def generated(entities: int, facts: int, relations: int, seed: int) -> Graph:
-    """A graph whose facts favour a few entities, as real ones do: heads and tails follow a power law."""
+    """A graph whose heads and tails follow a power law, as those of real graphs do."""
     random = np.random.default_rng(seed)
     heads, tails = (entities * random.random((2, facts)) ** 3).astype(np.int32)
     kinds = 2 * random.integers(relations, size=facts, dtype=np.int32)
     labels = Vocabulary(f"e{i}" for i in range(entities))
     return Graph(
-        labels, directed(f"r{i}" for i in range(relations)), np.stack((heads, kinds, tails), 1), name="generated"
+        labels,
+        directed(f"r{i}" for i in range(relations)),
+        np.stack((heads, kinds, tails), 1),
+        name="generated",
     )
 
 
 def product_rate(rows: int, width: int, columns: int) -> float:
     """FLOP per second of one matrix product of a step's shape."""
-    left, right, out = torch.randn(rows, width), torch.randn(columns, width), torch.empty(rows, columns)
+    left = torch.randn(rows, width)
+    right = torch.randn(columns, width)
+    out = torch.empty(rows, columns)
     times = in_turns({"": lambda: torch.mm(left, right.T, out=out)}, 3)[""]
     return 3 * 2.0 * rows * width * columns / sum(times)
 
@@ -125,16 +132,21 @@ def labels_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     figures = {}
     for count in (given.labels, 5 * given.labels):
         labels = Vocabulary(f"label_{i}" for i in range(count))
-        facts = np.stack((np.arange(100) % count, np.zeros(100), np.arange(100)[::-1] % count), 1).astype(np.int32)
+        facts = np.stack(
+            (np.arange(100) % count, np.zeros(100), np.arange(100)[::-1] % count), 1
+        ).astype(np.int32)
         path = given.scratch / f"labels-{count}"
         RunFolder.create(path, Graph(labels, directed("r"), facts), {})
         text = (path / "entities.txt").stat().st_size
         for kind, code in (("run", OPEN_LABELS), ("list", LIST_LABELS)):
             opened, private, found, completed, suggested = probed(code, path)
             figures[f"{count:,} labels, {kind}"] = {
-                "open_s": opened, "private / text": private / text, "look_up_us": 1e6 * found,
-                "complete_ms": 1e3 * completed, "did_you_mean_ms": 1e3 * suggested,
-            }  # fmt: skip
+                "open_s": opened,
+                "private / text": private / text,
+                "look_up_us": 1e6 * found,
+                "complete_ms": 1e3 * completed,
+                "did_you_mean_ms": 1e3 * suggested,
+            }
     return figures
 
 
@@ -151,19 +163,27 @@ def worker_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     index = graph.index()
     of_index = index.keys.nbytes + index.offsets.nbytes + index.all_tails.nbytes
     return {
-        "a worker": {"open_s": opened, "private / model": private / size, "after a question / model": asked / size},
+        "a worker": {
+            "open_s": opened,
+            "private / model": private / size,
+            "after a question / model": asked / size,
+        },
         "facts": {"bytes a directed fact": of_index / max(1, len(index))},
     }
 
 
 def table_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Reading a table of distinct facts: DuckDB alone to labels and ids, Tacit with it, and Tacit's own reader."""
-    facts = np.unique(generated(given.entities, given.facts, given.relations, given.seed).train, axis=0)
+    """Reads a table of distinct facts by DuckDB alone, by Tacit with it, and by Tacit alone."""
+    facts = np.unique(
+        generated(given.entities, given.facts, given.relations, given.seed).train, axis=0
+    )
     facts = facts[np.random.default_rng(given.seed).permutation(len(facts))]
     path = given.scratch / "table.tsv"
     with path.open("w", encoding="utf-8") as file:
         for part in np.array_split(facts, 1 + len(facts) // 500_000):
-            file.write("".join(f"entity_{h}\trelation_{r}\tentity_{t}\n" for h, r, t in part.tolist()))
+            file.write(
+                "".join(f"entity_{h}\trelation_{r}\tentity_{t}\n" for h, r, t in part.tolist())
+            )
     works = {"DuckDB alone": READ_DUCKDB, "Tacit with DuckDB": READ_TABLE, "Tacit alone": READ_OWN}
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(given.rounds):
@@ -171,20 +191,31 @@ def table_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
             taken[name] += probed(code, path)
     least = {name: min(times) for name, times in taken.items()}
     return {
-        f"{len(facts):,} lines, {name}": {"s": least[name], "/ DuckDB": least[name] / least["DuckDB alone"]}
+        f"{len(facts):,} lines, {name}": {
+            "s": least[name],
+            "/ DuckDB": least[name] / least["DuckDB alone"],
+        }
         for name in works
     }
 
 
 def measure_files(given: argparse.Namespace) -> Measured:
     """What the files of a large graph cost to open, to hold and to read."""
-    labels, worker, table = labels_figures(given), worker_figures(given), table_figures(given)
+    labels = labels_figures(given)
+    worker = worker_figures(given)
+    table = table_figures(given)
     found = {
-        "seconds to open labels": max(row["open_s"] for name, row in labels.items() if name.endswith("run")),
+        "seconds to open labels": max(
+            row["open_s"] for name, row in labels.items() if name.endswith("run")
+        ),
         "private memory / model": worker["a worker"]["private / model"],
-        "table / DuckDB": next(row["/ DuckDB"] for name, row in table.items() if name.endswith("with DuckDB")),
+        "table / DuckDB": next(
+            row["/ DuckDB"] for name, row in table.items() if name.endswith("with DuckDB")
+        ),
     }
-    missed = [f"{name} {found[name]:.2f} > {goal}" for name, goal in GOALS.items() if found[name] > goal]
+    missed = [
+        f"{name} {found[name]:.2f} > {goal}" for name, goal in GOALS.items() if found[name] > goal
+    ]
     return Measured(labels | worker | table, missed=missed, kind="files")
 
 
@@ -195,7 +226,11 @@ def measure(given: argparse.Namespace) -> Measured:
     began = time.perf_counter()
     graph = generated(given.entities, given.facts, given.relations, given.seed)
     settings = TrainSettings(
-        rank=given.rank, batch=given.batch, negatives=given.negatives, memory=given.memory, device="cpu"
+        rank=given.rank,
+        batch=given.batch,
+        negatives=given.negatives,
+        memory=given.memory,
+        device="cpu",
     )
     training = Training(graph, settings)
     update: Any = getattr(training, "update", None) or training.step  # what older trees call it
@@ -204,15 +239,24 @@ def measure(given: argparse.Namespace) -> Measured:
     order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed))
     batches = [triples[ids] for ids in order[: given.batch * (given.steps + 1)].split(given.batch)]
     update(batches[0], torch.Generator().manual_seed(given.seed))  # warms up
-    draws = [(batch, torch.Generator().manual_seed(number)) for number, batch in enumerate(batches[1:])]
+    draws = [
+        (batch, torch.Generator().manual_seed(number)) for number, batch in enumerate(batches[1:])
+    ]
     taken = seconds(lambda: [update(*draw) for draw in draws]) / given.steps
     compared = min(given.negatives or given.entities, 100_000)
     floor = training.flops / product_rate(given.batch, 2 * given.rank, compared)
     figures = {
-        "a step": {"facts_per_s": given.batch / taken, "ms": 1e3 * taken, "peak_gb": peak_gb(), "made_s": made},
+        "a step": {
+            "facts_per_s": given.batch / taken,
+            "ms": 1e3 * taken,
+            "peak_gb": peak_gb(),
+            "made_s": made,
+        },
         "its products alone": {"facts_per_s": given.batch / floor, "ms": 1e3 * floor},
     }
-    return Measured(figures, {"gflop a step": training.flops / 1e9}, kind="" if given.negatives else "full")
+    return Measured(
+        figures, {"gflop a step": training.flops / 1e9}, kind="" if given.negatives else "full"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -226,7 +270,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--negatives", 2000, tiny=4, help="0 compares with all entities")
     benchmark.add_argument("--memory", type=float, help="GB for scores")
     benchmark.size("--steps", 30, tiny=2)
-    benchmark.add_argument("--files", action="store_true", help="measure opening and reading files instead")
+    benchmark.add_argument(
+        "--files", action="store_true", help="measure opening and reading files instead"
+    )
     benchmark.size("--rounds", 3, tiny=1, help="of reading a table")
     benchmark.size("--labels", 1_000_000, tiny=50, help="and five times as many")
     benchmark.run(measure, argv)

@@ -1,12 +1,14 @@
-"""The service under load: questions a second, waiting times, memory, what batching brings, and a killed worker.
+"""The service under load: speed, waiting times, memory, batching, and a killed worker.
 
-    python benchmarks/service.py [--run world] [--seconds 60] [--clients 32] [--shapes 2p,2i,2in,pi] [--kill]
+    python benchmarks/service.py [--run world] [--seconds 60] [--clients 32] \\
+        [--shapes 2p,2i,2in,pi] [--kill]
 
-32 clients ask one question after the other, of several shapes in equal parts, over entities drawn from the graph. What
-batching brings is the ratio to the same load answered one question at a time, for a quarter of the time: once for the
-mix, where a batch finds few questions of its structure, and once where all clients ask questions of one structure. Last
-comes how long a question waits behind four heavy ones whose clients have hung up. With --kill a worker is killed every
-five seconds, and only the mix is measured. Clients and service share the cores.
+32 clients ask one question after the other, of several shapes in equal parts, over entities drawn
+from the graph. What batching brings is the ratio to the same load answered one question at a time,
+for a quarter of the time: once for the mix, where a batch finds few questions of its structure, and
+once where all clients ask questions of one structure. Last comes how long a question waits behind
+four heavy ones whose clients have hung up. With --kill a worker is killed every five seconds, and
+only the mix is measured. Clients and service share the cores.
 """
 
 from __future__ import annotations
@@ -37,9 +39,14 @@ from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
 from tacit.run.folder import RunFolder
 
-HEAVY = {"search": "exact", "k": 4096, "top": 1000, "paths": 5}  # over all entities, with the reasons of each answer
+# over all entities, with the reasons of each answer
+HEAVY = {"search": "exact", "k": 4096, "top": 1000, "paths": 5}
 SINGLY = ("--batch", "1", "--patience", "0")
-PER_SECOND, P99, BATCHING, GROWN = 300.0, 250.0, 2.0, 1.05  # goals
+# goals
+PER_SECOND = 300.0
+P99 = 250.0
+BATCHING = 2.0
+GROWN = 1.05
 # The entities of a template: at which end of which relation they stand.
 SLOTS = {"c": ("borders", 0), "d": ("borders", 0), "l": ("speaks", 2), "s": ("in_subregion", 2)}
 # Shapes of the BetaE benchmarks over the relations of `world`.
@@ -61,7 +68,8 @@ class Tally:
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)  # MB of the service and its workers, once a second
+    # MB of the service and its workers, once a second
+    memory: list[float] = field(default_factory=list)
     processor: float = 0.0  # seconds of the service and its workers
 
     def percentile(self, share: float) -> float:
@@ -72,14 +80,22 @@ class Tally:
 
 def questions(graph: Graph, shapes: Sequence[str], seed: int = 0) -> list[bytes]:
     """Requests of some shapes, in random order."""
-    draw, facts, texts = random.Random(seed), graph.facts(), list[str]()
+    draw = random.Random(seed)
+    facts = graph.facts()
+    texts = list[str]()
     ends = {
-        slot: [quoted(graph.entities[i]) for i in sorted(set(facts[facts[:, 1] == relation][:, column].tolist()))]
+        slot: [
+            quoted(graph.entities[i])
+            for i in sorted(set(facts[facts[:, 1] == relation][:, column].tolist()))
+        ]
         for slot, (name, column) in SLOTS.items()
         if (relation := graph.relations.get(name)) is not None
     }
     for template in (TEMPLATES[shape] for shape in shapes):
-        texts += [template.format(**{slot: draw.choice(labels) for slot, labels in ends.items()}) for _ in range(500)]
+        texts += [
+            template.format(**{slot: draw.choice(labels) for slot, labels in ends.items()})
+            for _ in range(500)
+        ]
     draw.shuffle(texts)
     return [json.dumps({"query": text}).encode() for text in texts]
 
@@ -144,10 +160,17 @@ async def watch(process: psutil.Process, until: float, tally: Tally, kill: bool)
 
 
 async def load(
-    process: psutil.Process, port: int, requests: list[bytes], clients: int, seconds: float, kill: bool = False
+    process: psutil.Process,
+    port: int,
+    requests: list[bytes],
+    clients: int,
+    seconds: float,
+    kill: bool = False,
 ) -> Tally:
     """What clients see who ask one question after the other for some seconds."""
-    tally, until, step = Tally(), time.monotonic() + seconds, max(1, len(requests) // clients)
+    tally = Tally()
+    until = time.monotonic() + seconds
+    step = max(1, len(requests) // clients)
     asking = [client(port, requests, i * step, until, tally) for i in range(clients)]
     used = processor_seconds(process)
     await asyncio.gather(*asking, watch(process, until, tally, kill))
@@ -162,7 +185,9 @@ def processor_seconds(process: psutil.Process) -> float:
     return float(sum(each.user + each.system for each in times))
 
 
-def measured(process: psutil.Process, port: int, requests: list[bytes], given: argparse.Namespace) -> dict[str, float]:
+def measured(
+    process: psutil.Process, port: int, requests: list[bytes], given: argparse.Namespace
+) -> dict[str, float]:
     """The figures of one load, after a short one to warm up."""
     asyncio.run(load(process, port, requests, given.clients, given.warm_up))
     begun = time.monotonic()
@@ -188,10 +213,14 @@ def measured(process: psutil.Process, port: int, requests: list[bytes], given: a
 def abandoned(port: int) -> dict[str, float]:
     """How long a question waits behind four heavy ones whose clients hung up, and what it gets."""
     heavy = (
-        "?x : exists ?a . exists ?b . exists ?c . speaks(?a, ?b) & speaks(?c, ?b) & borders(?c, ?x) & !borders(?a, ?x)"
+        "?x : exists ?a . exists ?b . exists ?c . speaks(?a, ?b) & speaks(?c, ?b) & "
+        "borders(?c, ?x) & !borders(?a, ?x)"
     )
     body = json.dumps({"query": heavy, **HEAVY}).encode()
-    head = b"POST /explain HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    head = (
+        b"POST /explain HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n"
+    )
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
     for number, each in enumerate(clients):
         other = body.replace(b"1000", b"%d" % (1000 - number))  # each a batch of its own
@@ -212,9 +241,13 @@ def abandoned(port: int) -> dict[str, float]:
 
 def measure(given: argparse.Namespace) -> Measured:
     """The loads with and without batches, and the goals."""
-    run, shapes = run_of(given, given.run), given.shapes.split(",")
+    run = run_of(given, given.run)
+    shapes = given.shapes.split(",")
     graph = RunFolder.open(run).graph()
-    loads = {"mixed": questions(graph, shapes, given.seed), "alike": questions(graph, shapes[:1], given.seed)}
+    loads = {
+        "mixed": questions(graph, shapes, given.seed),
+        "alike": questions(graph, shapes[:1], given.seed),
+    }
     quarter = argparse.Namespace(**vars(given) | {"seconds": given.seconds / 4})
     figures: dict[str, dict[str, float]] = {}
     with service(run, "--workers", str(given.workers)) as (process, port):

@@ -1,6 +1,9 @@
-"""What a hop costs where processes share the entities out: bytes by the number of entities, and the time of 2p.
+"""What a hop costs where processes share the entities: bytes by their number, time of 2p.
 
-python benchmarks/shards.py
+    python benchmarks/shards.py
+
+One process and several answer the same questions, each process on one thread. A goal is missed
+where the bytes of a hop grow with the entities, or exceed their formula by a tenth.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from torch import distributed
 from scaffold import Benchmark, Measured, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
+from tacit.engine.atoms.sharded import whole
 from tacit.engine.engine import Engine
 from tacit.engine.search.hop import Hop
-from tacit.engine.search.sharded import whole
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
@@ -30,7 +33,7 @@ from tacit.server.workers.fork_server import context
 
 @contextmanager
 def counted_bytes() -> Iterator[list[int]]:
-    """The size of every tensor that is summed over processes, and of those of all of them where they are gathered."""
+    """Records the size of every tensor that processes sum, and of all that they gather."""
     sizes: list[int] = []
     kept = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather")}
 
@@ -59,7 +62,9 @@ def shared_model(shards: Shards, relations: int, rank: int, seed: int) -> Factor
         if isinstance(table, Embeddings):
             rows = slice(shards.start, shards.stop) if name != "relations" else slice(None)
             total = shards.total if name != "relations" else relations
-            table.weight.data.copy_(torch.randn(total, table.width, generator=random)[rows].mul_(0.3))
+            table.weight.data.copy_(
+                torch.randn(total, table.width, generator=random)[rows].mul_(0.3)
+            )
     return model.requires_grad_(False).eval()
 
 
@@ -78,20 +83,26 @@ def bytes_of_a_hop(shards: Shards, given: argparse.Namespace) -> dict[str, float
     source = torch.rand(1, shards.size, generator=torch.Generator().manual_seed(shards.rank)).log()
     with counted_bytes() as sizes:
         Hop(asked.atoms, asked.logic, k, 2**30).over(source, torch.tensor([0]))
-    return {"bytes": sum(sizes), "of_formula": sum(sizes) / (k * (8 * given.rank + 12 * shards.world))}
+    return {
+        "bytes": sum(sizes),
+        "of_formula": sum(sizes) / (k * (8 * given.rank + 12 * shards.world)),
+    }
 
 
 @torch.no_grad()
 def time_of_2p(shards: Shards, given: argparse.Namespace) -> dict[str, Any]:
     """Wall and processor time of a 2p question, asked one by one, and the scores."""
-    asked, plan = engine(shards, given), SHAPES["2p"].plan
+    asked = engine(shards, given)
+    plan = SHAPES["2p"].plan
     random = torch.Generator().manual_seed(given.seed)
     entities = torch.randint(shards.total, (given.questions + 1, 1), generator=random)
     relations = torch.randint(2 * given.relations, (given.questions + 1, 2), generator=random)
     asked.reasoner.scores(plan, entities[:1], relations[:1])  # warms up
     shards.wait()
     one_by_one = zip(entities[1:].split(1), relations[1:].split(1), strict=True)
-    found, wall, processor = timed(lambda: [asked.reasoner.scores(plan, *slots) for slots in one_by_one])
+    found, wall, processor = timed(
+        lambda: [asked.reasoner.scores(plan, *slots) for slots in one_by_one]
+    )
     return {"wall": wall, "processor": processor, "scores": whole(shards, torch.cat(found))}
 
 
@@ -113,25 +124,31 @@ def measure(given: argparse.Namespace) -> Measured:
     """Times beside each other, for one process and for several."""
     figures: dict[str, dict[str, Any]] = {}
     alone: dict[str, Any] = {}
-    missed, start = [], context()
+    missed = []
+    start = context()
     for world in (1, given.shards):
         folder = given.scratch / f"ranks-{world}"
         folder.mkdir()
-        processes = [start.Process(target=work, args=(rank, world, given, folder)) for rank in range(world)]
+        processes = [
+            start.Process(target=work, args=(rank, world, given, folder)) for rank in range(world)
+        ]
         for process in processes:
             process.start()
         for process in processes:
             process.join()
         ranks = [torch.load(folder / str(rank), weights_only=False) for rank in range(world)]
         times = [found.pop("time") for found in ranks]
-        wall, processor = max(each["wall"] for each in times), sum(each["processor"] for each in times)
+        wall = max(each["wall"] for each in times)
+        processor = sum(each["processor"] for each in times)
         alone = alone or {"wall": wall, "processor": processor, "scores": times[0]["scores"]}
         figures[f"2p, {world} rank{'s' if world > 1 else ''}"] = {
             "wall_ms": 1e3 * wall / given.questions,
             "processor_ms": 1e3 * processor / given.questions,
             "wall_ratio": wall / alone["wall"],
             "processor_ratio": processor / alone["processor"],
-            "largest_difference": float((times[0]["scores"] - alone["scores"]).abs().nan_to_num().max()),
+            "largest_difference": float(
+                (times[0]["scores"] - alone["scores"]).abs().nan_to_num().max()
+            ),
         }
         figures |= ranks[0]
     hops = [row["bytes"] for name, row in figures.items() if name.startswith("a hop")]
@@ -150,7 +167,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--k", 256, tiny=16)
     benchmark.size("--questions", 8, tiny=2)
     benchmark.size("--shards", 2, tiny=2, help="processes")
-    benchmark.add_argument("--calibration", default="softmax-count", help="softmax-count, sigmoid or minmax")
+    benchmark.add_argument(
+        "--calibration", default="softmax-count", help="softmax-count, sigmoid or minmax"
+    )
     benchmark.run(measure, argv)
 
 

@@ -1,11 +1,12 @@
-"""How long commands take to start, beside a bare interpreter and `import torch`: the best of several rounds.
+"""How long commands take to start, beside a bare interpreter and `import torch`.
 
     python benchmarks/startup.py [--rounds 10]
 
-Commands without torch stand beside a bare interpreter. `tacit ask` and `tacit serve`, until the first answer is there,
-stand beside `import torch`, which both have to do; a process of `python -c 'import torch'` also clears up after itself.
-The processor time of `tacit serve` is that of all its processes: the service, the one that workers are forked from, and
-the workers. `ready` is when it says its address, since workers have opened the run.
+The best of several rounds counts. Commands without torch stand beside a bare interpreter. `tacit
+ask` and `tacit serve`, until the first answer is there, stand beside `import torch`, which both
+have to do; a process of `python -c 'import torch'` also clears up after itself. The processor time
+of `tacit serve` is that of all its processes: the service, the one that workers are forked from,
+and the workers. `ready` is when it says its address, since workers have opened the run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from time import perf_counter
 from scaffold import Benchmark, Measured, installed, python, seconds, world_cache
 
 QUESTION = "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"
-BARE, TORCH = "python -c pass", "import torch"
+BARE = "python -c pass"
+TORCH = "import torch"
 COMMANDS = {
     BARE: ("-c", "pass"),
     "import tacit": ("-c", "import tacit"),
@@ -34,24 +36,35 @@ COMMANDS = {
     "tacit data --help": ("-m", "tacit", "data", "--help"),
     TORCH: ("-c", "import torch"),
 }
-NEEDED = {"tacit ask": "lark", "tacit serve": "fastapi"}  # the library without which a command is left out
-LIMIT, LATER = 300.0, 800.0  # milliseconds of each that loads no torch, and of `tacit ask` after `import torch`
+# the library without which a command is left out
+NEEDED = {"tacit ask": "lark", "tacit serve": "fastapi"}
+# milliseconds of each that loads no torch, and of `tacit ask` after `import torch`
+LIMIT = 300.0
+LATER = 800.0
 
 Times = tuple[float, float]  # seconds by the clock, and of processor time
 
 
 def first_answer_served(run: str, variables: Mapping[str, str]) -> dict[str, Times]:
-    """Start the service, ask it once it says where it is, and end it: the times until it is ready, and has answered."""
-    command, start, taken = [sys.executable, "-m", "tacit", "serve", run, "--port", "0"], perf_counter(), {}
+    """Start the service, ask it once and end it; returns the times to be ready and to answer."""
+    command = [sys.executable, "-m", "tacit", "serve", run, "--port", "0"]
+    start = perf_counter()
+    taken = {}
     with subprocess.Popen(
-        command, env=os.environ | variables, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as service:
         try:
             said = next(line for line in service.stdout or () if "http://" in line)
             taken["ready"] = perf_counter() - start, session_seconds(service.pid)
             address = said[said.index("http://") :].split()[0]
             body = json.dumps({"query": QUESTION}).encode()
-            request = urllib.request.Request(f"{address}ask", body, {"Content-Type": "application/json"})
+            request = urllib.request.Request(
+                f"{address}ask", body, {"Content-Type": "application/json"}
+            )
             urllib.request.urlopen(request).read()
             taken["answered"] = perf_counter() - start, session_seconds(service.pid)
         finally:
@@ -60,7 +73,7 @@ def first_answer_served(run: str, variables: Mapping[str, str]) -> dict[str, Tim
 
 
 def session_seconds(session: int) -> float:
-    """The processor time of all processes of a session so far, with those that have ended and were waited for."""
+    """The processor time of all processes of a session, with those that have ended."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it may have ended
@@ -70,7 +83,7 @@ def session_seconds(session: int) -> float:
 
 
 def processor_seconds(work: Callable[[], object]) -> Times:
-    """Seconds by the clock, and of processor time of the processes that work starts and waits for."""
+    """Wall seconds, and processor seconds of the processes that work starts and waits for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall = seconds(work)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -83,10 +96,12 @@ def alone(name: str, work: Callable[[], object]) -> dict[str, Times]:
 
 
 def on_world(cache: Path) -> dict[str, Callable[[], dict[str, Times]]]:
-    """The commands that answer a question, as far as libraries are there; `world` is trained where it is not kept."""
+    """Commands that answer a question with the installed libraries; trains `world` if needed."""
     variables = {"TACIT_CACHE": str(cache)}
     works: dict[str, Callable[[], dict[str, Times]]] = {
-        "tacit ask": partial(alone, "tacit ask", python("-m", "tacit", "ask", "world", QUESTION, **variables)),
+        "tacit ask": partial(
+            alone, "tacit ask", python("-m", "tacit", "ask", "world", QUESTION, **variables)
+        ),
         "tacit serve": partial(first_answer_served, "world", variables),
     }
     works = {name: work for name, work in works.items() if installed(NEEDED[name], name)}
@@ -108,7 +123,10 @@ def measure(given: argparse.Namespace) -> Measured:
         for name, work in works.items():
             for part, times in work().items():
                 taken.setdefault(part if part == name else f"{name}, {part}", []).append(times)
-    best = {name: [1e3 * min(times) for times in zip(*rounds, strict=True)] for name, rounds in taken.items()}
+    best = {
+        name: [1e3 * min(times) for times in zip(*rounds, strict=True)]
+        for name, rounds in taken.items()
+    }
     light = [name for name in COMMANDS if name != TORCH]
     figures = {
         name: {"ms": wall, "processor_ms": processor}

@@ -17,13 +17,16 @@ from tacit.run.folder import RunFolder
 
 ENTITIES = ["France", "Germany", "Spain", *(f"e{i}" for i in range(3, 24))]
 RELATIONS = ["borders", "speaks", "likes"]
-FACTS, QUERIES = 200, 4
+FACTS = 200
+QUERIES = 4
 
 
 def graph() -> Graph:
     """The graph, cut into train, valid and test."""
     draw = random.Random(0)
-    facts = {(draw.choice(ENTITIES), draw.choice(RELATIONS), draw.choice(ENTITIES)) for _ in range(FACTS)}
+    facts = {
+        (draw.choice(ENTITIES), draw.choice(RELATIONS), draw.choice(ENTITIES)) for _ in range(FACTS)
+    }
     return split(Graph.of(sorted(facts), name="tiny"), 0.15, 0.15)
 
 
@@ -33,16 +36,23 @@ def write_data(folder: Path) -> Path:
     for name in ("NELL995", "FB15k-237"):
         write_betae(facts, folder / name)
         write_queries(
-            folder / name, "train", [sample(facts, SHAPES[s], "train", QUERIES).queries for s in ("2i", "3i")]
+            folder / name,
+            "train",
+            [sample(facts, SHAPES[s], "train", QUERIES).queries for s in ("2i", "3i")],
         )
         for part in ("valid", "test"):
-            write_queries(folder / name, part, [sample(facts, s, part, QUERIES).queries for s in SHAPES.values()])
+            write_queries(
+                folder / name,
+                part,
+                [sample(facts, s, part, QUERIES).queries for s in SHAPES.values()],
+            )
     return folder
 
 
 def write_run(folder: Path) -> Path:
     """A run that was hardly trained."""
-    facts, settings = graph(), TrainSettings(rank=4, epochs=1, device="cpu")
+    facts = graph()
+    settings = TrainSettings(rank=4, epochs=1, device="cpu")
     run = RunFolder.create(folder, facts, settings.to_dict())
     train(facts, settings, run, progress=False)
     return run.path

@@ -1,7 +1,10 @@
 """How long one training step takes, beside a bare PyTorch loop that does the same.
 
-python benchmarks/train_step.py [--graph world] --rank 200 --batch 500
-python benchmarks/train_step.py --rank 1000 --batch 1000 --device cuda --precision tf32,bf16
+    python benchmarks/train_step.py [--graph world] --rank 200 --batch 500
+    python benchmarks/train_step.py --rank 1000 --batch 1000 --device cuda --precision tf32,bf16
+
+All are timed in turns, and medians count. With --epochs an epoch of a whole training stands beside
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ Step = Callable[[torch.Tensor], object]  # of a batch of triples
 
 
 class BareLoop:
-    """ComplEx as one would write it in an afternoon: forward product, cross entropy, backward, Adagrad."""
+    """ComplEx as written in an afternoon: forward product, cross entropy, backward, Adagrad."""
 
     def __init__(self, entities: int, relations: int, rank: int, device: str, reg: float) -> None:
         self.entities = torch.nn.Parameter(1e-3 * torch.randn(entities, 2 * rank, device=device))
@@ -37,7 +40,8 @@ class BareLoop:
 
     def __call__(self, triples: torch.Tensor) -> torch.Tensor:
         heads, relations, tails = triples.T
-        h, r = self.entities[heads], self.relations[relations]
+        h = self.entities[heads]
+        r = self.relations[relations]
         (a, b), (c, d) = h.chunk(2, -1), r.chunk(2, -1)
         scores = torch.cat((a * c - b * d, a * d + b * c), -1) @ self.entities.T
         loss = F.cross_entropy(scores, tails)
@@ -53,11 +57,12 @@ class BareLoop:
 
 
 class Contestant:
-    """A step with the memory it takes on a GPU: what it holds, and the most it takes for a moment."""
+    """A step with its memory on a GPU, both lasting and peak."""
 
     def __init__(self, make: Callable[[], Step], cuda: bool) -> None:
         before = torch.cuda.memory_allocated() if cuda else 0
-        self.step, self.cuda = make(), cuda
+        self.step = make()
+        self.cuda = cuda
         self.held = torch.cuda.memory_allocated() - before if cuda else 0
         self.peak = 0
 
@@ -66,7 +71,8 @@ class Contestant:
         before = torch.cuda.memory_allocated() if self.cuda else 0
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()
-        with float32_products("tf32" if self.cuda else "float32"):  # the bare loop may round on a GPU, too
+        # the bare loop may round on a GPU, too
+        with float32_products("tf32" if self.cuda else "float32"):
             for batch in batches:
                 self.step(batch)
         if self.cuda:
@@ -77,10 +83,16 @@ def contestants(graph: Graph, given: argparse.Namespace) -> dict[str, Contestant
     """The steps to time, by name."""
     makers: dict[str, Callable[[], Step]] = {}
     for name, weight in ((BARE, 0.0), (f"{BARE} with N3", given.reg)):
-        makers[name] = partial(BareLoop, graph.num_entities, graph.num_relations, given.rank, given.device, weight)
+        makers[name] = partial(
+            BareLoop, graph.num_entities, graph.num_relations, given.rank, given.device, weight
+        )
     for precision in given.precision.split(","):
         settings = TrainSettings(
-            rank=given.rank, batch=given.batch, reg=given.reg, device=given.device, precision=precision
+            rank=given.rank,
+            batch=given.batch,
+            reg=given.reg,
+            device=given.device,
+            precision=precision,
         )
         makers[f"tacit {precision}"] = partial(tacit_step, graph, settings)
     return {name: Contestant(make, given.device == "cuda") for name, make in makers.items()}
@@ -88,7 +100,8 @@ def contestants(graph: Graph, given: argparse.Namespace) -> dict[str, Contestant
 
 def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
     """Tacit's own step, as `train` runs it."""
-    training, generator = Training(graph, settings), torch.Generator()
+    training = Training(graph, settings)
+    generator = torch.Generator()
     update: Any = getattr(training, "update", None) or training.step  # what older trees call it
 
     def step(batch: torch.Tensor) -> object:
@@ -99,7 +112,7 @@ def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
 
 
 def epoch(graph: Graph, given: argparse.Namespace) -> float:
-    """Seconds of an epoch of a whole training: validation, and what is kept of it, are part of that."""
+    """Seconds of an epoch of a whole training, with its share of validation and checkpoints."""
     names = ("rank", "batch", "reg", "device", "seed", "epochs")
     settings = {name: getattr(given, name) for name in names}
     work = partial(tacit.train, graph, given.scratch / "run", progress=False, **settings)
@@ -110,13 +123,17 @@ def measure(given: argparse.Namespace) -> Measured:
     """Time all contestants in turns."""
     graph = graph_of(given)
     triples = torch.from_numpy(graph.triples("train")).long().to(given.device)
-    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed)).to(given.device)
+    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed)).to(
+        given.device
+    )
     batches = [triples[ids] for ids in order[: given.batch * given.steps].split(given.batch)]
     entrants = contestants(graph, given)
     turns = {name: partial(entrant.turn, batches) for name, entrant in entrants.items()}
     times = in_turns(turns, given.turns, given.device)
     medians = {name: 1e3 * statistics.median(taken) / len(batches) for name, taken in times.items()}
-    figures = {name: {"ms": taken, "times bare": taken / medians[BARE]} for name, taken in medians.items()}
+    figures = {
+        name: {"ms": taken, "times bare": taken / medians[BARE]} for name, taken in medians.items()
+    }
     for name, entrant in entrants.items():
         if entrant.cuda:
             figures[name]["peak_gb"] = entrant.peak / 1e9

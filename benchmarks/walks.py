@@ -1,4 +1,4 @@
-"""Questions that follow the facts of any graph: chains, stars, cycles, and the shapes that people ask most."""
+"""Questions that follow the facts of any graph: chains, stars, cycles, and frequent shapes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from tacit.engine.engine import Engine
 from tacit.query.formula import quoted
 
 SHAPES = ("1p", "2p", "3p", "2i", "pni")
-FEW, TRIES = 3, 30  # known answers, where there are more to be predicted, and how often to try to have so few
+# known answers, where there are more to be predicted, and how often to try to have so few
+FEW = 3
+TRIES = 30
 
 
 class Walks:
-    """Draws questions as texts, each of facts that are there; of several, one with few known answers."""
+    """Draws questions as texts along facts, and of several the one with few known answers."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
-        self.engine, self.graph, self.index = engine, engine.graph, engine.graph.index()
+        self.engine = engine
+        self.graph = engine.graph
+        self.index = engine.graph.index()
         self.random = np.random.default_rng(seed)
 
     def questions(self, shape: str, count: int, atoms: int = 0) -> list[str]:
@@ -32,12 +36,14 @@ class Walks:
                 break
             text = self.question(shape, atoms)
             asked = self.engine.prepare(text)
-            slots = (torch.tensor([ids], dtype=torch.long) for ids in (asked.entities, asked.relations))
+            slots = (
+                torch.tensor([ids], dtype=torch.long) for ids in (asked.entities, asked.relations)
+            )
             drawn[text] = len(self.engine.known(asked.prepared.plan, *slots)[0])
         return min(drawn, key=lambda text: drawn[text])
 
     def question(self, shape: str, atoms: int = 0) -> str:
-        """A question of a shape: `1p`, `2p`, `3p`, `2i`, `pni`, or a `chain`, `star` or `cycle` of some atoms."""
+        """A question of a shape such as `2p` or `pni`, or a `chain`, `star` or `cycle` of atoms."""
         match shape:
             case "1p" | "2p" | "3p":
                 return self.question("chain", int(shape[0]))
@@ -45,12 +51,16 @@ class Walks:
                 return self.question("star", 2)
             case "pni":
                 (first, path), (other, (last,)) = self.walk(2), self.walk(1)
-                negated = _joined([self.atom(path[0], first, "?v1"), self.atom(path[1], "?v1", "?t")], 1)
+                negated = _joined(
+                    [self.atom(path[0], first, "?v1"), self.atom(path[1], "?v1", "?t")], 1
+                )
                 return f"?t : !({negated}) & {self.atom(last, other, '?t')}"
             case "chain":
                 start, path = self.walk(atoms)
                 ends = [start, *(f"?v{i}" for i in range(1, atoms)), "?t"]
-                chain = [self.atom(r, *pair) for r, *pair in zip(path, ends, ends[1:], strict=False)]
+                chain = [
+                    self.atom(r, *pair) for r, *pair in zip(path, ends, ends[1:], strict=False)
+                ]
                 return f"?t : {_joined(chain, atoms - 1)}"
             case "star":
                 return "?t : " + " & ".join(self.spokes(atoms))
@@ -69,11 +79,15 @@ class Walks:
         return self.label(start), path
 
     def spokes(self, count: int) -> list[str]:
-        """Atoms that all hold of one entity, with as many others; a fact comes twice where there are too few."""
+        """Atoms between one entity and as many others, with repetition where facts are too few."""
         facts: list[tuple[int, int]] = []
         for _ in range(TRIES):
             here = int(self.graph.train[self.random.integers(len(self.graph.train)), 2])
-            others = [(r, int(tail)) for r in self.leaving(here).tolist() for tail in self.index.tails(here, r)]
+            others = [
+                (r, int(tail))
+                for r in self.leaving(here).tolist()
+                for tail in self.index.tails(here, r)
+            ]
             facts = max(facts, others, key=len)
             if len(facts) >= count:
                 break

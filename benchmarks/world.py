@@ -2,9 +2,10 @@
 
     python benchmarks/world.py [--count 200]
 
-Sigmoid scores, negation of strength 1, no observed facts, k = 64: the link predictor alone, with an adapter learned
-from training queries (by the paper's loss and by log-scores), and with one learned from held-out queries. Fails where
-adaptation does not at least triple avg_n, lowers avg_p, or takes more than a minute from sampling to evaluation.
+Sigmoid scores, negation of strength 1, no observed facts, k = 64: the link predictor alone, with an
+adapter learned from training queries (by the paper's loss and by log-scores), and with one learned
+from held-out queries. Fails where adaptation does not at least triple avg_n, lowers avg_p, or takes
+more than a minute from sampling to evaluation.
 """
 
 from __future__ import annotations
@@ -39,28 +40,48 @@ ROWS: dict[str, dict[str, Any] | None] = {
 def measure(given: argparse.Namespace) -> None:
     """Print a table, write one file of results per row, and check the bars."""
     run = RunFolder.open(run_of(given))
-    graph, model = run.graph(), load_model(run)
+    graph = run.graph()
+    model = load_model(run)
     started = time.perf_counter()
-    test = {name: sample(graph, shape, "test", given.count).queries for name, shape in SHAPES.items()}
+    test = {
+        name: sample(graph, shape, "test", given.count).queries for name, shape in SHAPES.items()
+    }
     sampling = time.perf_counter() - started
     print(f"{'':12}{'avg_p':>8}{'avg_n':>8}{'steps':>8}{'seconds':>9}")
-    averages, failures = dict[str, tuple[float, float]](), []
+    averages = dict[str, tuple[float, float]]()
+    failures = []
     for name, row in ROWS.items():
-        began, adaptation, calibration = time.perf_counter(), dict[str, Any](), None
+        began = time.perf_counter()
+        adaptation = dict[str, Any]()
+        calibration = None
         if row is not None:
             sizes = {"steps": given.steps, "batch": given.batch, "validate_queries": given.validate}
             settings = AdaptSettings(device="cpu", **sizes, **row)
             lessons = training_queries(graph, settings, count=given.lessons)
-            result = adapt(graph, model, lessons, settings, valid=validation_queries(graph, settings))
-            adaptation, calibration = {"adapt": settings.to_dict(), **result.summary}, result.calibration
+            result = adapt(
+                graph, model, lessons, settings, valid=validation_queries(graph, settings)
+            )
+            adaptation = {"adapt": settings.to_dict(), **result.summary}
+            calibration = result.calibration
         engine = Engine(graph, model, adapter=calibration, **OPTIONS)
-        results = evaluate(engine.reasoner, test, settings={"graph": graph.name} | engine.about)
+        results = evaluate(engine.reasoner, test, settings={"graph": graph.name} | engine.config)
         taken = sampling + time.perf_counter() - began
-        p, n = averages[name] = 100 * (results.average("avg_p") or 0.0), 100 * (results.average("avg_n") or 0.0)
-        print(f"{name:12}{p:8.1f}{n:8.1f}{adaptation.get('best_step', 0):8}{taken:9.1f}", flush=True)
-        report = results.to_json() | provenance(given) | {"adaptation": adaptation, "total_seconds": round(taken, 1)}
+        p, n = averages[name] = (
+            100 * (results.average("avg_p") or 0.0),
+            100 * (results.average("avg_n") or 0.0),
+        )
+        print(
+            f"{name:12}{p:8.1f}{n:8.1f}{adaptation.get('best_step', 0):8}{taken:9.1f}", flush=True
+        )
+        report = (
+            results.to_json()
+            | provenance(given)
+            | {"adaptation": adaptation, "total_seconds": round(taken, 1)}
+        )
         write(given.out / f"world-adapt-{name}.json", report)
-        if row is not None and (n < 3 * averages["unadapted"][1] or p < averages["unadapted"][0] or taken > 60):
+        if row is not None and (
+            n < 3 * averages["unadapted"][1] or p < averages["unadapted"][0] or taken > 60
+        ):
             failures.append(name)
     if failures and not given.tiny:
         sys.exit(f"below the bar: {', '.join(failures)}")

@@ -1,10 +1,10 @@
-"""Every encoder on `world`, each trained for two minutes on a CPU, beside ComplEx with and without an adapter.
+"""Every encoder on `world`, trained for two CPU minutes, beside ComplEx and its adapter.
 
     python benchmarks/world_systems.py [--rows gqe,q2b] [--minutes 2] [--again]
 
-All are asked the same queries by `tacit compare`. A row is written as soon as it is there, and one that has its file of
-results is not made again unless `--again`; the table at the end is of all there are. Fails where an encoder with a goal
-stays below it.
+All are asked the same queries by `tacit compare`. A row is written as soon as it is there, and one
+that has its file of results is not made again unless `--again`; the table at the end is of all
+there are. Fails where an encoder with a goal stays below it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
 from tacit.run.folder import ON_PREDICTOR
 
-PREDICTOR, ADAPTED = "complex", "complex-adapted"
+PREDICTOR = "complex"
+ADAPTED = "complex-adapted"
 GOALS = {"gqe": {"avg_p": 50.0}, "q2b": {"avg_p": 54.0}, "gnnqe": {"avg_p": 55.0, "avg_n": 20.0}}
 SHRUNK: dict[str, Any] = {
-    "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4,
-    "validate_queries": 2,
+    "minutes": None, "steps": 2, "width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16,
+    "negatives": 4, "validate_queries": 2,
 }  # fmt: skip
 
 
@@ -42,13 +43,17 @@ def made(name: str, given: argparse.Namespace) -> Path:
         return run
     if name == ADAPTED:
         shutil.copytree(run, out)
-        sizes: dict[str, Any] = {"steps": 2, "batch": 4, "validate_queries": 2} if given.tiny else {}
+        sizes: dict[str, Any] = (
+            {"steps": 2, "batch": 4, "validate_queries": 2} if given.tiny else {}
+        )
         told = tacit.open(out, device="cpu").adapt(count=given.lessons, device="cpu", **sizes)
         print(f"adapter: {told['verdict']}", flush=True)
         return out
     source: Any = run if name in ON_PREDICTOR else tacit.open(run, device="cpu").graph
     settings = {"minutes": given.minutes} | (SHRUNK if given.tiny else {})
-    tacit.train_encoder(source, out, model=name, device="cpu", seed=given.seed, progress=False, **settings)
+    tacit.train_encoder(
+        source, out, model=name, device="cpu", seed=given.seed, progress=False, **settings
+    )
     return out
 
 
@@ -57,7 +62,9 @@ def result(name: str, given: argparse.Namespace) -> dict[str, Any] | None:
     run = made(name, given)
     what = {PREDICTOR: "predictor", ADAPTED: "adapted"}.get(name, "encoder")
     compared = tacit.compare([run], limit=given.count, seed=given.seed, device="cpu").to_json()
-    found: dict[str, Any] | None = next((row for row in compared["rows"] if row["what"] == what), None)
+    found: dict[str, Any] | None = next(
+        (row for row in compared["rows"] if row["what"] == what), None
+    )
     if found is None:
         return None
     shared = {key: compared[key] for key in ("graph", "split", "observed", "ties")}
@@ -78,8 +85,16 @@ def measure(given: argparse.Namespace) -> None:
         report = result(name, given)
         if report is not None:
             write(path, report)
-            print(name, {key: round(value, 1) for key, value in percentages(report).items()}, flush=True)
-    kept = {name: read_results(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
+            print(
+                name,
+                {key: round(value, 1) for key, value in percentages(report).items()},
+                flush=True,
+            )
+    kept = {
+        name: read_results(folder / f"{name}.json")
+        for name in names
+        if (folder / f"{name}.json").exists()
+    }
     figures = {name: percentages(report) for name, report in kept.items()}
     show({name: {**row, "parameters": kept[name]["parameters"]} for name, row in figures.items()})
     missed = [
@@ -97,10 +112,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Compare all rows."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("--rows", help="some of them, joined by commas; all by default")
-    benchmark.add_argument("--again", action="store_true", help="also make rows that have a file of results")
+    benchmark.add_argument(
+        "--again", action="store_true", help="also make rows that have a file of results"
+    )
     benchmark.size("--minutes", 2.0, tiny=2.0, help="of training, for each encoder")
     benchmark.size("--count", 200, tiny=2, help="test queries of each shape")
-    benchmark.size("--lessons", 2000, tiny=20, help="queries of each shape that the adapter learns from")
+    benchmark.size(
+        "--lessons", 2000, tiny=20, help="queries of each shape that the adapter learns from"
+    )
     benchmark.run(measure, argv)
 
 

@@ -1,24 +1,26 @@
-"""The tables in documents, written from files of results and published figures, and checked to be up to date.
+"""The tables in documents, written from files of results and published figures.
 
-    python benchmarks/written_tables.py README.md docs/*.md [--check] [--tables benchmarks/tables.toml]
+    python benchmarks/written_tables.py README.md docs/*.md [--check] \\
+        [--tables benchmarks/tables.toml]
 
-A document marks a place with `<!-- table: NAME -->` and `<!-- end -->`, each on its own line; a TOML file says what the
-table NAME holds::
+A document marks a place with `<!-- table: NAME -->` and `<!-- end -->`, each on its own line; a
+TOML file says what the table NAME holds::
 
     [nell995]
     benchmark = "NELL995"                     # whose published rows
     published = ["CQD-Beam", "CQD^A"]
     metric = "mrr"
     rows = [["Tacit, paper's recipe", "results/nell995-paper.json"]]
-    missing = 2                               # only answers that two links must be predicted for
-    partial = true                            # rows that have no file of results yet are left out
+    missing = 2                               # only answers that miss two links
+    partial = true                            # rows without a file of results are left out
 
     [step-times]
     figures = "results/encoders-cuda.json"    # what a benchmark measured, as it stands
-    columns = ["ms", "floor ms"]              # some of its columns, and the rows that have any of them
+    columns = ["ms", "floor ms"]              # some of its columns, and the rows with any of them
 
-A row whose evaluation ranked known answers last says so, and one whose encoder was not trained to the end of its recipe
-says how far it was. Paths are relative to that file. `--check` writes nothing and says which documents are out of date.
+A row whose evaluation ranked known answers last says so, and one whose encoder was not trained to
+the end of its recipe says how far it was. Paths are relative to that file. `--check` writes nothing
+and says which documents are out of date.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class Row:
 def markdown(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
     """A Markdown table; the best value of each column is bold, published rows are in italics.
 
-    >>> print(markdown([Row("ours", {"1p": 60.44, "2p": 20.0}), Row("CQD-CO", {"1p": 60.4}, published=True)]))
+    >>> ours = Row("ours", {"1p": 60.44, "2p": 20.0})
+    >>> print(markdown([ours, Row("CQD-CO", {"1p": 60.4}, published=True)]))
     | | 1p | 2p |
     |---|---:|---:|
     | ours | **60.4** | 20.0 |
@@ -71,7 +74,10 @@ def markdown(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
     best = [_best(column) for column in zip(*cells, strict=True)]
     for row, values in zip(rows, cells, strict=True):
         name = f"*{row.name}*" if row.published else row.name
-        marked = [f"**{value}**" if value == top else value for value, top in zip(values, best, strict=True)]
+        marked = [
+            f"**{value}**" if value == top else value
+            for value, top in zip(values, best, strict=True)
+        ]
         lines.append(f"| {' | '.join([name, *marked])} |")
     return "\n".join(lines)
 
@@ -100,7 +106,9 @@ def refreshed(text: str, tables: Mapping[str, str]) -> str:
     def fill(place: re.Match[str]) -> str:
         name = place[1]
         if name not in tables:
-            raise DataError(f"a document asks for table '{name}'; the tables are {', '.join(tables) or 'none'}")
+            raise DataError(
+                f"a document asks for table '{name}'; the tables are {', '.join(tables) or 'none'}"
+            )
         return f"<!-- table: {name} -->\n{tables[name]}\n<!-- end -->"
 
     return _PLACE.sub(fill, text)
@@ -113,23 +121,34 @@ def stale(documents: Sequence[Path], tables: Mapping[str, str]) -> list[Path]:
 
 
 def _best(column: Sequence[str]) -> str | None:
-    """The best cell as printed, where there are several to choose from: equal ones are equally good."""
+    """The best cell as printed, if there are several; equal cells are all best."""
     values = [value for value in column if value != "-"]
     return max(values, key=float) if len(values) > 1 else None
 
 
 def _table(name: str, asked: Any, path: Path) -> str:
-    if not isinstance(asked, dict) or not (isinstance(asked.get("rows"), list) or "figures" in asked):
+    if not isinstance(asked, dict) or not (
+        isinstance(asked.get("rows"), list) or "figures" in asked
+    ):
         raise DataError(f"table [{name}] has no rows = [[LABEL, FILE], …]", path)
     if unknown := set(asked) - _KEYS:
         raise DataError(f"table [{name}] has an unknown key '{min(unknown)}'", path)
     if "figures" in asked:
-        return _figures(path.parent / str(asked["figures"]), asked.get("columns"), asked.get("partial", False))
-    benchmark, metric = str(asked.get("benchmark")), asked.get("metric", "mrr")
-    rows = [Row(method, published(benchmark, method), True) for method in asked.get("published", [])]
+        return _figures(
+            path.parent / str(asked["figures"]), asked.get("columns"), asked.get("partial", False)
+        )
+    benchmark = str(asked.get("benchmark"))
+    metric = asked.get("metric", "mrr")
+    rows = [
+        Row(method, published(benchmark, method), True) for method in asked.get("published", [])
+    ]
     for row in asked["rows"]:
-        if not (isinstance(row, list) and len(row) == 2 and all(isinstance(part, str) for part in row)):
-            raise DataError(f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path)
+        if not (
+            isinstance(row, list) and len(row) == 2 and all(isinstance(part, str) for part in row)
+        ):
+            raise DataError(
+                f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path
+            )
         if (path.parent / row[1]).exists() or not asked.get("partial"):
             rows.append(_row(row[0], path.parent / row[1], metric, asked.get("missing")))
     return markdown(rows, asked.get("columns")) if rows or not asked.get("partial") else NOTHING
@@ -149,15 +168,18 @@ def _figures(file: Path, columns: Sequence[str] | None, partial: bool) -> str:
     lines = [f"| | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     for name, row in figures.items():
         if any(column in row for column in columns):
-            lines.append(f"| {' | '.join([name, *(shown(row.get(column)) for column in columns)])} |")
+            lines.append(
+                f"| {' | '.join([name, *(shown(row.get(column)) for column in columns)])} |"
+            )
     return "\n".join(lines)
 
 
 def _row(name: str, file: Path, metric: str, missing: int | None) -> Row:
-    """The line of a file of results: all of them, or those of answers that so many links are missing for."""
+    """The row of a file of results, of all answers or of those that miss so many links."""
     results = read_results(file)
     settings = results.get("settings", {})
-    if settings.get("engine", settings).get("new"):  # the settings of a row hold those of the engine
+    # the settings of a row hold those of the engine
+    if settings.get("engine", settings).get("new"):
         name += ", known answers last"
     if cut := results.get("encoding", {}).get("cut"):
         name += f", {cut}"
@@ -170,8 +192,10 @@ def _row(name: str, file: Path, metric: str, missing: int | None) -> Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rewrite documents, or check them with `--check`; the exit status is 1 where one is out of date."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Rewrite documents, or check them with `--check` and return 1 if one is out of date."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("documents", type=Path, nargs="+")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--tables", type=Path, default=TABLES)

@@ -16,4 +16,6 @@ class DoctestFences(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of a module, class, function or attribute."""
         if obj.docstring and not obj.is_alias:
-            obj.docstring.value = DOCTEST.sub(lambda shown: f"```pycon\n{shown[0]}\n```", obj.docstring.value)
+            obj.docstring.value = DOCTEST.sub(
+                lambda shown: f"```pycon\n{shown[0]}\n```", obj.docstring.value
+            )

@@ -1,4 +1,4 @@
-"""What the site needs beside the pages of `docs/`: files of the repository that they link to, and plain code fences."""
+"""What the site needs beside the pages of `docs/`: linked files and plain code fences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
 OUTSIDE = re.compile(r"\]\(\.\./([^)#\s]+)")
 MARK = re.compile(r"^```(\w+) \w+$", re.MULTILINE)
-ROW, CODE = re.compile(r"^\|.*$", re.MULTILINE), re.compile(r"`[^`]+`")
+ROW = re.compile(r"^\|.*$", re.MULTILINE)
+CODE = re.compile(r"`[^`]+`")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand in the root of the repository, and every file that a page links to there."""
+    """Add the pages in the root of the repository, and every file that pages link to there."""
     pages = [Path(page.abs_src_path) for page in files.documentation_pages() if page.abs_src_path]
     linked = {path for page in pages for path in OUTSIDE.findall(page.read_text(encoding="utf-8"))}
     for path in sorted({*PAGES, *linked}):
@@ -26,9 +27,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links at the place files have on the site, and write blocks and tables as the site's Markdown wants them.
+    """Point links at files of the site, and write blocks and tables in its Markdown.
 
-    Tests read the mark of a block, and repository pages need `\\|` in the code of a table; the site would show both.
+    Tests read the mark of a block, and repository pages need `\\|` in the code of a table; the site
+    would show both.
     """
     if page.file.src_uri in PAGES:
         markdown = markdown.replace("](docs/", "](")

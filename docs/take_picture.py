@@ -1,4 +1,4 @@
-"""Take the picture of the page that the README shows: `python docs/take_picture.py`, with chromium installed."""
+"""Take the README's picture of the page; chromium must be installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ SHOWN = {
 
 def photograph(address: str, shown: dict[str, str] = SHOWN, picture: Path = PICTURE) -> None:
     """Open the page with a question in its address, and an answer of it, and save what is seen."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1120, "height": 920}, color_scheme="light")

@@ -27,8 +27,10 @@ PAGE = Path(__file__).with_name("cli.md")
 INTRODUCTION = """\
 # The command line
 
-Every command answers `--help`. What goes wrong is said in one line on standard error, with exit code 2;
-`tacit --debug COMMAND` shows the traceback instead. Where a command takes a `GRAPH`, it is the name of an
+Every command answers `--help`. What goes wrong is said in one line on standard error, \
+with exit code 2;
+`tacit --debug COMMAND` shows the traceback instead. Where a command takes a `GRAPH`, \
+it is the name of an
 embedded graph (`world`), a folder with train, valid and test splits, or a single file: see
 [your own data](data.md).
 
@@ -37,7 +39,8 @@ This page is written by `make docs` from the commands themselves.
 SETTINGS = """\
 ## Options that are settings
 
-Commands that say so take the options of a table. Python takes the same settings by the name beside them,
+Commands that say so take the options of a table. Python takes the same settings \
+by the name beside them,
 as in `tacit.train(graph, out, rank=200)`, and a run keeps them in its `settings.toml`.
 """
 KINDS: dict[str, type[Settings]] = {
@@ -55,7 +58,9 @@ WIDEST = 100  # characters of a line
 FEWEST = 5  # options that are worth a link; fewer stand in the command's own table
 
 
-def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaves(
+    command: Any, path: tuple[str, ...] = ("tacit",)
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Each command that does something, with the words that call it, in the order of `--help`."""
     for name, inner in getattr(command, "commands", {}).items():
         if not inner.hidden:
@@ -98,7 +103,7 @@ def default(parameter: Any) -> str:
 
 
 def groups(command: Any) -> dict[str, list[Any]]:
-    """The options of a command that are made of settings, by their table: known by their help, the largest first."""
+    """The settings that a command's options are made of, by table, the largest first."""
     found: dict[str, list[Any]] = {}
     for _ in KINDS:
         taken = {id(parameter) for parameter in chain.from_iterable(found.values())}
@@ -128,7 +133,8 @@ def linked(noun: str, parameters: Sequence[Any]) -> str:
     """Options whose table stands elsewhere, with the defaults that are the command's own."""
     fields = helps(KINDS[noun])
     listed = [
-        words(p) + (f" (here {default(p)})" if settled(p.default) != settled(fields[p.help].default) else "")
+        words(p)
+        + (f" (here {default(p)})" if settled(p.default) != settled(fields[p.help].default) else "")
         for p in parameters
     ]
     text = f"[{noun}]({anchor(noun)}): {', '.join(listed)}."
@@ -144,12 +150,26 @@ def section(path: tuple[str, ...], command: Any) -> str:
     """One command: what it does, how it is called, and each argument and option."""
     arguments = " ".join(p.name.upper() for p in command.params if p.param_type_name == "argument")
     usage = " ".join([*path, arguments, "[OPTIONS]"] if arguments else [*path, "[OPTIONS]"])
-    lines = [f"## `{' '.join(path)}`", "", (command.help or "").strip(), "", "```", usage, "```", ""]
+    lines = [
+        f"## `{' '.join(path)}`",
+        "",
+        (command.help or "").strip(),
+        "",
+        "```",
+        usage,
+        "```",
+        "",
+    ]
     elsewhere = groups(command)
-    own = [p for p in command.params if not any(p in parameters for parameters in elsewhere.values())]
+    own = [
+        p for p in command.params if not any(p in parameters for parameters in elsewhere.values())
+    ]
     if own:
         lines += ["| | default | |", "|---|---|---|"]
-        lines += [f"| {spelling(command, p)} | {default(p)} | {' '.join((p.help or '').split())} |" for p in own]
+        lines += [
+            f"| {spelling(command, p)} | {default(p)} | {' '.join((p.help or '').split())} |"
+            for p in own
+        ]
         lines.append("")
     for noun, parameters in elsewhere.items():
         lines += [linked(noun, parameters), ""]
@@ -161,19 +181,36 @@ def allowed(field: Any) -> str:
     about = field.metadata
     words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
     limits = [f"{words[name]} {about[name]}" for name in words if about[name] is not None]
-    return ", ".join(map(str, about["choices"])) or ", ".join(limits) or TYPES[str(field.type).removesuffix(" | None")]
+    return (
+        ", ".join(map(str, about["choices"]))
+        or ", ".join(limits)
+        or TYPES[str(field.type).removesuffix(" | None")]
+    )
 
 
 def settings_table(noun: str, options: Mapping[str, Any]) -> str:
     """The settings of one class: the option by its help, the name in Python, and what it may be."""
     kind = KINDS[noun]
-    lines = [f"### {noun}: `{kind.__name__}`", "", "| | in Python | default | may be | |", "|---|---|---|---|---|"]
+    lines = [
+        f"### {noun}: `{kind.__name__}`",
+        "",
+        "| | in Python | default | may be | |",
+        "|---|---|---|---|---|",
+    ]
     for field in settings_of(kind):
         about = field.metadata
         option = words(options[about["help"]]) if about["help"] in options else ""
-        shown = "" if field.default in (None, (), False) else "on" if field.default is True else f"`{field.default}`"
+        shown = (
+            ""
+            if field.default in (None, (), False)
+            else "on"
+            if field.default is True
+            else f"`{field.default}`"
+        )
         resumed = " May change on resume." if about["resumes"] else ""
-        lines.append(f"| {option} | `{field.name}` | {shown} | {allowed(field)} | {about['help']}{resumed} |")
+        lines.append(
+            f"| {option} | `{field.name}` | {shown} | {allowed(field)} | {about['help']}{resumed} |"
+        )
     return "\n".join([*lines, ""])
 
 

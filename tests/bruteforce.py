@@ -1,4 +1,4 @@
-"""The value of a question by its definition, and of a plan by the table in `query/plans/plan.py`: slow, but plain."""
+"""Values of questions by definition, and of plans by the table in `query/plans/plan.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulas import ENTITIES
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Variable,
+)
 from tacit.query.plans import plan as p
 
 Values = NDArray[np.float64]
@@ -29,7 +40,7 @@ NEGATIONS: dict[str, Callable[[Values], Values]] = {
 
 
 class BruteForce:
-    """The value of a formula by the definition: every assignment of entities to variables, one after the other."""
+    """The value of a formula by definition, over every assignment of its variables."""
 
     def __init__(self, tables: dict[str, Values], logic: str, negation: str) -> None:
         self.tables = tables
@@ -39,8 +50,17 @@ class BruteForce:
     def value(self, formula: Formula, where: dict[Variable, int]) -> Values:
         match formula:
             case Atom(relation, subject, object_):
-                ends = [ENTITIES.index(e.name) if isinstance(e, Entity) else where[e] for e in (subject, object_)]
+                ends = [
+                    ENTITIES.index(e.name) if isinstance(e, Entity) else where[e]
+                    for e in (subject, object_)
+                ]
                 return self.tables[relation][ends[0], ends[1]]
+            case Inequality(left, right):
+                ends = [
+                    ENTITIES.index(e.name) if isinstance(e, Entity) else where[e]
+                    for e in (left, right)
+                ]
+                return np.float64(ends[0] != ends[1])
             case And(parts):
                 return reduce(self.norm, [self.value(part, where) for part in parts])
             case Or(parts):
@@ -54,21 +74,24 @@ class BruteForce:
     def tuples(self, query: Query) -> dict[tuple[int, ...], float]:
         """The value of every assignment of entities to the answer variables."""
         every = product(range(self.size), repeat=len(query.targets))
-        return {ids: float(self.value(query.formula, dict(zip(query.targets, ids, strict=True)))) for ids in every}
+        return {
+            ids: float(self.value(query.formula, dict(zip(query.targets, ids, strict=True))))
+            for ids in every
+        }
 
     def answers(self, query: Query) -> Values:
         return np.array([self.value(query.formula, {query.target: e}) for e in range(self.size)])
 
 
 class Interpreter:
-    """The value of a plan by the table in `tacit.query.plans.plan`; every set is a vector, every edge a matrix."""
+    """The value of a plan by its table; sets are vectors, edges are matrices."""
 
     def __init__(self, tables: dict[str, Values], logic: str, negation: str) -> None:
         self.tables = tables
         self.size = len(next(iter(tables.values())))
         (self.norm, self.conorm), self.negate = LOGICS[logic], NEGATIONS[negation]
 
-    def answers(self, prepared: p.Prepared) -> Values:
+    def answers(self, prepared: p.CompiledQuery) -> Values:
         self.relations = [self.tables[name] for name in prepared.relations]
         slots = [ENTITIES.index(name) for name in prepared.entities]
         return self.of(prepared.plan.root, slots)
@@ -78,6 +101,8 @@ class Interpreter:
         match node:
             case p.Relation(slot, flip):
                 return self.relations[slot].T if flip else self.relations[slot]
+            case p.Unequal():
+                return 1.0 - np.eye(self.size)
             case p.Source(part):
                 return np.repeat(self.of(part, slots)[:, None], self.size, axis=1)
             case p.Target(part):
@@ -100,9 +125,11 @@ class Interpreter:
                 return np.full(self.size, self.of(part, slots)[slots[slot]])
             case p.Best(_, part):
                 return np.full(self.size, self.of(part, slots).max())
-            case p.Condition(_, slot, candidates, body):
+            case p.Cutset(_, slot, candidates, body):
                 assert slot == len(slots), "cut variables count on after the slots in scope"
                 values = np.array([self.of(body, [*slots, e]) for e in range(self.size)])
-                assert (values.max(axis=1) <= self.of(candidates, slots) + 1e-12).all(), "candidates bound the body"
+                assert (values.max(axis=1) <= self.of(candidates, slots) + 1e-12).all(), (
+                    "candidates bound the body"
+                )
                 return values.max(axis=0)
         raise AssertionError(node)

@@ -1,7 +1,7 @@
 """Lets tests in any folder import the modules beside this file, and the scripts of `benchmarks`.
 
-Random examples are the same in every run, so that a change fails by its own fault; `HYPOTHESIS_PROFILE=default` draws
-new ones.
+Random examples are the same in every run, so that a change fails by its own fault;
+`HYPOTHESIS_PROFILE=default` draws new ones.
 """
 
 import os
@@ -19,8 +19,8 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 settings.register_profile("steady", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-# What processes of tests need beside what workers need. An optimizer of torch loads torch._dynamo when it is made, and
-# that takes as long as torch itself.
+# What processes of tests need beside what workers need. An optimizer of torch loads torch._dynamo
+# when it is made, and that takes as long as torch itself.
 PRELOADED = ["torch._dynamo", "hypothesis", "pytest", "typer"]
 
 pytest_plugins = ["family_runs", "encoder_runs"]  # fixtures of runs that several files ask for
@@ -38,10 +38,14 @@ def commands_are_made_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_processes_have_all_loaded() -> Iterator[None]:
-    """One server forks the workers of services and the processes of tests: whoever starts it, it loads for both."""
+    """One fork server serves services and tests, so it loads what either needs."""
     from multiprocessing.context import BaseContext
 
     needs = BaseContext.set_forkserver_preload
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BaseContext, "set_forkserver_preload", lambda self, names: needs(self, [*names, *PRELOADED]))
+        patch.setattr(
+            BaseContext,
+            "set_forkserver_preload",
+            lambda self, names: needs(self, [*names, *PRELOADED]),
+        )
         yield

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from source_tree import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def name(page: Path) -> str:
@@ -22,7 +27,8 @@ def name(page: Path) -> str:
 class Block:
     """A fenced block: its language, its mark, and its text.
 
-    `elsewhere` after the language marks what needs data or a GPU and is checked but not run, `service` what needs one.
+    `elsewhere` after the language marks what needs data or a GPU and is checked but not run,
+    `service` what needs one.
     """
 
     language: str
@@ -42,7 +48,9 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in their order."""
-    found = re.findall(r"^```(\w*)[ ]?(.*)\n((?s:.*?))^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = re.findall(
+        r"^```(\w*)[ ]?(.*)\n((?s:.*?))^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     return [Block(*parts) for parts in found]
 
 
@@ -55,7 +63,7 @@ class Command:
 
 
 def commands(block: str) -> Iterator[Command]:
-    """The commands of a shell block; a backslash continues a line, `cat > FILE <<'END'` writes one."""
+    """The commands of a shell block, with continued lines and `cat > FILE <<'END'`."""
     lines = iter(block.replace("\\\n", " ").splitlines())
     for line in lines:
         words = shlex.split(line, comments=True)

@@ -1,6 +1,7 @@
 """A small trained run to adapt, for the tests that ask for one.
 
-What is heavy is imported where it is used: this file is also read by the process that only hands tests out.
+What is heavy is imported where it is used: this file is also read by the process that only hands
+tests out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def families() -> Graph:
         facts += [(f"p{i}", "lives", f"t{i // 3}"), (f"p{i}", "knows", f"p{(i * 7 + 3) % 30}")]
         facts += [(f"p{i}", "sibling", f"p{3 * (i // 3) + j}") for j in range(3) if j != i % 3]
     held_out = facts[4::11]
-    return Graph.of([fact for fact in facts if fact not in held_out], held_out[::2], held_out[1::2], "families")
+    return Graph.of(
+        [fact for fact in facts if fact not in held_out], held_out[::2], held_out[1::2], "families"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +39,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     path = tmp_path_factory.mktemp("runs") / "families"
     settings = TrainSettings(rank=8, epochs=20, batch=50, device="cpu")
-    train(families(), settings, RunFolder.create(path, families(), settings.to_dict()), progress=False)
+    train(
+        families(), settings, RunFolder.create(path, families(), settings.to_dict()), progress=False
+    )
     return path
 
 

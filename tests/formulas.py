@@ -1,4 +1,4 @@
-"""Random questions for hypothesis, small names to fill them with, and the exact answers to any question."""
+"""Random questions for hypothesis, small names for them, and exact answers to any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.graph.graph import Graph
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable, children
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Term,
+    Variable,
+    children,
+)
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
 from tacit.query.sampling.betae_structures import Ids
@@ -23,16 +36,20 @@ RELATIONS = ("r", "q", "p")
 
 
 def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
-    """The entities that answer a query over some splits of a graph, all of them by default, by operations on sets."""
+    """The entities that answer a query over splits (default: all), by operations on sets."""
     prepared = compile_query(query)
     entities = np.array([[graph.entities.id(name) for name in prepared.entities]], dtype=np.int32)
-    relations = np.array([[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32)
-    return symbolic.answers(prepared.plan, entities, relations, graph.index(*splits), graph.num_entities)[0]
+    relations = np.array(
+        [[graph.relations.id(name) for name in prepared.relations]], dtype=np.int32
+    )
+    return symbolic.answers(
+        prepared.plan, entities, relations, graph.index(*splits), graph.num_entities
+    )[0]
 
 
 @st.composite
 def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
-    """A query over up to five variables, with any nesting of and, or, not, exists; it may be unsafe, never unbound."""
+    """A query over up to five variables with any nesting; it may be unsafe, never unbound."""
     formula = draw(_formulas(depth, size))
     for variable in draw(st.permutations(sorted(formula.free - {TARGET}, key=str))):
         formula = Exists(variable, formula)
@@ -52,9 +69,17 @@ def tuple_queries(draw: st.DrawFn, count: int, depth: int = 3, size: int = 6) ->
 @lru_cache  # building a strategy costs far more than drawing from it
 def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
     terms = st.one_of(
-        st.just(TARGET), st.sampled_from(VARIABLES), st.sampled_from(VARIABLES), st.sampled_from(ENTITIES).map(Entity)
+        st.just(TARGET),
+        st.sampled_from(VARIABLES),
+        st.sampled_from(VARIABLES),
+        st.sampled_from(ENTITIES).map(Entity),
     )
-    leaves: st.SearchStrategy[Formula] = st.builds(Atom, st.sampled_from(RELATIONS), terms, terms)
+    made = st.builds(Atom, st.sampled_from(RELATIONS), terms, terms)
+    sides = st.tuples(terms, terms).filter(
+        lambda pair: pair[0] != pair[1] or isinstance(pair[0], Entity)
+    )
+    unequal = sides.map(lambda pair: Inequality(*pair))
+    leaves: st.SearchStrategy[Formula] = st.one_of(made, made, made, unequal)
 
     def larger(inner: st.SearchStrategy[Formula]) -> st.SearchStrategy[Formula]:
         parts = st.lists(inner, min_size=2, max_size=4).map(tuple)
@@ -76,12 +101,17 @@ def _height(formula: Formula) -> int:
 Facts = frozenset[tuple[str, str, str]]
 
 
-def holds(formula: Formula, facts: Facts, entities: Sequence[str], where: dict[Variable, str]) -> bool:
+def holds(
+    formula: Formula, facts: Facts, entities: Sequence[str], where: dict[Variable, str]
+) -> bool:
     """Whether a formula is true of a set of facts, by its definition."""
     match formula:
         case Atom(relation, subject, object_):
             ends = [e.name if isinstance(e, Entity) else where[e] for e in (subject, object_)]
             return (ends[0], relation, ends[1]) in facts
+        case Inequality(left, right):
+            left, right = (e.name if isinstance(e, Entity) else where[e] for e in (left, right))
+            return left != right
         case And(parts):
             return all(holds(part, facts, entities, where) for part in parts)
         case Or(parts):
@@ -101,18 +131,25 @@ def tables(facts: Iterable[tuple[int, str, int]], size: int) -> dict[str, NDArra
     return made
 
 
-def truth(formula: Formula, facts: Mapping[str, NDArray[np.bool_]], scope: tuple[Variable, ...]) -> NDArray[np.bool_]:
-    """The same of all assignments at once: an axis for each variable in scope, of length 1 for one it leaves out."""
+def truth(
+    formula: Formula, facts: Mapping[str, NDArray[np.bool_]], scope: tuple[Variable, ...]
+) -> NDArray[np.bool_]:
+    """The value of all assignments at once, with an axis of each variable in scope or 1."""
 
     def place(term: Term) -> NDArray[np.int64]:
         if isinstance(term, Entity):
             return np.full([1] * len(scope), int(term.name[1:]))
-        axis = max(at for at, variable in enumerate(scope) if variable == term)  # a quantifier may reuse a name
-        return np.arange(len(facts[RELATIONS[0]])).reshape([-1 if at == axis else 1 for at in range(len(scope))])
+        # a quantifier may reuse a name
+        axis = max(at for at, variable in enumerate(scope) if variable == term)
+        return np.arange(len(facts[RELATIONS[0]])).reshape(
+            [-1 if at == axis else 1 for at in range(len(scope))]
+        )
 
     match formula:
         case Atom(str() as relation, subject, object_):
             return facts[relation][place(subject), place(object_)]
+        case Inequality(left, right):
+            return place(left) != place(right)
         case And(parts):
             return reduce(np.logical_and, [truth(part, facts, scope) for part in parts])
         case Or(parts):
@@ -131,9 +168,12 @@ def answers(query: Query, facts: Facts, entities: Sequence[str]) -> set[str]:
 
 @st.composite
 def fact_sets(draw: st.DrawFn, size: int = 5) -> tuple[Facts, tuple[str, ...]]:
-    """Random facts over `RELATIONS` and up to `size` entities, `ENTITIES` among them; and those entities."""
+    """Random facts over `RELATIONS` and up to `size` entities, and the entities."""
     entities = tuple(f"e{i}" for i in range(draw(st.integers(len(ENTITIES), size))))
-    random = Random(draw(st.integers(0, 2**32 - 1)))  # a draw for each fact would take most of the time
+    # a draw for each fact would take most of the time
+    random = Random(draw(st.integers(0, 2**32 - 1)))
     share = draw(st.sampled_from([0.1, 0.3, 0.6]))
-    facts = {(s, r, o) for s in entities for r in RELATIONS for o in entities if random.random() < share}
+    facts = {
+        (s, r, o) for s in entities for r in RELATIONS for o in entities if random.random() < share
+    }
     return frozenset(facts), entities

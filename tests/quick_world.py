@@ -12,7 +12,7 @@ from tacit.run import world as training
 
 
 def quick_world(cache: Path) -> Path:
-    """The run folder of a `world` that was trained for an epoch, kept where `TACIT_CACHE=cache` finds it."""
+    """A `world` run trained for an epoch, where `TACIT_CACHE=cache` finds it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_CACHE", str(cache))
         kept = training.world_folder(load("world"))

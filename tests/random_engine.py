@@ -1,4 +1,4 @@
-"""Engines over random graphs and scores, questions to ask them, and what it means that two lists are the same."""
+"""Engines over random graphs and scores, questions for them, and equality of lists."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 
 from tables import FactorScorer
 from tacit.engine.answers.answers import Answer
-from tacit.engine.asked import Asked
 from tacit.engine.engine import Engine
+from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
 from tacit.query.plans.compile import compile_template
 from tacit.query.sampling.shapes import SHAPES
 
-SIZE, LABELS = 24, ("r", "q", "p")
+SIZE = 24
+LABELS = ("r", "q", "p")
 CYCLES = (
     "?x : exists ?y, ?z . r(e1, ?y) & q(?y, ?z) & p(?z, ?x) & r(?y, ?x)",
     "?x : exists ?y . r(?x, ?y) & q(?y, ?x) & p(e1, ?y)",
@@ -32,7 +33,7 @@ KINDS = (
 
 
 def random_engine(seed: int, ties: bool = False, **changes: Any) -> Engine:
-    """A graph with a few facts of each relation, and a table of chances with some of them near certain, or of few."""
+    """An engine over random facts and scores; `ties` leaves only a few values of scores."""
     random = np.random.default_rng(seed)
     tables = [1 / (1 + np.exp(4 - 3 * random.normal(size=(SIZE, SIZE)))) for _ in LABELS]
     tables = [(4 * table).round().clip(0.2, 3.8) / 4 for table in tables] if ties else tables
@@ -42,15 +43,18 @@ def random_engine(seed: int, ties: bool = False, **changes: Any) -> Engine:
     return Engine(graph, FactorScorer([table[:size, :size] for table in tables]), **changes)
 
 
-def questions(engine: Engine, seed: int, count: int = 1) -> list[Asked]:
+def questions(engine: Engine, seed: int, count: int = 1) -> list[BoundQuery]:
     """Questions of all 14 shapes about random entities and relations."""
-    random, asked = np.random.default_rng(seed), []
+    random = np.random.default_rng(seed)
+    asked = []
     for shape in SHAPES.values():
         prepared = compile_template(shape.query)
         for _ in range(count):
             entities = random.integers(0, engine.graph.num_entities, shape.num_entities).tolist()
             relations = random.integers(0, engine.graph.num_relations, shape.num_relations).tolist()
-            asked.append(Asked(shape.query, prepared=prepared, entities=entities, relations=relations))
+            asked.append(
+                BoundQuery(shape.query, prepared=prepared, entities=entities, relations=relations)
+            )
     return asked
 
 
@@ -58,4 +62,6 @@ def same(found: Sequence[Answer], exact: Sequence[Answer]) -> None:
     """Both lists hold the same entities in the same order, with the same scores."""
     assert [answer.id for answer in found] == [answer.id for answer in exact], found
     assert [answer.known for answer in found] == [answer.known for answer in exact]
-    assert [answer.score for answer in found] == pytest.approx([answer.score for answer in exact], abs=1e-6)
+    assert [answer.score for answer in found] == pytest.approx(
+        [answer.score for answer in exact], abs=1e-6
+    )

@@ -1,4 +1,4 @@
-"""Starts a function in processes of its own, or as ranks that meet over gloo, and hands back what each returned."""
+"""Runs a function in several processes, or as ranks over gloo, and returns all results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.server.workers.fork_server import context
 
 
 def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """What `work(number, *arguments)` returns in each of so many processes; None of one that was killed."""
+    """The results of `work(number, *arguments)` in processes; None where one was killed."""
     folder.mkdir(parents=True, exist_ok=True)
     processes = [
         context().Process(target=_entry, args=(number, folder, dict(os.environ), work, arguments))
@@ -29,18 +29,26 @@ def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments:
     return [torch.load(file, weights_only=False) if file.exists() else None for file in files]
 
 
-def on_ranks(world: int, folder: Path, work: Callable[..., Any], *arguments: Any, timeout: float = 20.0) -> list[Any]:
-    """What `work(rank, world, *arguments)` returns on each of so many ranks; None of one that was killed."""
-    return in_processes(world, folder, _rank, world, f"file://{folder}/meeting", timeout, work, arguments)
+def on_ranks(
+    world: int, folder: Path, work: Callable[..., Any], *arguments: Any, timeout: float = 20.0
+) -> list[Any]:
+    """The results of `work(rank, world, *arguments)` on ranks; None where one was killed."""
+    return in_processes(
+        world, folder, _rank, world, f"file://{folder}/meeting", timeout, work, arguments
+    )
 
 
-def _entry(number: int, folder: Path, environ: dict[str, str], work: Callable[..., Any], arguments: Any) -> None:
+def _entry(
+    number: int, folder: Path, environ: dict[str, str], work: Callable[..., Any], arguments: Any
+) -> None:
     os.environ |= environ  # the server's are those of when it was started
     torch.set_num_threads(1)
     torch.save(work(number, *arguments), folder / f"result-{number}")
 
 
-def _rank(rank: int, world: int, meeting: str, timeout: float, work: Callable[..., Any], arguments: Any) -> Any:
+def _rank(
+    rank: int, world: int, meeting: str, timeout: float, work: Callable[..., Any], arguments: Any
+) -> Any:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     meet(meeting, rank, world, timeout)
     found = work(rank, world, *arguments)

@@ -1,4 +1,4 @@
-"""What each of two processes does that fill one file of records; it loads no torch, so that they start at once."""
+"""The work of two processes that fill one file of records; it loads no torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from tacit.links.finders.records import Records
 
-NUMBERS, BYTES = np.dtype("<i8"), 40_000
+NUMBERS = np.dtype("<i8")
+BYTES = 40_000
 
 
 def fill(path: Path, own: int, start: Any, count: int) -> None:
-    """Write numbers, many of them into places that the other process writes to as well, and read all on the way."""
+    """Write numbers, many where the other process writes too, and read all on the way."""
     start.wait()
     records = Records(path, NUMBERS, BYTES, "numbers")  # both find no file, and one makes it
     keys = np.random.default_rng(own).permutation(count).astype(np.int64)

@@ -35,7 +35,7 @@ class Running:
         return self.client.post("/ask", json={"query": query, **more})
 
     def entities(self, query: str) -> list[str]:
-        """The answers to a question that hold: the facts as a scorer leave a trace of everything else."""
+        """The answers to a question that score above one half, as facts do."""
         response = self.ask(query)
         assert response.status_code == 200, response.text
         return [row["entity"] for row in response.json()["answers"] if row["score"] > 0.5]

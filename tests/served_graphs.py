@@ -26,8 +26,15 @@ BORDERS = [
     ("France", "Germany"),
     ("Germany", "Poland"),
 ]
-SPEAKS = [("Spain", "Spanish"), ("France", "French"), ("Italy", "Italian"), ("Germany", "German"), ("Poland", "Polish")]
-SLOW, DEADLY = "Slowland", "Crashland"
+SPEAKS = [
+    ("Spain", "Spanish"),
+    ("France", "French"),
+    ("Italy", "Italian"),
+    ("Germany", "German"),
+    ("Poland", "Polish"),
+]
+SLOW = "Slowland"
+DEADLY = "Crashland"
 WICKED = "<img src=x onerror=\"document.title='owned'\">"
 SCRIPT = "</script><script>document.title='owned'</script>"
 
@@ -36,14 +43,22 @@ def europe() -> Graph:
     """Five countries that border each other, their languages, and two that are trouble."""
     facts = [(a, "borders", b) for pair in BORDERS for a, b in (pair, pair[::-1])]
     facts += [(country, "speaks", language) for country, language in SPEAKS]
-    facts += [("New York", "borders", "Nowhere"), (SLOW, "borders", "Spain"), (DEADLY, "borders", "Spain")]
+    facts += [
+        ("New York", "borders", "Nowhere"),
+        (SLOW, "borders", "Spain"),
+        (DEADLY, "borders", "Spain"),
+    ]
     return Graph.of(facts, name="europe")
 
 
 def wicked() -> Graph:
     """A graph whose labels are markup."""
     return Graph.of(
-        [(WICKED, SCRIPT, "plain"), ("plain", SCRIPT, WICKED), ("plain", "<b>bold</b>", '"><svg onload=alert(1)>')],
+        [
+            (WICKED, SCRIPT, "plain"),
+            ("plain", SCRIPT, WICKED),
+            ("plain", "<b>bold</b>", '"><svg onload=alert(1)>'),
+        ],
         name="<i>wicked</i>",
     )
 
@@ -53,9 +68,12 @@ class TroubledScorer(GraphScorer):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph.index(), graph.num_entities)
-        self.slow, self.deadly = graph.entities.get(SLOW), graph.entities.get(DEADLY)
+        self.slow = graph.entities.get(SLOW)
+        self.deadly = graph.entities.get(DEADLY)
 
-    def logits(self, heads: torch.Tensor, relations: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    def logits(
+        self, heads: torch.Tensor, relations: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """`±scale`, once the trouble is over."""
         if self.slow is not None and bool((heads == self.slow).all()):
             time.sleep(60)
@@ -90,17 +108,23 @@ class Made:
 
 
 CITIES = [f"City {number:02}" for number in range(45)]
-MISSING = [("Portugal", "speaks", "Spanish"), ("Italy", "borders", "Spain"), ("Italy", "speaks", "French")]
+MISSING = [
+    ("Portugal", "speaks", "Spanish"),
+    ("Italy", "borders", "Spain"),
+    ("Italy", "speaks", "French"),
+]
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """Europe with a country of many cities, and an engine that believes in three facts the graph does not have."""
+    """Europe with a country of many cities, and an engine that predicts three new facts."""
 
     def whole(self) -> Graph:
-        """All that is believed: the facts of the graph, and as a split of their own those it does not have."""
+        """The facts of the graph, and the predicted ones as a split of their own."""
         facts = [(a, "borders", b) for a, b in BORDERS] + [(a, "speaks", b) for a, b in SPEAKS]
-        return Graph.of([*facts, *((city, "city_in", "France") for city in CITIES)], test=MISSING, name="atlas")
+        return Graph.of(
+            [*facts, *((city, "city_in", "France") for city in CITIES)], test=MISSING, name="atlas"
+        )
 
     def graph(self) -> Graph:
         """The graph that is served."""
@@ -109,7 +133,9 @@ class Atlas:
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """What a worker opens."""
         whole = self.whole()
-        return Engine(self.graph(), GraphScorer(whole.index(), whole.num_entities), calibration="sigmoid")
+        return Engine(
+            self.graph(), GraphScorer(whole.index(), whole.num_entities), calibration="sigmoid"
+        )
 
     def renewed(self) -> Atlas:
         """The same, since it never changes."""
@@ -121,7 +147,9 @@ class Untrained(Encoder):
 
     device = torch.device("cpu")
 
-    def loss(self, batch: Sequence[Drawn], negatives: torch.Tensor, often: torch.Tensor | None = None) -> torch.Tensor:
+    def loss(
+        self, batch: Sequence[Drawn], negatives: torch.Tensor, often: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Nothing."""
         return torch.zeros(())
 
@@ -130,13 +158,14 @@ class Untrained(Encoder):
 
 
 class StandIn(Untrained):
-    """An encoder that knows all facts of a graph, and cannot negate: logit 2 for what they imply, -1 elsewhere."""
+    """An encoder without negation that knows a graph: logit 2 for implied answers, else -1."""
 
     name = "Stand-in"
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
-        self.num_entities, self.facts = graph.num_entities, SymbolicReasoner(graph.index(), graph.num_entities)
+        self.num_entities = graph.num_entities
+        self.facts = SymbolicReasoner(graph.index(), graph.num_entities)
 
     def check(self, plan: Plan) -> None:
         """Refuse negation."""
@@ -150,7 +179,7 @@ class StandIn(Untrained):
 
 @dataclass(frozen=True)
 class EncodedAtlas(Atlas):
-    """The atlas, asked by a stand-in for an encoder that knows the facts which the graph does not have."""
+    """The atlas with an encoder that also knows the facts the graph does not have."""
 
     search: str = "encoder"
 
@@ -165,4 +194,5 @@ class EncodedAtlas(Atlas):
         return self
 
 
-EUROPE, MARKUP = Made(europe), Made(wicked)
+EUROPE = Made(europe)
+MARKUP = Made(wicked)

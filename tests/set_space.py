@@ -1,4 +1,4 @@
-"""A space that makes no mistakes: states are sets of entities, a projection follows all facts of a relation."""
+"""A space without errors: states are sets of entities, projections follow all facts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from torch import Tensor, nn
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
 
-SIZE, RELATIONS = 12, 4
+SIZE = 12
+RELATIONS = 4
 
 
 def random_facts(seed: int, size: int = SIZE, count: int = 30) -> np.ndarray:
     """Directed facts, each with its inverse."""
     random = np.random.default_rng(seed)
-    facts = np.stack([random.integers(0, size, count), 2 * random.integers(0, RELATIONS // 2, count),
-                      random.integers(0, size, count)], 1)  # fmt: skip
+    heads = random.integers(0, size, count)
+    relations = 2 * random.integers(0, RELATIONS // 2, count)
+    facts = np.stack([heads, relations, random.integers(0, size, count)], 1)
     return np.concatenate([facts, np.stack([facts[:, 2], facts[:, 1] ^ 1, facts[:, 0]], 1)])
 
 
@@ -27,7 +29,8 @@ class SetSpace(Space):
 
     def __init__(self, facts: np.ndarray, unions: bool, size: int = SIZE) -> None:
         super().__init__(size, RELATIONS, EncodeSettings("gqe", loss="margin", adversarial=0.5))
-        self.width, self.unions = size, unions
+        self.width = size
+        self.unions = unions
         self.adjacent = torch.zeros(RELATIONS, size, size)
         self.adjacent[facts[:, 1], facts[:, 0], facts[:, 2]] = 1
         self.nothing = nn.Parameter(torch.zeros(()))

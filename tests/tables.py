@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class TableScorer:
-    """`tables[r][s, t]` is the probability of an atom; the inverse relation reads the same table backwards."""
+    """`tables[r][s, t]` is the probability of an atom; inverse relations read it transposed."""
 
     def __init__(self, tables: list[NDArray[np.float64]]) -> None:
         probabilities = torch.tensor(np.stack([m for table in tables for m in (table, table.T)]))

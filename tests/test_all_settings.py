@@ -36,7 +36,7 @@ FIELDS = [
     for kind in CLASSES
     for declared in settings_of(kind)
 ]
-# What is no value of a type, whatever the field; the last whole number is more than settings.toml holds.
+# Values of no type, for any field; settings.toml cannot hold the last integer.
 WRONG: dict[str, list[Any]] = {
     "int": ["x", 1.5, math.nan, math.inf, -(10**9), True, [1], {"a": 1}, b"1", 2**63],
     "float": ["x", math.nan, math.inf, -math.inf, -1e9, 10**400, True, [1.0], {"a": 1}, b"1"],
@@ -53,7 +53,10 @@ FREE = ("labels", "language", "columns", "format", "host", "api_key", "api_key_f
     [
         ({"logic": "nonsense"}, f"logic is 'nonsense'; it must be one of {', '.join(LOGICS)}$"),
         ({"negation": "cos"}, "negation is 'cos'; it must be one of standard, cosine"),
-        ({"calibration": "platt"}, f"calibration is 'platt'; it must be one of {', '.join(CALIBRATIONS)}$"),
+        (
+            {"calibration": "platt"},
+            f"calibration is 'platt'; it must be one of {', '.join(CALIBRATIONS)}$",
+        ),
         ({"strength": "x"}, "strength is 'x'; it must be a finite number"),
         ({"strength": math.nan}, "strength is nan; it must be a finite number"),
         ({"k": 0}, "k is 0; it must be at least 1"),
@@ -61,11 +64,13 @@ FREE = ("labels", "language", "columns", "format", "host", "api_key", "api_key_f
         ({"k": True}, "k is True; it must be a whole number"),
         ({"observed_score": 0.5}, r"observed_score is 0\.5; it must be above 0\.5"),
         ({"observed_score": 1.5}, r"observed_score is 1\.5; it must be at most 1"),
-        ({"observed": "tomorrow"}, "no split 'tomorrow' to observe"),
+        ({"observed": "tomorrow"}, "observed names no split 'tomorrow'; it must be all, none"),
         ({"observed": None}, "observed is None; it must be a list of words"),
     ],
 )
-def test_an_engine_setting_that_makes_no_sense_fails_at_once(values: dict[str, Any], message: str) -> None:
+def test_an_engine_setting_that_makes_no_sense_fails_at_once(
+    values: dict[str, Any], message: str
+) -> None:
     for make in (lambda: EngineSettings(**values), lambda: EngineSettings().changed(**values)):
         with pytest.raises(SettingsError, match=f"^{message}") as caught:
             make()
@@ -86,7 +91,8 @@ def test_a_batch_to_adapt_with_is_drawn_at_once() -> None:
 def test_a_value_of_another_type_or_range_fails_at_creation_in_one_line(
     kind: type[Settings], declared: Field[Any]
 ) -> None:
-    name, annotation = declared.name, str(declared.type)
+    name = declared.name
+    annotation = str(declared.type)
     wrong = list(WRONG[annotation.removesuffix(" | None")])
     wrong += ["nonsense"] if declared.metadata["choices"] else []
     wrong += [] if annotation.endswith("None") or declared.default is None else [None]
@@ -101,7 +107,8 @@ def test_a_value_of_another_type_or_range_fails_at_creation_in_one_line(
 
 @pytest.mark.parametrize(("kind", "declared"), FIELDS)
 def test_every_setting_has_choices_or_a_range(kind: type[Settings], declared: Field[Any]) -> None:
-    about, annotation = declared.metadata, str(declared.type).removesuffix(" | None")
+    about = declared.metadata
+    annotation = str(declared.type).removesuffix(" | None")
     if annotation in ("int", "float"):
         assert about["choices"] or about["least"] is not None or about["above"] is not None
     if annotation == "str":
@@ -111,23 +118,45 @@ def test_every_setting_has_choices_or_a_range(kind: type[Settings], declared: Fi
 
 @pytest.mark.parametrize("kind", [kind for kind in CLASSES if hasattr(kind, "device")])
 def test_a_device_is_one_that_torch_may_have(kind: type[Settings]) -> None:
-    for name in ("nonsense", "", "mps", "cuda:", "cuda:-1", "cuda:01", "cuda:256", "auto:1", " cpu", "cpu\n", "CPU"):
-        with pytest.raises(SettingsError, match=r"^device is .*; it must be auto, cpu, cuda or cuda:N$") as caught:
+    for name in (
+        "nonsense",
+        "",
+        "mps",
+        "cuda:",
+        "cuda:-1",
+        "cuda:01",
+        "cuda:256",
+        "auto:1",
+        " cpu",
+        "cpu\n",
+        "CPU",
+    ):
+        with pytest.raises(
+            SettingsError, match=r"^device is .*; it must be auto, cpu, cuda or cuda:N$"
+        ) as caught:
             kind.of({"device": name})
         assert caught.value.parameter == "device"
-    for name in ("auto", "cpu", "cpu:0", "cuda", "cuda:7", "cuda:15"):  # which this machine may lack
+    # which this machine may lack
+    for name in ("auto", "cpu", "cpu:0", "cuda", "cuda:7", "cuda:15"):
         assert kind.of({"device": name}).to_dict()["device"] == name
 
 
 def test_the_number_of_missing_links_is_one() -> None:
-    assert [SampleSettings(missing=given).missing for given in ("2", "2+", 3, None)] == ["2", "2+", "3", None]  # type: ignore[arg-type]
+    assert [SampleSettings(missing=given).missing for given in ("2", "2+", 3, None)] == [
+        "2",
+        "2+",
+        "3",
+        None,
+    ]  # type: ignore[arg-type]
     for given in ("x", "0", "+", "-1", "", 0):
         with pytest.raises(SettingsError, match="it must be a number of links from 1"):
             SampleSettings(missing=given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_setting_says_what_it_does_and_an_unknown_one_what_is_near(kind: type[Settings]) -> None:
+def test_every_setting_says_what_it_does_and_an_unknown_one_what_is_near(
+    kind: type[Settings],
+) -> None:
     for declared in settings_of(kind):
         assert declared.metadata["help"][-1] == "."
         with pytest.raises(SettingsError, match=f"did you mean '{declared.name}'"):
@@ -142,8 +171,12 @@ def test_settings_become_plain_values_and_come_back(kind: type[Settings]) -> Non
 
 
 def test_what_was_not_given_follows_anew_from_a_change() -> None:
-    assert EngineSettings(search="continuous").changed(search="beam") == EngineSettings(search="beam")
-    assert EngineSettings(preset="qto").changed(k=3).changed(preset="fit") == EngineSettings(preset="fit", k=3)
+    assert EngineSettings(search="continuous").changed(search="beam") == EngineSettings(
+        search="beam"
+    )
+    assert EngineSettings(preset="qto").changed(k=3).changed(preset="fit") == EngineSettings(
+        preset="fit", k=3
+    )
     assert AdaptSettings(recipe="paper", lr=0.2).changed(recipe="asked") == AdaptSettings(lr=0.2)
     assert AdaptSettings(loss="bce").changed(lr=0.2) == AdaptSettings(loss="bce", lr=0.2)
 
@@ -152,19 +185,27 @@ def test_what_was_given_stays_until_a_later_change_decides_it() -> None:
     given = EngineSettings(search="continuous", calibration="sigmoid", preset="qto", strength=6.0)
     for settings in (given, pickle.loads(pickle.dumps(given)), copy(given)):
         after = settings.changed(search="beam", preset=None)
-        assert (after.calibration, after.strength, after.observed_score) == ("sigmoid", 6.0, 1 - 2**-10)
-    assert EngineSettings(calibration="minmax").changed(search="continuous").calibration == "sigmoid"
+        assert (after.calibration, after.strength, after.observed_score) == (
+            "sigmoid",
+            6.0,
+            1 - 2**-10,
+        )
+    assert (
+        EngineSettings(calibration="minmax").changed(search="continuous").calibration == "sigmoid"
+    )
     assert EngineSettings(k=3).changed(preset="cqd-hybrid").k == 512
-    assert EngineSettings(preset="cqd-hybrid", ceiling=None).ceiling is None  # a value, though it stands for nothing
+    # a value, though it stands for nothing
+    assert EngineSettings(preset="cqd-hybrid", ceiling=None).ceiling is None
     assert AdaptSettings(loss="bce").changed(recipe="paper") == AdaptSettings(recipe="paper")
 
 
 def test_what_a_graph_decides_is_kept() -> None:
-    settled = AdaptSettings(observed="train").settled(0)
-    assert (settled.held_out, settled.observed) == (False, ())  # all there is to learn from would be known
-    assert EncodeSettings("gqe", minutes=1.0).settled(30).changed(lr=0.5).steps == ENDLESS
-    assert TrainSettings().settled(5216, 135).changed(lr=0.5).rank == 200
-    assert TrainSettings(rank=7).settled(5216, 135).changed(rank=None).rank is None
+    settled = AdaptSettings(observed="train").with_derived(0)
+    # all there is to learn from would be known
+    assert (settled.held_out, settled.observed) == (False, ())
+    assert EncodeSettings("gqe", minutes=1.0).with_derived(30).changed(lr=0.5).steps == ENDLESS
+    assert TrainSettings().with_derived(5216, 135).changed(lr=0.5).rank == 200
+    assert TrainSettings(rank=7).with_derived(5216, 135).changed(rank=None).rank is None
 
 
 def test_the_names_that_settings_offer_are_those_that_exist() -> None:
@@ -173,7 +214,9 @@ def test_the_names_that_settings_offer_are_those_that_exist() -> None:
     assert tuple(calibration.CALIBRATIONS) == CALIBRATIONS
     assert (TIES, MEANS) == (ranking.TIES, ranking.MEANS)
     assert set(MODEL_NAMES) == set(MODELS)
-    assert [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)] == list(BILINEAR)
+    assert [name for name, kind in MODELS.items() if issubclass(kind, BilinearModel)] == list(
+        BILINEAR
+    )
     assert EngineSettings().observed_score == atoms.OBSERVED
 
 
@@ -184,12 +227,16 @@ def test_what_is_secret_is_never_printed() -> None:
 
 
 def test_a_name_that_is_no_setting_is_told_with_the_nearest() -> None:
-    with pytest.raises(SettingsError, match="unknown engine setting 'serch'; did you mean 'search'"):
+    with pytest.raises(
+        SettingsError, match="unknown engine setting 'serch'; did you mean 'search'"
+    ):
         EngineSettings(serch="beam")  # type: ignore[call-arg]
 
 
 def test_a_word_is_no_list_of_words() -> None:
-    with pytest.raises(SettingsError, match=r"cors is 'http://a.example'; it must be a list of words"):
+    with pytest.raises(
+        SettingsError, match=r"cors is 'http://a.example'; it must be a list of words"
+    ):
         ServerSettings(cors="http://a.example")  # type: ignore[arg-type]
     assert ServerSettings(cors=["http://a.example"]).cors == ("http://a.example",)  # type: ignore[arg-type]
 
@@ -214,3 +261,11 @@ def test_what_cannot_be_is_refused_at_creation_by_its_name(
     with pytest.raises(SettingsError) as caught:
         kind.of(values)
     assert caught.value.parameter == parameter
+
+
+def test_what_two_changes_overrule_comes_back_when_neither_decides_it() -> None:
+    settings = EngineSettings(calibration="softmax-count").changed(search="continuous")
+    assert settings.calibration == "sigmoid"
+    hybrid = settings.changed(preset="cqd-hybrid")
+    assert (hybrid.calibration, hybrid.changed(search="auto").calibration) == ("minmax", "minmax")
+    assert hybrid.changed(search="auto").changed(preset=None).calibration == "softmax-count"

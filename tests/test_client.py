@@ -32,7 +32,10 @@ def client() -> Iterator[Client]:
 def test_answers_are_those_of_the_engine(client: Client) -> None:
     engine = open_europe()
     assert client.ask(QUERY, top=3) == engine.ask(QUERY, top=3).to_dict()
-    assert client.ask(QUERY, search="exact", new=True) == engine.using(search="exact", new=True).ask(QUERY).to_dict()
+    assert (
+        client.ask(QUERY, search="exact", new=True)
+        == engine.with_settings(search="exact", new=True).ask(QUERY).to_dict()
+    )
     explained = client.explain(QUERY, top=1, paths=2)
     assert explained == engine.explain(QUERY, top=1, paths=2).to_dict()
     assert explained["answers"][0]["witnesses"]
@@ -67,7 +70,9 @@ def test_an_error_has_the_words_of_the_service(client: Client) -> None:
 
 
 @contextmanager
-def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+def answering(
+    status: int, body: bytes, **headers: str
+) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """A server that says one thing, and what it heard."""
     heard: list[tuple[str, bytes]] = []
 
@@ -96,10 +101,17 @@ def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, l
         (200, b"<html>", {}, "replies with something else than JSON; is it Tacit?"),
         (502, b"<html>", {}, "answers 502 Bad Gateway"),
         (500, b'{"error": 3}', {}, "answers 500 Internal Server Error"),
-        (302, b"", {"Location": "http://elsewhere.org/"}, "sends us to http://elsewhere.org/; give that address"),
+        (
+            302,
+            b"",
+            {"Location": "http://elsewhere.org/"},
+            "sends us to http://elsewhere.org/; give that address",
+        ),
     ],
 )
-def test_what_is_no_service_is_told(status: int, body: bytes, headers: dict[str, str], message: str) -> None:
+def test_what_is_no_service_is_told(
+    status: int, body: bytes, headers: dict[str, str], message: str
+) -> None:
     with answering(status, body, **headers) as (url, heard), pytest.raises(ServiceError) as found:
         Client(url, key="k").ask(QUERY)
     assert message in str(found.value)
@@ -109,7 +121,9 @@ def test_what_is_no_service_is_told(status: int, body: bytes, headers: dict[str,
 
 @pytest.mark.parametrize("key", ["s3cret\n", "s3cr\u0117t"])
 def test_a_key_that_no_request_can_bring_is_refused_and_not_repeated(key: str) -> None:
-    with pytest.raises(ServiceError, match="the key holds a line break, or a letter beyond ASCII") as found:
+    with pytest.raises(
+        ServiceError, match="the key holds a line break, or a letter beyond ASCII"
+    ) as found:
         Client("http://127.0.0.1:1", key=key, timeout=5).health()
     assert "s3cr" not in str(found.value)
 
@@ -125,7 +139,9 @@ def test_nobody_there_and_no_address() -> None:
 
 def test_runs_and_many_questions_are_asked_for() -> None:
     with answering(200, b'[{"answers": []}, {"error": {"message": "no"}}]') as (url, heard):
-        replies = Client(url + "/", run="my run").ask_many(["?x : a(b, ?x)", "no"], top=2, min_score=0.5)
+        replies = Client(url + "/", run="my run").ask_many(
+            ["?x : a(b, ?x)", "no"], top=2, min_score=0.5
+        )
         assert replies == [{"answers": []}, {"error": {"message": "no"}}]
         assert Client(url).ask_many([]) == []
         with pytest.raises(ServiceError, match="ask_many takes a list of questions; ask takes one"):
@@ -142,8 +158,13 @@ def test_facts_are_sent_to_be_added_and_removed(client: Client) -> None:
     with answering(200, b'{"added": 1}') as (url, heard):
         assert Client(url).add(iter([("Atlantis", "borders", "France")])) == {"added": 1}
         Client(url, run="mine").remove([["Atlantis", "borders", "France"]])
+        Client(url).add([("Atlantis", "borders", "France")], new=True)
     body = {"facts": [["Atlantis", "borders", "France"]]}
-    assert [(path, json.loads(sent)) for path, sent in heard] == [("/facts", body), ("/facts/remove?run=mine", body)]
+    assert [(path, json.loads(sent)) for path, sent in heard] == [
+        ("/facts", body),
+        ("/facts/remove?run=mine", body),
+        ("/facts", body | {"new": True}),
+    ]
     with pytest.raises(ServiceError, match="is no run folder") as found:
         client.add([("Atlantis", "borders", "France")])
     assert found.value.status == 422
@@ -151,6 +172,11 @@ def test_facts_are_sent_to_be_added_and_removed(client: Client) -> None:
 
 def test_it_needs_the_standard_library_alone() -> None:
     tree = ast.parse(Path(tacit.client.__file__).read_text(encoding="utf-8"))
-    imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    imported = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
     imported += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names | {"__future__"}

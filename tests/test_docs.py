@@ -22,7 +22,9 @@ COMMANDS = typer.main.get_command(app)
 WIDEST = 110  # characters of a line of prose
 
 
-def leaves(command: Any, path: tuple[str, ...] = ("tacit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaves(
+    command: Any, path: tuple[str, ...] = ("tacit",)
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command
@@ -49,6 +51,11 @@ def test_cli_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == written, "run `make docs`"
 
 
+def test_kinds_of_settings_are_headed_by_words_and_no_names_of_classes() -> None:
+    kinds = runpy.run_path(str(ROOT / "docs" / "write_cli.py"))["KINDS"]
+    assert [noun for noun in kinds if re.search("[a-z][A-Z]", noun)] == []
+
+
 @pytest.mark.parametrize("path", [*LEAVES, ("tacit",)], ids=" ".join)
 def test_every_command_and_flag_is_documented(path: tuple[str, ...]) -> None:
     text = sections((ROOT / "docs" / "cli.md").read_text(encoding="utf-8"))[" ".join(path)]
@@ -61,28 +68,45 @@ def test_every_command_and_flag_is_documented(path: tuple[str, ...]) -> None:
 
 
 def shell_lines(text: str, fenced: bool) -> Iterator[str]:
-    """Each call of `tacit` in fenced blocks of a page, or anywhere in a script; a backslash continues a line."""
-    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) if fenced else [text]
+    """Each call of `tacit` in fenced blocks or in a script, with continued lines joined."""
+    blocks = (
+        re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+        if fenced
+        else [text]
+    )
     for block in blocks:
         for line in block.replace("\\\n", " ").splitlines():
             call = re.search(r"(?:^|[\"$;|]\s*)(tacit [^;|#]*)", line)
             if call:
                 found = call[1].strip()
-                yield found.removesuffix('"') if found.count('"') % 2 else found  # a quote may end a question
+                # a quote may end a question
+                yield found.removesuffix('"') if found.count('"') % 2 else found
 
 
 def wrong_call(line: str) -> str | None:
     """What a line asks of the command line that it does not have, or None."""
     words = shlex.split(line)
-    path, command = ("tacit",), COMMANDS
+    path = ("tacit",)
+    command = COMMANDS
     rest = words[1:]
     while rest and rest[0] in getattr(command, "commands", {}):
-        path, command, rest = (*path, rest[0]), command.commands[rest[0]], rest[1:]  # type: ignore[attr-defined]
+        path = (*path, rest[0])  # type: ignore[attr-defined]
+        command = command.commands[rest[0]]  # type: ignore[attr-defined]
+        rest = rest[1:]  # type: ignore[attr-defined]
     words_of_usage = ("COMMAND", "[OPTIONS]")
-    if hasattr(command, "commands") and rest and not rest[0].startswith("-") and rest[0] not in words_of_usage:
+    if (
+        hasattr(command, "commands")
+        and rest
+        and not rest[0].startswith("-")
+        and rest[0] not in words_of_usage
+    ):
         return f"{' '.join(path)} has no command {rest[0]}"
     known = flags(command) | flags(COMMANDS)
-    unknown = [word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known]
+    unknown = [
+        word.split("=")[0]
+        for word in rest
+        if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known
+    ]
     return f"{' '.join(path)} has no {', '.join(unknown)}" if unknown else None
 
 
@@ -93,10 +117,15 @@ def test_shown_calls_exist(page: Path) -> None:
 
 
 def test_a_stale_call_is_found() -> None:
-    text = "Text.\n```sh\n$ tacit data lst\ntacit data list --fast \\\n  --x=1  # why\ntacit data list\n```\n"
+    text = (
+        "Text.\n```sh\n$ tacit data lst\ntacit data list --fast \\\n  --x=1  # why\n"
+        "tacit data list\n```\n"
+    )
     problems = [wrong_call(line) for line in shell_lines(text + "tacit nothing\n", fenced=True)]
     assert problems == ["tacit data has no command lst", "tacit data list has no --fast, --x", None]
-    assert list(shell_lines('step "A title" "tacit data list"\n', fenced=False)) == ["tacit data list"]
+    assert list(shell_lines('step "A title" "tacit data list"\n', fenced=False)) == [
+        "tacit data list"
+    ]
 
 
 def broken_links(page: Path, text: str) -> list[str]:
@@ -117,7 +146,9 @@ def test_a_broken_link_is_found() -> None:
 
 def test_the_readme_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text] == []
+    assert [
+        page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text
+    ] == []
 
 
 def deep_imports(text: str) -> set[str]:
@@ -129,12 +160,17 @@ def deep_imports(text: str) -> set[str]:
 @pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_pages_import_what_the_interface_shows(page: Path) -> None:
     """The package itself, and the contracts that one's own parts are written against."""
-    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    shown = re.findall(
+        r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert deep_imports(page.read_text(encoding="utf-8")) <= set(shown)
 
 
 def test_a_deep_import_is_found() -> None:
-    text = '"from tacit.evaluate.figures import bars, svg\\n",\nimport tacit\nfrom tacit import Graph\n'
+    text = (
+        '"from tacit.evaluate.figures import bars, svg\\n",\nimport tacit\n'
+        "from tacit import Graph\n"
+    )
     assert deep_imports(text) == {"tacit.evaluate.figures.bars", "tacit.evaluate.figures.svg"}
 
 
@@ -149,5 +185,8 @@ def test_lines_of_prose_are_short(page: Path) -> None:
 
 
 def test_a_long_line_of_prose_is_found() -> None:
-    fits, wide = "x" * WIDEST, "x" * (WIDEST + 1)
-    assert long_lines(f"{fits}\n{wide}\n```sh\n{wide}\n```\n| {wide} |\n\n    {wide}\n- {wide}\n") == [2, 9]
+    fits = "x" * WIDEST
+    wide = "x" * (WIDEST + 1)
+    assert long_lines(
+        f"{fits}\n{wide}\n```sh\n{wide}\n```\n| {wide} |\n\n    {wide}\n- {wide}\n"
+    ) == [2, 9]

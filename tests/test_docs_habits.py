@@ -1,8 +1,7 @@
-"""What a contributor's tools are told agrees with the Makefile, the package and the paper."""
+"""The workflow and the citation agree with the Makefile, the tests and the package."""
 
 from __future__ import annotations
 
-import re
 import shlex
 import tomllib
 from typing import Any
@@ -11,23 +10,9 @@ import yaml
 
 from source_tree import ROOT
 
-MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-
 
 def read(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
-
-
-def recipe(target: str) -> list[str]:
-    """The commands of a target, with the programs of the environment."""
-    (lines,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE)
-    return [line.strip().replace("$(BIN)", ".venv/bin") for line in lines.splitlines()]
-
-
-def test_commits_are_checked_as_make_checks() -> None:
-    (local,) = read(".pre-commit-config.yaml")["repos"]
-    assert local["repo"] == "local"  # versions are those of the environment
-    assert [hook["entry"] for hook in local["hooks"]] == [*recipe("lint"), *recipe("types")]
 
 
 def test_the_workflow_only_calls_make_test() -> None:
@@ -52,9 +37,3 @@ def test_the_citation_names_this_version_and_the_paper() -> None:
     authors = [author["family-names"] for author in paper["authors"]]
     assert authors == ["Arakelyan", "Minervini", "Daza", "Cochez", "Augenstein"]
     assert paper["title"] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-
-
-def test_the_coverage_stands_where_contributors_look() -> None:
-    assert "Coverage: $$(" in recipe("coverage")[-1]
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert len(re.findall(r"^Coverage: (\d\d|NN) %", page, flags=re.MULTILINE)) == 1

@@ -1,4 +1,4 @@
-"""Every command and every piece of Python in the documentation runs, page by page, with small settings."""
+"""Every command and piece of Python in the documentation runs, with small settings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ SMALL = {
     "adapt": "--steps 2 --count 30 --validate-every 1 --batch 32",
     "sample": "--count 10",
     "eval": "--limit 10",
-    "encode": "--steps 3 --width 8 --hidden 8 --layers 1 --batch 8 --negatives 8 --validate-queries 1",
+    "encode": "--steps 3 --width 8 --hidden 8 --layers 1 --batch 8 --negatives 8 "
+    "--validate-queries 1",
     "compare": "--limit 5",
 }
 # The same for Python, in place of what a page says.
 SMALL_ENCODER: dict[str, object] = {
-    "steps": 3, "width": 8, "hidden": 8, "layers": 1, "batch": 8, "negatives": 8, "validate_queries": 1,
+    "steps": 3, "width": 8, "hidden": 8, "layers": 1, "batch": 8, "negatives": 8,
+    "validate_queries": 1,
 }  # fmt: skip
 SMALL_CALLS: dict[str, dict[str, object]] = {
     "tacit.run.training.train": {"epochs": 1, "rank": 8, "progress": False},
@@ -63,12 +65,16 @@ def tacit(words: tuple[str, ...]) -> None:
 
 
 def make(words: tuple[str, ...]) -> None:
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    targets = re.findall(
+        r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert {word for word in words[1:] if "=" not in word} <= set(targets)
 
 
 def pip(words: tuple[str, ...]) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert words[1] == "install"
     assert set(re.findall(r"\w[\w-]*", words[2].partition("[")[2])) <= set(extras), words
 
@@ -95,7 +101,9 @@ def run(command: Command) -> None:
         PROGRAMS[command.words[0]](command.words)
 
 
-def with_options(function: Callable[..., object], options: dict[str, object]) -> Callable[..., object]:
+def with_options(
+    function: Callable[..., object], options: dict[str, object]
+) -> Callable[..., object]:
     def call(*arguments: object, **given: object) -> object:
         return function(*arguments, **(given | options))
 
@@ -113,7 +121,11 @@ def run_python(text: str, names: dict[str, object], page: str) -> None:
 
 @pytest.mark.parametrize("page", RUN, ids=name)
 def test_what_a_page_shows_runs(
-    page: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TACIT_CACHE", str(cache))
@@ -136,16 +148,25 @@ def test_what_a_page_shows_runs(
 def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> None:
     pages = [block for page in ("http.md", "sparql.md") for block in blocks(ROOT / "docs" / page)]
     shown = [block for block in pages if block.mark == "service"]
-    serve, *asked = (command.words for block in shown if block.language == "sh" for command in commands(block.text))
+    serve, *asked = (
+        command.words
+        for block in shown
+        if block.language == "sh"
+        for command in commands(block.text)
+    )
     environment = os.environ | {"TACIT_CACHE": str(cache), "PYTHONPATH": str(ROOT / "src")}
     started = [sys.executable, "-m", *serve, "--port", "0", "--workers", "1"]
-    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as service:
+    with subprocess.Popen(
+        started, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
+    ) as service:
         try:
             assert service.stdout
             address = re.findall(r"http://[\w.]+:\d+", service.stdout.readline())[0]
             one, many, table = (
                 subprocess.run(
-                    [word.replace("http://127.0.0.1:8000", address) for word in ask], capture_output=True, check=True
+                    [word.replace("http://127.0.0.1:8000", address) for word in ask],
+                    capture_output=True,
+                    check=True,
                 ).stdout.decode()
                 for ask in asked
             )
@@ -155,7 +176,9 @@ def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> N
             printed = []
             for text in (block.text for block in shown if block.language == "python"):
                 with contextlib.redirect_stdout(io.StringIO()) as out:
-                    exec(compile(text.replace("http://127.0.0.1:8000", address), "page", "exec"), {})
+                    exec(
+                        compile(text.replace("http://127.0.0.1:8000", address), "page", "exec"), {}
+                    )
                 printed.append(out.getvalue())
             client, store, wrapper = printed
             assert client.count("\n") == 3
@@ -166,9 +189,16 @@ def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> N
 
 
 def consoles() -> list[tuple[str, str]]:
-    """Commands shown with what they print; the README's answers need a trained graph and a test of their own."""
-    shown = [block.text.partition("\n") for page in RUN for block in blocks(page) if block.language == "console"]
-    return [(call, printed) for call, _, printed in shown if not call.startswith("$ tacit ask world")]
+    """Commands shown with their output; the README's need a trained graph of their own."""
+    shown = [
+        block.text.partition("\n")
+        for page in RUN
+        for block in blocks(page)
+        if block.language == "console"
+    ]
+    return [
+        (call, printed) for call, _, printed in shown if not call.startswith("$ tacit ask world")
+    ]
 
 
 @pytest.mark.parametrize(("call", "printed"), consoles())
@@ -183,7 +213,10 @@ def test_a_console_prints_what_it_shows(
 
 
 def test_commands_are_read_as_a_shell_reads_them() -> None:
-    block = "make test  # why\ncat > a.tsv <<'END'\nx\ty\tz\nEND\ntacit ask a '?x : r(b, ?x)' \\\n  --symbolic\n"
+    block = (
+        "make test  # why\ncat > a.tsv <<'END'\nx\ty\tz\nEND\ntacit ask a '?x : r(b, ?x)' \\\n"
+        "  --symbolic\n"
+    )
     assert list(commands(block)) == [
         Command(("make", "test")),
         Command(("cat", ">", "a.tsv"), "x\ty\tz\n"),

@@ -19,7 +19,11 @@ from source_tree import modules
 from tacit import cli, errors
 from tacit.errors import DataError, QueryError, SettingsError, TacitError, UnknownName
 
-CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, TacitError)]
+CLASSES = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, TacitError)
+]
 KINDS = [value for value in CLASSES if value is not TacitError]
 COMMANDS: Any = typer.main.get_command(cli.app)
 
@@ -30,7 +34,11 @@ def test_at_most_eight_kinds_each_with_a_sentence() -> None:
 
 
 def test_the_tree_is_drawn_in_the_docstring() -> None:
-    drawn = [line.split("── ")[1].split()[0] for line in (errors.__doc__ or "").splitlines() if "── " in line]
+    drawn = [
+        line.split("── ")[1].split()[0]
+        for line in (errors.__doc__ or "").splitlines()
+        if "── " in line
+    ]
     assert drawn == [kind.__name__ for kind in KINDS]
 
 
@@ -82,7 +90,10 @@ def test_the_command_line_prints_one_line_and_exits_2(
     with pytest.raises(SystemExit) as exit:
         cli.main()
     assert exit.value.code == 2
-    assert capsys.readouterr() == ("", "error: facts.tsv, line 7: has two columns; three are expected\n")
+    assert capsys.readouterr() == (
+        "",
+        "error: facts.tsv, line 7: has two columns; three are expected\n",
+    )
 
 
 def test_the_command_line_adds_the_command_that_helps(
@@ -92,7 +103,8 @@ def test_the_command_line_adds_the_command_that_helps(
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().err == (
-        "error: there is no run folder 'nowhere'; train one of a graph first (tacit train)\n"
+        "error: there is no run 'nowhere'; train one on a graph first (tacit train GRAPH --out "
+        "RUN)\n"
     )
     error = SettingsError("search is 'x'", "search", command="encode RUN")
     again = pickle.loads(pickle.dumps(error))
@@ -108,17 +120,27 @@ def raised(module: ast.Module) -> Iterator[ast.AST]:
 
 
 def test_messages_of_the_library_name_no_command_and_errors_only_those_that_exist() -> None:
-    known, told, named = COMMANDS.commands, [], set()
+    known = COMMANDS.commands
+    told = []
+    named = set()
     for name, path in modules().items():
         if name.startswith("tacit.cli"):
             continue
         for node in raised(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                told += [(name, node.value)] if re.search(rf"tacit ({'|'.join(known)})\b", node.value) else []
-            if isinstance(node, ast.keyword) and node.arg == "command" and isinstance(node.value, ast.Constant):
+                told += (
+                    [(name, node.value)]
+                    if re.search(rf"tacit ({'|'.join(known)})\b", node.value)
+                    else []
+                )
+            if (
+                isinstance(node, ast.keyword)
+                and node.arg == "command"
+                and isinstance(node.value, ast.Constant)
+            ):
                 named.add(str(node.value.value))
     assert told == []
-    assert {"train", "data split", "index"} <= named
+    assert {"train", "data split", "index RUN"} <= named
     for words in map(str.split, named):
         within = known[words[0]]
         assert not hasattr(within, "commands") or words[1] in within.commands
@@ -132,7 +154,9 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_command_is_a_usage_error_without_a_traceback() -> None:
-    done = subprocess.run([sys.executable, "-m", "tacit", "dta"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tacit", "dta"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert "dta" in done.stderr
     assert "Traceback" not in done.stderr

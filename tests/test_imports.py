@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -17,20 +18,21 @@ from tacit.cli.commands import COMMANDS
 
 # Each layer imports from itself and from those before it.
 LAYERS = (
-    "errors", "settings", "distributed", "disk", "graph", "run.folder", "fitting", "sources", "links", "query",
-    "engine", "adapt", "encode", "run.opened", "evaluate", "run", "server", "cli", "__main__",
+    "errors", "settings", "distributed", "disk", "graph", "run.locked_folder", "run.folder",
+    "fitting", "sources", "links", "query", "engine", "adapt", "encode", "run.loaded", "evaluate",
+    "run", "server", "cli", "__main__",
 )  # fmt: skip
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = (
-    "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn", "prometheus_client",
-    "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
+    "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn",
+    "prometheus_client", "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
 WRAPPERS = ("tacit.query.text.syntax_errors", "tacit.query.sparql", "tacit.server")
 
 
 def layer_of(name: str) -> int | None:
-    """The layer that a module belongs to: its package, or a file of it that is a layer of its own."""
+    """The layer of a module: its package, or a file that is a layer of its own."""
     parts = name.split(".")[1:]
     own = (".".join(parts[:length]) for length in (2, 1))
     return next((LAYERS.index(layer) for layer in own if layer in LAYERS), None)
@@ -41,7 +43,8 @@ def upward_imports(src: Path) -> list[str]:
     found = []
     for name, path in modules(src).items():
         if name in ("tacit", "tacit.client"):
-            continue  # the facade names what the layers below offer; the client imports none of them
+            # the facade names what the layers below offer; the client imports none of them
+            continue
         if (layer := layer_of(name)) is None:
             found.append(f"{name} is in no layer")
             continue
@@ -56,6 +59,25 @@ def upward_imports(src: Path) -> list[str]:
 
 def test_no_import_points_upward() -> None:
     assert upward_imports(SRC) == []
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("tacit.engine.atoms", "tacit.engine.search"),
+        ("tacit.engine.search", "tacit.engine.answers"),
+    ],
+)
+def test_subpackages_of_the_engine_import_one_way(below: str, above: str) -> None:
+    lower = {name: path for name, path in modules().items() if name.startswith(below)}
+    assert len(lower) > 3
+    found = [
+        (name, target)
+        for name, path in lower.items()
+        for target, _ in imports(name, path)
+        if target.startswith(above)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize(
@@ -77,16 +99,57 @@ def test_an_upward_import_is_found(tmp_path: Path, where: str, text: str) -> Non
     assert len(upward_imports(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("text", ["from tacit import __version__", "from tacit.graph import graph", "import numpy"])
+@pytest.mark.parametrize(
+    "text", ["from tacit import __version__", "from tacit.graph import graph", "import numpy"]
+)
 def test_a_downward_import_is_not(tmp_path: Path, text: str) -> None:
     (tmp_path / "tacit" / "links").mkdir(parents=True)
     (tmp_path / "tacit" / "links" / "models.py").write_text(text, encoding="utf-8")
     assert upward_imports(tmp_path) == []
 
 
+# Private to torch; `links/finders/codes.py` tries it first and does without it.
+PRIVATE = {"torch._weight_int8pack_mm"}
+OF_TUPLES = {"_asdict", "_replace", "_fields", "_make"}  # public, whatever they are called
+OF_THE_SYSTEM = {"os._exit"}
+
+
+def private_names(src: Path) -> set[str]:
+    """The names with a leading underscore that are used, and defined nowhere in the package."""
+    defined = set[str](OF_TUPLES)
+    used = dict[str, str]()
+    for path in modules(src).values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case (
+                    ast.FunctionDef(name=name)
+                    | ast.AsyncFunctionDef(name=name)
+                    | ast.ClassDef(name=name)
+                ):
+                    defined.add(name)
+                case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                    defined.add(name)
+                case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
+                    used[ast.unparse(node)] = name
+    return {text for text, name in used.items() if name not in defined} - OF_THE_SYSTEM
+
+
+def test_no_private_name_of_a_library_is_used_but_those_that_may_be_missing() -> None:
+    assert private_names(SRC) == PRIVATE
+    foreign = {target for name, path in modules(SRC).items() for target, _ in imports(name, path)}
+    private = {
+        name
+        for name in foreign
+        if "._" in f".{name}" and not name.startswith(("tacit.", "__future__"))
+    }
+    assert private == set()
+
+
 def run(script: str, *arguments: str) -> str:
     """What a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -105,7 +168,9 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["data", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["--version"], ["data", "--help"]], ids=" ".join
+)
 def test_the_first_second_loads_nothing_heavy(arguments: list[str]) -> None:
     loaded = {name.split(".")[0] for name in json.loads(run(LOADED, *arguments).splitlines()[-1])}
     assert "tacit" in loaded
@@ -159,7 +224,9 @@ def fails_without(packages: list[str], names: list[str]) -> dict[str, str]:
 
 
 def test_a_blocked_package_is_noticed() -> None:
-    assert set(fails_without(["numpy"], ["tacit.graph.fact_index", "tacit.errors"])) == {"tacit.graph.fact_index"}
+    assert set(fails_without(["numpy"], ["tacit.graph.fact_index", "tacit.errors"])) == {
+        "tacit.graph.fact_index"
+    }
 
 
 def test_optional_packages_are_optional() -> None:
@@ -176,5 +243,10 @@ def test_queries_need_no_torch() -> None:
 
 
 def test_the_service_loads_torch_in_its_workers_alone() -> None:
-    needed = ["tacit.server.serving", "tacit.cli.serve", "tacit.run.world", "tacit.links.training.finished"]
+    needed = [
+        "tacit.server.serving",
+        "tacit.cli.serve",
+        "tacit.run.world",
+        "tacit.links.training.finished",
+    ]
     assert fails_without(["torch"], needed) == {}

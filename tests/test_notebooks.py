@@ -36,7 +36,7 @@ def kernel() -> Iterator[Any]:
 
 
 def executed(name: str, folder: Path, kernel: Any) -> list[dict[str, Any]]:
-    """What the code cells of a notebook show, as data by kind; names of notebooks before it are forgotten."""
+    """The output of a notebook's code cells as data by kind, each run in fresh names."""
     shown: list[dict[str, Any]] = []
 
     def hear(message: dict[str, Any]) -> None:
@@ -51,7 +51,8 @@ def executed(name: str, folder: Path, kernel: Any) -> list[dict[str, Any]]:
     notebook = nbformat.read(ROOT / "examples" / name, as_version=4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     for source in (f"%reset -f\n%cd -q {folder}", *code):
-        start, known = len(shown), kernel.execute_interactive(source, timeout=120, output_hook=hear)
+        start = len(shown)
+        known = kernel.execute_interactive(source, timeout=120, output_hook=hear)
         assert known["content"]["status"] == "ok"
         shown[start:] = _joined(shown[start:])
     return shown
@@ -76,13 +77,18 @@ def test_own_graph(tmp_path: Path, kernel: Any) -> None:
     assert html[1].count("<meter") == 6
     assert "<b>Czechia</b>" in html[1]
     assert "<th>known</th>" in html[2]
-    assert shown[-1]["text/plain"] == "unknown relation 'boarders' at column 6; did you mean 'borders'?\n"
+    assert (
+        shown[-1]["text/plain"]
+        == "unknown relation 'boarders' at column 6; did you mean 'borders'?\n"
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 def test_one_row(tmp_path: Path, kernel: Any) -> None:
     shown = executed("one-row.ipynb", tmp_path, kernel)
-    table = next(output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", ""))
+    table = next(
+        output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", "")
+    )
     assert all(f"<th>{shape}</th>" in table for shape in ("1p", "3in", "pni"))
     assert shown[-1]["image/png"]
 
@@ -93,19 +99,27 @@ def test_compare_systems(tmp_path: Path, kernel: Any) -> None:
     text = "".join(output["text/plain"] for output in shown)
     assert "Scores of GNN-QE order the answers; they are no probabilities." in text
     assert "Query2Box has no complement (Complement)" in text
-    rows = {row["model"]: row for row in json.loads((tmp_path / "comparison.json").read_text())["rows"]}
+    rows = {
+        row["model"]: row for row in json.loads((tmp_path / "comparison.json").read_text())["rows"]
+    }
     assert list(rows) == ["ComplEx", "Query2Box", "GNN-QE"]
     assert "pni" not in rows["Query2Box"]["mrr"]
-    table = next(output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", ""))
+    table = next(
+        output["text/html"] for output in shown if "<th>avg_n</th>" in output.get("text/html", "")
+    )
     assert f"<td>{100 * rows['GNN-QE']['mrr']['pni']:.1f}</td>" in table
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 def test_csv_to_graph(tmp_path: Path, kernel: Any) -> None:
     shown = executed("csv-to-graph.ipynb", tmp_path, kernel)
-    assert "if it is a header, give columns 'who,what,value'" in shown[0]["text/plain"]
-    assert f"8 relations, {200 + 6 + 23} train facts" in shown[1]["text/html"]  # people, places, companies
-    assert all(f"<td>{cell}</td>" in shown[2]["text/html"] for cell in ("joined", "dates", "founded", "numbers"))
+    assert "if it is a header, give `columns='who,what,value'`" in shown[0]["text/plain"]
+    # people, places, companies
+    assert f"8 relations, {200 + 6 + 23} train facts" in shown[1]["text/html"]
+    assert all(
+        f"<td>{cell}</td>" in shown[2]["text/html"]
+        for cell in ("joined", "dates", "founded", "numbers")
+    )
     with (tmp_path / "people.csv").open(encoding="utf-8") as file:
         told = {tuple(row) for row in csv.reader(file)}
     answers = duckdb.sql(f"from '{tmp_path / 'answers.parquet'}'").fetchall()
@@ -114,13 +128,18 @@ def test_csv_to_graph(tmp_path: Path, kernel: Any) -> None:
     for _, who, _, _, known, *_ in answers:  # all that is known is in the table
         assert not known or {(who, "works_for", "Oak Tools"), (who, "lives_in", "Graz")} <= told
     assert [row[0] for row in answers] == list(range(1, 11))
-    rows = [re.findall(r"<td>([\d.]+)</td>", row) for row in shown[-3]["text/html"].split("<tr>")[3:]]
+    rows = [
+        re.findall(r"<td>([\d.]+)</td>", row) for row in shown[-3]["text/html"].split("<tr>")[3:]
+    ]
     facts, held_back, true = zip(*[map(float, row) for row in rows], strict=True)
     assert list(facts) == sorted(facts, reverse=True)
     assert all(low <= high for low, high in zip(held_back, true, strict=True))
-    assert true[-1] > 0.8 > true[0]  # as the notebook says: the higher the score, the more often it is right
-    files = [duckdb.sql(f"select subject, relation, object from '{tmp_path / name}'").fetchall()
-             for name in ("missing.parquet", "missing.csv")]  # fmt: skip
+    # as the notebook says: the higher the score, the more often it is right
+    assert true[-1] > 0.8 > true[0]
+    files = [
+        duckdb.sql(f"select subject, relation, object from '{tmp_path / name}'").fetchall()
+        for name in ("missing.parquet", "missing.csv")
+    ]
     assert files[0] == files[1]
     assert told.isdisjoint(files[0])
     assert len(files[0]) == len(rdflib.Graph().parse(tmp_path / "missing.nt")) > 10
@@ -130,14 +149,17 @@ def test_csv_to_graph(tmp_path: Path, kernel: Any) -> None:
 def test_turtle_to_sparql(tmp_path: Path, kernel: Any) -> None:
     shown = executed("turtle-to-sparql.ipynb", tmp_path, kernel)
     facts = rdflib.Graph().parse(tmp_path / "kitchen.ttl")
-    food, dish = (rdflib.Namespace(f"https://kitchen.example/{name}") for name in ("food#", "dish/"))
+    food, dish = (
+        rdflib.Namespace(f"https://kitchen.example/{name}") for name in ("food#", "dish/")
+    )
     several = next(output["text/plain"] for output in shown if "yes or no" in output["text/plain"])
     southern = set(facts.subjects(food["from"], food.south))
     assert f"{len(southern)} known" in several
     assert re.search(r"south-3, food:south\)\n   yes: .* known", several)
     assert re.search(r"south-4, food:south\)\n   \w+: .* predicted", several)
     pairs = re.findall(
-        r"<td>(https:[^<]*)</td>", next(o["text/html"] for o in shown if "?with" in o.get("text/html", ""))
+        r"<td>(https:[^<]*)</td>",
+        next(o["text/html"] for o in shown if "?with" in o.get("text/html", "")),
     )
     assert len(pairs) == 6
     for one, other in zip(pairs[::2], pairs[1::2], strict=True):
@@ -146,8 +168,11 @@ def test_turtle_to_sparql(tmp_path: Path, kernel: Any) -> None:
     written = rdflib.Graph().parse(tmp_path / "southern.nt")
     rs = rdflib.Namespace("http://www.w3.org/2001/sw/DataAccess/tests/result-set#")
     places = {int(str(index)): solution for solution, index in written.subject_objects(rs["index"])}
-    best = {written.value(written.value(places[place], rs.binding), rs.value) for place in (1, 2, 3)}
-    assert best == {dish["south-4"], dish["south-8"], dish["south-12"]}  # those that do not say where they come from
+    best = {
+        written.value(written.value(places[place], rs.binding), rs.value) for place in (1, 2, 3)
+    }
+    # those that do not say where they come from
+    assert best == {dish["south-4"], dish["south-8"], dish["south-12"]}
     assert shown[-2]["text/plain"].startswith("OPTIONAL is not supported")
     assert "comes from(south dish" in shown[-1]["text/plain"]
 
@@ -156,13 +181,20 @@ def test_turtle_to_sparql(tmp_path: Path, kernel: Any) -> None:
 def test_todays_facts(tmp_path: Path, kernel: Any) -> None:
     shown = executed("todays-facts.ipynb", tmp_path, kernel)
     text = "".join(output["text/plain"] for output in shown)
-    assert "unknown entity 'Arrival 0'\n24 facts added; vectors for 6 entities and 1 relation\n" in text
+    named = (
+        "6 new entities: Arrival 0, Arrival 1, Arrival 2, Arrival 3, Arrival 4 and 1 more; "
+        "1 new relation: tutored_by"
+    )
+    assert f"unknown entity 'Arrival 0'\n24 facts added; {named}\n" in text
     assert "same vectors: True" in text
-    assert re.search(r"before: 0\.999 known\n1 fact removed; .*\n.* after: [\d.]+ predicted\n", text)
+    assert re.search(
+        r"before: 0\.999 known\n1 fact removed; .*\n.* after: [\d.]+ predicted\n", text
+    )
     assert "this service needs a key" in text
     assert "{'added': 2, 'removed': 0, 'unchanged': 0, 'entities': 1, 'relations': 0" in text
     graph = tacit.load(tmp_path / "runs" / "school")
-    arrival, takes = graph.entities.id("Arrival 6"), graph.relations.id("takes")
+    arrival = graph.entities.id("Arrival 6")
+    takes = graph.relations.id("takes")
     assert [graph.entities[tail] for tail in graph.index().tails(arrival, takes)] == ["waves"]
     first = graph.index().tails(graph.entities.id("Arrival 0"), graph.relations.id("tutored_by"))
     assert [graph.entities[tail] for tail in first] == ["Student 00"]

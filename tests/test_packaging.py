@@ -26,17 +26,24 @@ from source_tree import ROOT, imports, modules
 from tacit.cli import app
 from tacit.server.settings import ServerSettings
 
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OTHERWISE_NAMED = {"faiss": "faiss-cpu"}
 WITH_TORCH = {"triton"}  # which comes with it where there is CUDA
 FOR_DEVELOPERS = {"dev", "docs", "build-world"}
-BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+BUILD = (
+    "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+)
 INSTRUCTIONS = [
     (word, rest)
     for word, _, rest in (
         line.partition(" ")
-        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+        for line in (ROOT / "Dockerfile")
+        .read_text(encoding="utf-8")
+        .replace("\\\n", " ")
+        .splitlines()
         if line and not line.startswith("#")
     )
 ]
@@ -72,7 +79,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in copied():
         if (ROOT / name).is_dir():
             shutil.copytree(
-                ROOT / name, folder / "tree" / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+                ROOT / name,
+                folder / "tree" / name,
+                ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"),
             )
         else:
             (folder / "tree").mkdir(exist_ok=True)
@@ -85,7 +94,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     package = ROOT / "src" / "tacit"
-    expected = {f"tacit/{path.relative_to(package).as_posix()}" for path in package.rglob("*") if path.is_file()}
+    expected = {
+        f"tacit/{path.relative_to(package).as_posix()}"
+        for path in package.rglob("*")
+        if path.is_file()
+    }
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
         metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -104,7 +117,8 @@ def test_the_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> 
     script = (
         "import tacit, tacit.query.text.text as text; from importlib.resources import files\n"
         "from tacit.cli import app; print(tacit.__file__)\n"
-        "print(tacit.parse('?c : borders(France, ?c)'), (files('tacit.server') / 'static' / 'index.html').is_file())\n"
+        "print(tacit.parse('?c : borders(France, ?c)'), (files('tacit.server') / 'static' / "
+        "'index.html').is_file())\n"
         "app(['data', 'list'])"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
@@ -124,7 +138,7 @@ def test_the_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> 
 
 @cache
 def needed(extra: str) -> dict[str, Requirement]:
-    """The packages of an extra by name, those of extras that it names too; "" is what is always installed."""
+    """The packages of an extra and of its extras by name; "" is what is always installed."""
     found: dict[str, Requirement] = {}
     for text in EXTRAS[extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(text)
@@ -137,7 +151,9 @@ def needed(extra: str) -> dict[str, Requirement]:
 
 
 def test_every_import_is_covered_by_the_dependencies_or_an_extra() -> None:
-    covered = set(needed("")).union(*(needed(extra) for extra in EXTRAS if extra not in FOR_DEVELOPERS))
+    covered = set(needed("")).union(
+        *(needed(extra) for extra in EXTRAS if extra not in FOR_DEVELOPERS)
+    )
     foreign = {
         (target.split(".")[0], name)
         for name, path in modules().items()
@@ -148,17 +164,25 @@ def test_every_import_is_covered_by_the_dependencies_or_an_extra() -> None:
     missing = {
         (package, name)
         for package, name in foreign
-        if canonicalize_name(OTHERWISE_NAMED.get(package, package)) not in covered and package not in WITH_TORCH
+        if canonicalize_name(OTHERWISE_NAMED.get(package, package)) not in covered
+        and package not in WITH_TORCH
     }
     assert missing == set()
 
 
 def test_what_messages_and_pages_tell_to_install_is_an_extra() -> None:
-    texts = [*modules().values(), ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "Dockerfile"]
+    texts = [
+        *modules().values(),
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        ROOT / "Dockerfile",
+    ]
     named = [
         extra.strip()
         for path in texts
-        for extras in re.findall(r"pip install[^\n]*?'(?:tacit|\.)\[([^\]]*)\]'", path.read_text(encoding="utf-8"))
+        for extras in re.findall(
+            r"pip install[^\n]*?'(?:tacit|\.)\[([^\]]*)\]'", path.read_text(encoding="utf-8")
+        )
         for extra in extras.split(",")
     ]
     assert {"rdf", "server", "large", "index", "plots"} <= set(named)
@@ -167,7 +191,10 @@ def test_what_messages_and_pages_tell_to_install_is_an_extra() -> None:
 
 def test_the_pinned_versions_are_ones_that_every_extra_takes() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    pinned = {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in lines)
+    }
     for extra in ("", *EXTRAS):
         for name, requirement in needed(extra).items():
             assert requirement.specifier.contains(pinned[name], prereleases=True), (extra, name)
@@ -178,7 +205,9 @@ def test_the_container_is_small_and_nobody_is_root_in_it() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert ignored[0] == "*"
     assert {line[1:] for line in ignored if line[0] == "!"} == set(copied())
-    assert not any(fnmatch(name, pattern) for name in copied() for pattern in ignored[1:] if pattern[0] != "!")
+    assert not any(
+        fnmatch(name, pattern) for name in copied() for pattern in ignored[1:] if pattern[0] != "!"
+    )
     assert told("USER")[-1] == "tacit"
     words = [word for word, _ in INSTRUCTIONS]
     assert words.index("RUN") < words.index("USER") < words.index("ENTRYPOINT")

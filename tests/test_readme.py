@@ -1,4 +1,4 @@
-"""The pages show what happens: their answers are those people get from `world`, and the picture is there."""
+"""The answers that pages show are those of `world`, and the picture is there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from source_tree import ROOT
 from tacit.cli import app
 
 README = ROOT / "README.md"
-LINE = re.compile(r"^(?P<place>\s+\d+\.)?\s*(?P<what>.+?)  +(?P<score>\d\.\d{3})\s+(?P<mark>known|predicted)$")
-SHARE = re.compile(r"^\s+(?P<what>\d of \d atoms) (?P<mark>predicted)$")
+LINE = re.compile(
+    r"^(?P<place>\s+\d+\.)?\s*(?P<what>.+?)  +(?P<score>\d\.\d{3})\s+(?P<mark>known|predicted)$"
+)
+SHARE = re.compile(
+    r"^\s+(?P<what>\d of \d atoms) (?P<mark>predicted)$|^(?P<shown>4 shown, .*) lists "
+    r"(?P<more>more)$"
+)
 
 
 def shown() -> tuple[str, str]:
@@ -25,14 +30,19 @@ def shown() -> tuple[str, str]:
 
 
 def lines(printed: str) -> list[tuple[str, str, float]]:
-    """Each line of an answer: the answer, the atom or how many are predicted, its mark, its score."""
+    """The parts of an answer's lines: the answer, its atom or count, its mark, its score."""
     found = [LINE.match(line) or SHARE.match(line) for line in printed.splitlines()[1:]]
     assert all(found), printed
-    return [(line["what"], line["mark"], float(line.groupdict().get("score", 1))) for line in found if line]
+    named = [{"shown": None, "more": None, "score": 1} | line.groupdict() for line in found if line]
+    return [
+        (line["what"] or line["shown"], line["mark"] or line["more"], float(line["score"]))
+        for line in named
+    ]
 
 
 def test_world_answers_as_the_pages_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path))  # empty: `world` is trained, once for both pages
+    # empty: `world` is trained, once for both pages
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path))
     the_example_answers_as_shown()
     an_atom_scores_as_shown_from_either_side()
 
@@ -56,8 +66,12 @@ def an_atom_scores_as_shown_from_either_side() -> None:
     rows = re.findall(r"^\| `(\?.*? : .*?)` \|.*\| (0\.\d\d) \|$", page, flags=re.MULTILINE)
     assert len(rows) == 3
     for question, score in rows:
-        atoms = [atom for answer in run.explain(question, top=20) for atom in answer.witnesses[0].atoms]
-        scores = [atom.score for atom in atoms if str(atom).startswith("capital_of(Georgetown, Guyana) ")]
+        atoms = [
+            atom for answer in run.explain(question, top=20) for atom in answer.witnesses[0].atoms
+        ]
+        scores = [
+            atom.score for atom in atoms if str(atom).startswith("capital_of(Georgetown, Guyana) ")
+        ]
         assert scores == [pytest.approx(float(score), abs=0.05)], question
 
 
@@ -68,7 +82,9 @@ def test_the_example_predicts_a_fact_it_was_not_told() -> None:
     names = ["Georgetown", "Guyana"]
     head, tail = (graph.entities.id(name) for name in names)
     assert [head, graph.relations.id("capital_of"), tail] in graph.test.tolist()
-    assert ("capital_of(Georgetown, Guyana)", "predicted") in [line[:2] for line in lines(shown()[1])]
+    assert ("capital_of(Georgetown, Guyana)", "predicted") in [
+        line[:2] for line in lines(shown()[1])
+    ]
 
 
 def test_the_picture_is_small_enough_to_load() -> None:
@@ -79,4 +95,7 @@ def test_the_picture_is_small_enough_to_load() -> None:
 
 def test_the_two_commands_come_first() -> None:
     first = next(block for block in blocks(README))
-    assert [command.words for command in commands(first.text)] == [("make", "demo"), ("make", "test")]
+    assert [command.words for command in commands(first.text)] == [
+        ("make", "demo"),
+        ("make", "test"),
+    ]

@@ -10,8 +10,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
-needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no chromium found: install it to test the page")
+CHROMIUM = (
+    shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+    or ""
+)
+needs_chromium = pytest.mark.skipif(
+    not CHROMIUM, reason="no chromium found: install it to test the page"
+)
 SIZES = {"desktop": {"width": 1200, "height": 850}, "phone": {"width": 390, "height": 780}}
 at_every_size = pytest.mark.parametrize("visit", SIZES, indirect=True)
 NO_TEXT: dict[str, Any] = {"message": "", "line": None, "column": None, "suggestions": []}
@@ -39,7 +46,9 @@ class Visit:
         self.faults: list[str] = []
         self.hosts: set[str] = set()
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.faults.append("a dialog opened"), dialog.dismiss()))
+        self.page.on(
+            "dialog", lambda dialog: (self.faults.append("a dialog opened"), dialog.dismiss())
+        )
         self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
         self.go(address)
 
@@ -64,7 +73,8 @@ class Visit:
         with self.page.expect_response("**/ask*"):
             self.page.keyboard.press("Enter")
         self.page.wait_for_selector("#results[aria-busy=false]")
-        self.page.wait_for_selector("#sentence[aria-busy=false]")  # the builder above the answers moves them
+        # the builder above the answers moves them
+        self.page.wait_for_selector("#sentence[aria-busy=false]")
         return self.answers()
 
     def answers(self) -> list[str]:

@@ -8,14 +8,26 @@ from random import Random
 from hypothesis import strategies as st
 
 from formulas import RELATIONS
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Variable,
+)
 
-A, B = Entity("e0"), Entity("e1")
+A = Entity("e0")
+B = Entity("e1")
 T = Variable("t")
 
 
 def rewritten(query: Query, random: Random) -> Query:
-    """The same question with its parts and quantifiers in another order, grouped otherwise, its variables renamed."""
+    """The same question, with parts and quantifiers shuffled and variables renamed."""
     numbers = iter(random.sample(range(1000), 200))
 
     def fresh() -> Variable:
@@ -33,11 +45,15 @@ def rewritten(query: Query, random: Random) -> Query:
             case Atom(relation, subject, object_):
                 ends = [names[e] if isinstance(e, Variable) else e for e in (subject, object_)]
                 return Atom(relation, ends[0], ends[1])
+            case Inequality():
+                sides = [names[e] if isinstance(e, Variable) else e for e in formula.terms]
+                return Inequality(*random.sample(sides, 2))
             case And(parts) | Or(parts):
                 return grouped(type(formula), [walk(part, names) for part in parts])
             case Not(part):
                 return Not(walk(part, names))
-        bound, names = [], dict(names)
+        bound = []
+        names = dict(names)
         while isinstance(formula, Exists):
             names[formula.variable] = fresh()
             bound.append(names[formula.variable])
@@ -58,7 +74,9 @@ def cycles(draw: st.DrawFn) -> Query:
     ring = [T, *(Variable(f"v{i}") for i in range(size)), T]
     relations = draw(st.lists(st.sampled_from(RELATIONS[:2]), min_size=size + 1, max_size=size + 1))
     atoms = [Atom(r, *pair) for r, pair in zip(relations, pairwise(ring), strict=True)]
-    chords = draw(st.lists(st.tuples(st.sampled_from(ring), st.sampled_from([*ring, A, B])), max_size=3))
+    chords = draw(
+        st.lists(st.tuples(st.sampled_from(ring), st.sampled_from([*ring, A, B])), max_size=3)
+    )
     atoms += [Atom(draw(st.sampled_from(RELATIONS[:2])), *chord) for chord in chords]
     formula: Formula = And(tuple(~a if draw(st.integers(0, 5)) == 0 else a for a in atoms))
     for variable in ring[1:-1]:

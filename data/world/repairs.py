@@ -1,4 +1,4 @@
-"""What the sources get wrong, leave out or leave open: every hand-made decision behind the `world` graph."""
+"""Every hand-made decision behind the `world` graph, where its sources err or are silent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COUNTRY_NAMES = {
     "ST": "São Tomé and Príncipe",
     "TL": "Timor-Leste",
 }
-# GeoNames counts Timor-Leste to Oceania and the Cocos Islands to Asia; the United Nations do it the other way round.
+# GeoNames counts Timor-Leste to Oceania and the Cocos Islands to Asia, unlike the United Nations.
 CONTINENTS = {"TL": "AS", "CC": "OC"}
 
-# Land borders. Cuba meets the United States at Guantánamo alone, a lease; Kosovo lies between Albania and Serbia;
-# India and Sri Lanka are parted by the sea.
+# Land borders. Cuba meets the United States at Guantánamo alone, a lease; Kosovo lies between
+# Albania and Serbia; India and Sri Lanka are parted by the sea.
 NOT_BORDERS = {("CU", "US"), ("AL", "RS"), ("IN", "LK")}
 MISSING_BORDERS = {("BW", "ZM"), ("CN", "HK"), ("CN", "MO")}
 
@@ -84,15 +84,16 @@ REGIONAL_IS_OFFICIAL = {"ZA"}
 CURRENCIES = {"BG": ["EUR"]}  # since 1 January 2026
 CURRENCY_NAMES = {"XCG": "Caribbean Guilder"}
 
-# The United Nations' subregions (M49), with the intermediate regions of Sub-Saharan Africa and Latin America.
-# Kosovo and Taiwan have no M49 code of their own and stand with their neighbours.
+# The United Nations' subregions (M49), with the intermediate regions of Sub-Saharan Africa and
+# Latin America. Kosovo and Taiwan have no M49 code of their own and stand with their neighbours.
 SUBREGIONS = {
     "Northern Africa": "DZ EG LY MA SD TN EH",
     "Eastern Africa": "BI KM DJ ER ET KE MG MW MU YT MZ RE RW SC SO SS UG TZ ZM ZW",
     "Middle Africa": "AO CM CF TD CG CD GQ GA ST",
     "Southern Africa": "BW SZ LS NA ZA",
     "Western Africa": "BJ BF CV CI GM GH GN GW LR ML MR NE NG SH SN SL TG",
-    "Caribbean": "AI AG AW BS BB BL BQ VG KY CU CW DM DO GD GP HT JM MQ MS PR KN LC MF VC SX TT TC VI",
+    "Caribbean": "AI AG AW BS BB BL BQ VG KY CU CW DM DO GD GP HT JM MQ MS PR KN LC MF VC SX "
+    "TT TC VI",
     "Central America": "BZ CR SV GT HN MX NI PA",
     "South America": "AR BO BR CL CO EC FK GF GY PY PE SR UY VE",
     "Northern America": "BM CA GL PM US",

@@ -1,7 +1,8 @@
 """Tacit answers logical questions over knowledge graphs that are missing facts, and says why.
 
-`load` reads a graph, `train` learns a link predictor for it, `open` opens what was trained, as a `Run` to ask, adapt
-and evaluate; `split` holds facts of a graph out, and `sample` draws queries from it:
+`load` reads a graph, `train` learns a link predictor for it, `open` opens what was trained, as a
+`Run` to ask, adapt and evaluate; `split` holds facts of a graph out, and `sample` draws queries
+from it:
 
 >>> import tacit
 >>> tacit.load("world")
@@ -9,7 +10,8 @@ Graph(world: 2,310 entities, 10 relations, 4,393 train, 547 valid, 547 test fact
 >>> run = tacit.open("world")  # doctest: +SKIP
 >>> run.explain("?c : borders(France, ?c) & !speaks(?c, German)", top=5)  # doctest: +SKIP
 
-Questions are text, SPARQL, or formulas of `Atom`, `And`, `Or`, `Not`, `Exists` over `Entity` and `Variable`.
+Questions are text, SPARQL, or formulas of `Atom`, `And`, `Or`, `Not`, `Exists` over `Entity` and
+`Variable`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
     from tacit.sources import load as load
     from tacit.sources import split as split
 
-# Where public names live; the modules load when a name is first used, so that `import tacit` stays instant.
+# Where public names live; the modules load when a name is first used, so that `import tacit` stays
+# instant.
 _HOMES = {
     "run.compare": ("compare",),
     "engine.answers.answers": ("Answers",),

@@ -1,6 +1,4 @@
-"""Files that are never half-written, alone or many together, arrays that stay in theirs, and what is said where they
-cannot be.
-"""
+"""Atomic writes of files and sets of files, locks, and mapped arrays."""
 
 from __future__ import annotations
 
@@ -9,9 +7,10 @@ import json
 import math
 import os
 import shutil
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,33 +20,42 @@ from tacit.errors import LimitError, RunError, TacitError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TEMPORARY = ".tacit-"  # how the names of files begin that are being written
-# Windows lets nobody replace a file that is mapped, and a run may be trained again while others have it open.
+TEMPORARY = ".tacit-"  # prefix of the names of files that are being written
+# whether mapped files can be replaced, which Windows forbids
 MAPS = os.name != "nt"
-# Of a folder whose files are exchanged: what is being written, what is decided, and who may do so.
-DRAFT, CHANGE, LOCK = TEMPORARY + "draft", TEMPORARY + "change", TEMPORARY + "lock"
-_GONE = "gone.txt"  # of a change: the names of files that nothing takes the place of
-_LONGEST, _MOST_DOTS = 1 << 20, 64  # of TOML: characters, and dots of a key
-_BLOCK, _BLOCKS = 1 << 16, 256
+# in a folder whose files are exchanged: the draft, the decided change, and the lock
+DRAFT = TEMPORARY + "draft"
+CHANGE = TEMPORARY + "change"
+LOCK = TEMPORARY + "lock"
+_GONE = "gone.txt"  # of a change: the names of the files to delete
+# limits of TOML: characters, and dots of a key
+_LONGEST = 1 << 20
+_MOST_DOTS = 64
+_BLOCK = 1 << 16
+_BLOCKS = 256
 _ALIGNED = 64  # bytes of a line of memory
 
 
 @contextmanager
 def written(path: Path, kind: type[TacitError] = RunError) -> Iterator[None]:
-    """Turn what the system says while `path` is written into an error of a `kind`, or of a disk that is full."""
+    """Turn an `OSError` while `path` is written into an error of a `kind` or a `LimitError`."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            full = f"the disk is full: {path} was not written and what was there is whole; make room, then go on"
-            raise LimitError(full) from None
+            raise LimitError(
+                f"the disk is full: {path} was not written and what was there is whole; make "
+                "room, then go on"
+            ) from None
         raise kind(f"{path} cannot be written ({error.strerror or error})") from None
 
 
 @contextmanager
 def replacing(path: Path, kind: type[TacitError] = RunError) -> Iterator[Path]:
-    """Where to write a file that takes the place of `path` once it is whole and forced to disk: readers see the old
-    file or the new one. A device is written as it is; what goes wrong is an error of a `kind`.
+    """Yield a temporary file that replaces `path` atomically once it is written.
+
+    Readers see the old file or the new one. A device is written directly. Failures are errors of a
+    `kind`.
     """
     with written(path, kind):
         if is_device(path):
@@ -57,13 +65,25 @@ def replacing(path: Path, kind: type[TacitError] = RunError) -> Iterator[Path]:
         try:
             temporary.touch()
             mode = temporary.stat().st_mode
-            yield temporary
-            temporary.chmod(mode)  # a writer that makes the file anew may have kept it private
-            _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
-            temporary.replace(path)
+            with _shown_as_written(temporary):
+                yield temporary
+            with _shown_as_written(temporary):  # a writer may have replaced the file by another
+                temporary.chmod(mode)  # which may be private
+                _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
+                temporary.replace(path)
             _sync_folder(path.parent)
         finally:
             remove(temporary)
+
+
+@contextmanager
+def _shown_as_written(path: Path) -> Iterator[None]:
+    """Hold a lock on a file that tells it from what a writer that was killed has left behind."""
+    with ExitStack() as stack:
+        if MAPS:  # Windows deletes no file that is open
+            with suppress(OSError):
+                stack.enter_context(locked(path, shared=True))
+        yield
 
 
 def remove(path: Path) -> None:
@@ -72,12 +92,13 @@ def remove(path: Path) -> None:
         try:
             path.unlink(missing_ok=True)
         except OSError:
-            if path.exists():  # a file system to be read alone refuses to delete what is not there, too
+            # a read-only file system also refuses to delete a missing file
+            if path.exists():
                 raise
 
 
 def is_device(path: Path) -> bool:
-    """Whether a path is a device or a pipe, such as `/dev/null` and `/dev/stdout`: no file may take its place."""
+    """Whether a path is a device or a pipe, such as `/dev/null`, and cannot be replaced."""
     parent = path.parent.resolve()
     if not path.exists() or parent == Path("/dev") or parent.parts[1:2] == ("proc",):
         return path.exists()
@@ -87,12 +108,14 @@ def is_device(path: Path) -> bool:
 
 
 @contextmanager
-def exchanging(folder: Path, exchanged: Callable[[str], bool] = lambda name: False) -> Iterator[Path]:
-    """A folder to write files to that take the places of those in `folder` together; a crash leaves all old or all new.
+def exchanging(
+    folder: Path, exchanged: Callable[[str], bool] = lambda name: False
+) -> Iterator[Path]:
+    """Yield a folder whose files replace those in `folder` together, even in a crash.
 
-    Renaming that folder decides. If what follows is cut short, `finish_exchange` makes up for it before anyone reads.
-    Files that are `exchanged` by their names go where nothing takes their place; where nothing was written, nothing
-    changes. Who comes second waits for the first.
+    Renaming that folder decides. If what follows is cut short, `finish_exchange` completes it
+    before anyone reads. Files that are `exchanged` by their names are deleted if nothing replaces
+    them; if nothing was written, nothing changes. A second writer waits for the first.
     """
     draft = folder / DRAFT
     with written(folder), locked(folder / LOCK):
@@ -101,11 +124,16 @@ def exchanging(folder: Path, exchanged: Callable[[str], bool] = lambda name: Fal
         draft.mkdir()
         try:
             yield draft
-            kept = {file.name for file in draft.iterdir()}
-            if not kept:
+            # locks are not exchanged, since another process may hold or await the folder's
+            for lock in draft.glob(f"{LOCK}*"):
+                lock.unlink()
+            new = {file.name for file in draft.iterdir()}
+            if not new:
                 return
-            there = {file.name for file in folder.iterdir() if not file.name.startswith(TEMPORARY)}
-            gone = filter(exchanged, sorted(there - kept))
+            present = {
+                file.name for file in folder.iterdir() if not file.name.startswith(TEMPORARY)
+            }
+            gone = filter(exchanged, sorted(present - new))
             (draft / _GONE).write_text("\n".join(gone), encoding="utf-8")
             for file in draft.iterdir():
                 _sync(file, os.O_RDWR)
@@ -118,51 +146,68 @@ def exchanging(folder: Path, exchanged: Callable[[str], bool] = lambda name: Fal
 
 
 def finish_exchange(folder: Path) -> None:
-    """Finish an exchange of files that was decided and cut short."""
+    """Finish a decided exchange of files that was interrupted."""
     if (folder / CHANGE).is_dir():
         try:
             with locked(folder):
                 _finish(folder)
         except OSError as error:
             reason = error.strerror or error
-            raise RunError(f"a change of '{folder}' was cut short and cannot be finished here ({reason})") from None
+            raise RunError(
+                f"a change of '{folder}' was cut short and cannot be finished here ({reason})"
+            ) from None
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """See the files of a folder, where there is one, as they are between two exchanges."""
+    """Keep the files of a folder, if it exists, from being exchanged while they are read."""
     finish_exchange(folder)
     with locked(folder, shared=True) if folder.is_dir() else nullcontext():
         yield
 
 
 @contextmanager
-def locked(path: Path, shared: bool = False) -> Iterator[None]:
-    """Hold a lock on a folder, or on a file that is made for it, once nobody else does; the system lets go of it where
-    a process dies. Windows locks files alone.
+def locked(path: Path, shared: bool = False, wait: bool = True) -> Iterator[None]:
+    """Hold a lock on a folder or file, which the system releases when the process dies.
+
+    Without `wait`, a held lock is a `BlockingIOError`. Windows locks only files, and shares no
+    lock.
     """
     if path.is_dir() and not MAPS:
         yield
         return
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        # Some file systems lock no folders; what a reader finds mixed there is refused by its stamps.
+        # some file systems cannot lock folders; there, stamps reveal mixed files
         with suppress(OSError) if path.is_dir() else nullcontext():
             if MAPS:
                 import fcntl
 
-                fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+                kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+                fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
             else:
-                import msvcrt
-
-                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # elsewhere it has nothing
+                _lock_on_windows(handle, wait)
         yield
     finally:
         os.close(handle)
 
 
+def _lock_on_windows(handle: int, wait: bool) -> None:
+    """Lock a file on Windows; the system's own wait ends after ten seconds."""
+    import msvcrt
+
+    while True:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]  # elsewhere it has nothing
+            return
+        except OSError:
+            if not wait:
+                raise BlockingIOError(errno.EAGAIN, "another process holds the lock") from None
+        time.sleep(0.05)
+
+
 def _finish(folder: Path) -> None:
-    """Put the files of a decided change into their places; what was done before is not done again."""
+    """Move the files of a decided change into place; this can be repeated."""
     change = folder / CHANGE
     if not change.is_dir():  # another process was faster
         return
@@ -187,12 +232,13 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array as a `.npy` file, whole or not at all."""
     import numpy as np
 
-    with replacing(path) as target, target.open("wb") as file:  # by a name numpy would add its own ending
+    # given a name, numpy would add an ending
+    with replacing(path) as target, target.open("wb") as file:
         np.save(file, array, allow_pickle=False)
 
 
 def mapped_array(path: Path) -> NDArray[Any]:
-    """The array of a `.npy` file, read as it is used and shared by processes; who writes into it has an own copy.
+    """Map the array of a `.npy` file, copy-on-write.
 
     A file that holds something else, or less than it says, is a `ValueError`.
     """
@@ -211,7 +257,7 @@ def mapped_array(path: Path) -> NDArray[Any]:
 
 
 def from_json(text: str | bytes) -> Any:
-    """The value of a JSON text; nesting too deep is a `ValueError` as any other mistake is.
+    """Parse a JSON text; nesting too deep is a `ValueError`, as other mistakes are.
 
     >>> from_json('{"a": [1]}')
     {'a': [1]}
@@ -223,25 +269,32 @@ def from_json(text: str | bytes) -> Any:
 
 
 def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Tables of plain values as TOML; a value of None is left out.
+    """Write tables of plain values as TOML, without values of None.
 
     >>> print(to_toml({"train": {"rank": 100, "model": "complex", "memory": None}}), end="")
     [train]
     rank = 100
     model = "complex"
     """
-    import tomli_w  # only here: whoever reads a run need not wait for it
+    import tomli_w  # local, since reading a run does not need it
 
     return tomli_w.dumps(
-        {table: {k: v for k, v in values.items() if v is not None} for table, values in tables.items()}
+        {
+            table: {k: v for k, v in values.items() if v is not None}
+            for table, values in tables.items()
+        }
     )
 
 
 def from_toml(text: str) -> dict[str, dict[str, Any]]:
-    """Tables of TOML; what no settings have, and takes its reader minutes or cannot be printed, is a `ValueError`."""
+    """Parse tables of TOML; content that would be slow or unprintable is a `ValueError`."""
     if len(text) > _LONGEST:
         raise ValueError(f"it is longer than {_LONGEST >> 20} MB")
-    if any(key.count(".") > _MOST_DOTS for line in text.split("\n") for key in line.split("=")[:-1] or [line]):
+    if any(
+        key.count(".") > _MOST_DOTS
+        for line in text.split("\n")
+        for key in line.split("=")[:-1] or [line]
+    ):
         raise ValueError(f"a key has more than {_MOST_DOTS} dots")
     settings = tomllib.loads(text)
     for name, table in settings.items():
@@ -252,17 +305,21 @@ def from_toml(text: str) -> dict[str, dict[str, Any]]:
         value = left.pop()
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("it holds a number of more than 64 bits")
-        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        left += (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        )
     return settings
 
 
 def digest(path: Path, size: int | None = None) -> str:
-    """A short hash of a file: of all of it up to 16 MB, else of its size and of 256 blocks of 64 kB spread over it.
+    """A short hash of a file, or of a sample of blocks if it is larger than 16 MB.
 
-    A file that was cut, exchanged or written anew differs; a few bytes changed in place within a large one need not.
-    With a `size` it is that of as many bytes at the start.
+    The sample is the size and 256 blocks of 64 kB spread over the file: a file that was cut,
+    replaced or rewritten differs, but a few bytes changed in place within a large one need not.
+    With a `size`, only so many bytes at the start count.
     """
-    size, hashed = path.stat().st_size if size is None else size, sha256()
+    size = path.stat().st_size if size is None else size
+    hashed = sha256()
     hashed.update(str(size).encode())
     with path.open("rb") as file:
         for number in range(_BLOCKS):
@@ -273,7 +330,7 @@ def digest(path: Path, size: int | None = None) -> str:
 
 
 def state(path: Path) -> tuple[int, int, int] | None:
-    """What tells a file from another in its place: its size, time and number; None where there is none."""
+    """The size, time and inode of a file, which identify its version; None if it is missing."""
     try:
         stat = path.stat()
     except OSError:
@@ -282,7 +339,7 @@ def state(path: Path) -> tuple[int, int, int] | None:
 
 
 def exists(path: str | Path) -> bool:
-    """Whether there is a file or folder; a name that no path can have is none."""
+    """Whether there is a file or folder; an impossible path is none."""
     try:
         return Path(path).exists()
     except OSError:
@@ -290,7 +347,8 @@ def exists(path: str | Path) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    with suppress(PermissionError):  # Windows opens no folders; it keeps a renaming without being asked
+    # Windows opens no folders; it keeps a renaming without being asked
+    with suppress(PermissionError):
         _sync(folder, os.O_RDONLY)
 
 
@@ -303,7 +361,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def padding(shapes: Mapping[str, Sequence[int]], metadata: Mapping[str, str]) -> str:
-    """What fills the header of a safetensors file of floats, so that what is mapped of it can be read at once.
+    """The padding of a safetensors header that aligns the tensors for mapping.
 
     >>> len(padding({"a": (2, 3)}, {"model": "complex"}))
     15

@@ -3,17 +3,19 @@
 ::
 
     TacitError            the root: catch this to catch them all
-    ├── DataError         a file or folder does not hold what it should; carries the path and the line
+    ├── DataError         a file or folder does not hold what it should; carries path and line
     ├── UnknownName       an entity or relation the graph does not have; carries the nearest names
     ├── QueryError        a text, SPARQL or formula that is no question; carries line and column
     ├── PlanError         a well-formed question that cannot be answered, with the reason
     ├── SettingsError     a setting out of range, or two that contradict each other
     ├── RunError          a run folder that is missing, damaged, or made for another graph
-    ├── TrainingError     training went wrong: the loss is not a number, or nothing is left to learn from
+    ├── TrainingError     training went wrong: the loss is no number, or nothing is to be learned
     └── LimitError        memory, disk, time or size limits would be, or were, exceeded
 
-Every message says what was given, where, and what would work, on one line. It names parameters, as Python and HTTP have
-them; the command line puts its flags in their place, and adds the `command` that helps.
+Every message says what was given, where, and what would work, on one line. It names parameters as
+Python and HTTP have them: the `parameter` that it is about plainly, all others in backquotes, as in
+`` `force=True` ``. The command line puts its flags in their place, and adds the `command` that
+helps.
 """
 
 from __future__ import annotations
@@ -23,57 +25,112 @@ from pathlib import Path
 from typing import Any
 
 _LONGEST = 1000  # letters of a message
+_LISTED = 10  # labels of an ambiguous name
 
 
 class TacitError(Exception):
-    """The root of all errors Tacit raises on purpose; of a message that quotes too much the middle is left out."""
+    """The root of all errors that Tacit raises on purpose; long messages lose their middle."""
 
     def __init__(self, message: str = "", *, command: str | None = None) -> None:
         self.command = command
-        super().__init__(message if len(message) <= _LONGEST else f"{message[:700]} ... {message[-250:]}")
+        super().__init__(
+            message if len(message) <= _LONGEST else f"{message[:700]} ... {message[-250:]}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it: the sentence, the place in the question, and names that may have been meant."""
+        """The error as JSON data: message, place in the question and suggested names."""
         column: int | None = getattr(self, "column", None)
         line = None if column is None else getattr(self, "line", None) or 1
         suggestions = list(getattr(self, "suggestions", ()))
-        return {"message": " ".join(str(self).split()), "line": line, "column": column, "suggestions": suggestions}
+        return {
+            "message": " ".join(str(self).split()),
+            "line": line,
+            "column": column,
+            "suggestions": suggestions,
+        }
 
 
 class DataError(TacitError):
-    """A file or folder does not hold what it should."""
+    """A file or folder does not hold what it should; `suggestions` holds similar names."""
 
     def __init__(
-        self, message: str, path: str | Path | None = None, line: int | None = None, *, command: str | None = None
+        self,
+        message: str,
+        path: str | Path | None = None,
+        line: int | None = None,
+        *,
+        command: str | None = None,
+        suggestions: Sequence[str] = (),
     ) -> None:
         self.path = None if path is None else Path(path)
-        self.message, self.line = message, line
+        self.message = message
+        self.line = line
+        self.suggestions = tuple(suggestions)
         place = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
         super().__init__(place + message, command=command)
 
 
-class UnknownName(TacitError):  # noqa: N818 - reads as what it says
-    """An entity or relation the graph does not have; `suggestions` holds the nearest names."""
+class UnknownName(TacitError):  # noqa: N818
+    """An entity or relation the graph does not have; `suggestions` holds the nearest names.
+
+    A name that several have is ambiguous: `shared` is how many, and `suggestions` their labels.
+    """
 
     def __init__(
-        self, kind: str, name: str, suggestions: Sequence[str] = (), line: int | None = None, column: int | None = None
+        self,
+        kind: str,
+        name: str,
+        suggestions: Sequence[str] = (),
+        line: int | None = None,
+        column: int | None = None,
+        shared: int = 0,
     ) -> None:
-        self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
-        self.line, self.column = line, column
-        hint = "; did you mean " + " or ".join(f"'{_shown(s)}'" for s in self.suggestions) + "?" if suggestions else ""
+        self.kind = kind
+        self.name = name
+        self.suggestions = tuple(suggestions)
+        self.shared = shared
+        self.line = line
+        self.column = column
+        if shared:
+            labels = ", ".join(f"'{_shown(s)}'" for s in self.suggestions) + ", ..." * (
+                shared > len(suggestions)
+            )
+            words = f"{shared} are called so; write the label of the one that is meant: {labels}"
+            super().__init__(f"{kind} '{_shown(name)}' is ambiguous{at(line, column)}: {words}")
+            return
+        hint = (
+            "; did you mean " + " or ".join(f"'{_shown(s)}'" for s in self.suggestions) + "?"
+            if suggestions
+            else ""
+        )
         super().__init__(f"unknown {kind} '{_shown(name)}'{at(line, column)}{hint}")
 
     def located(self, line: int, column: int) -> UnknownName:
         """The same error, pointing at a place in the question."""
-        return UnknownName(self.kind, self.name, self.suggestions, line, column)
+        return UnknownName(self.kind, self.name, self.suggestions, line, column, self.shared)
+
+    @classmethod
+    def ambiguous(cls, kind: str, name: str, labels: Sequence[str]) -> UnknownName:
+        """The error of a name that several labels have."""
+        return cls(kind, name, labels[:_LISTED], shared=len(labels))
 
 
 class QueryError(TacitError):
-    """A text, SPARQL or formula that is no question."""
+    """A text, SPARQL or formula is no question; the message is about `parameter`."""
 
-    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        self.line, self.column = line, column
-        super().__init__(message + at(line, column))
+    def __init__(
+        self,
+        message: str,
+        line: int | None = None,
+        column: int | None = None,
+        *,
+        parameter: str | None = None,
+    ) -> None:
+        self.line = line
+        self.column = column
+        self.parameter = parameter
+        what, semicolon, hint = message.partition("; ")
+        super().__init__(f"{what}{at(line, column)}{semicolon}{hint}")
 
 
 class PlanError(TacitError):
@@ -81,9 +138,11 @@ class PlanError(TacitError):
 
 
 class SettingsError(TacitError):
-    """A setting out of range, or two that contradict each other; `parameter` is the one that the message names."""
+    """A setting is out of range or contradicts another; the message names `parameter`."""
 
-    def __init__(self, message: str, parameter: str | None = None, *, command: str | None = None) -> None:
+    def __init__(
+        self, message: str, parameter: str | None = None, *, command: str | None = None
+    ) -> None:
         self.parameter = parameter
         super().__init__(message, command=command)
 

@@ -1,6 +1,7 @@
-"""Settings in one declarative form: a field says its default, what it does and what it may be, and is checked by that.
+"""Settings as dataclass fields that declare default, help and range, and are checked.
 
-The command line makes its options from the same fields, the documents their tables, and a run its `settings.toml`.
+The command line makes its options from the same fields, the documents their tables, and a run its
+`settings.toml`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from tacit.errors import SettingsError
 
-# How each annotation of a setting reads where a value is of another type.
+# the words for the annotation of a setting in messages
 KINDS = {
     "int": "a whole number",
     "float": "a finite number",
@@ -23,8 +24,14 @@ KINDS = {
     "tuple[str, ...]": "a list of words",
 }
 
-_LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
-LARGEST = 2**63 - 1  # the largest whole number that a run keeps: a larger one would make it unreadable
+_LIMITS = {
+    "least": ("at least", ge),
+    "above": ("above", gt),
+    "most": ("at most", le),
+    "below": ("below", lt),
+}
+# the largest integer that a run can store
+LARGEST = 2**63 - 1
 
 
 def setting(
@@ -42,32 +49,38 @@ def setting(
 ) -> Any:
     """A field of a settings class.
 
-    It may be limited to `choices`, or to numbers that are at `least`, `above`, at `most` or `below` something. `read`
-    turns what people write into the value that is kept. One that `resumes` may differ between a run and its
-    continuation, since it changes no weight; one that is `secret` is never printed.
+    It may be limited to `choices`, or to numbers that are at `least`, `above`, at `most` or `below`
+    something. `read` converts the input into the stored value. A setting that `resumes` may differ
+    between a run and its continuation, since it changes no weight; a `secret` one is never printed.
     """
     about = {
-        "help": help, "choices": choices, "least": least, "above": above, "most": most, "below": below, "read": read,
+        "help": help,
+        "choices": choices,
+        "least": least,
+        "above": above,
+        "most": most,
+        "below": below,
+        "read": read,
         "resumes": resumes,
-    }  # fmt: skip
+    }
     return field(default=default, repr=not secret, metadata=about)
 
 
 def device_setting() -> Any:
-    """The field of a device; whether this machine has it is told where it is used, since settings may travel."""
+    """The field of a device, which is checked where it is used, on another machine maybe."""
     return setting("auto", "auto, cpu, cuda or cuda:N.", read=device_name, resumes=True)
 
 
-def device_name(given: str) -> str:
-    """The name of a device, if it is one: torch knows others, which nothing here was tried on, and counts to 127."""
-    if not re.fullmatch("auto|(cpu|cuda)(:[1-9]?[0-9])?", given):
-        raise SettingsError(f"device is {given!r}; it must be auto, cpu, cuda or cuda:N", "device")
-    return given
+def device_name(name: str) -> str:
+    """The name of a supported device, checked."""
+    if not re.fullmatch("auto|(cpu|cuda)(:[1-9]?[0-9])?", name):
+        raise SettingsError(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N", "device")
+    return name
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A frozen dataclass of settings, checked field by field and then as a whole when it is made.
+    """A frozen dataclass of settings, checked field by field and then as a whole.
 
     >>> @dataclass(frozen=True)
     ... class Baking(Settings):
@@ -81,35 +94,44 @@ class Settings:
     Traceback (most recent call last):
     tacit.errors.SettingsError: unknown baking setting 'minute'; did you mean 'minutes'?
 
-    Settings know which of them were given; `completed` says what follows from these for the others.
+    Settings know which of them were given; `derive` computes the others from these.
     """
 
     noun: ClassVar[str] = ""
-    given: ClassVar[Mapping[str, Any]]  # what each was made with; None only where it is a value
+    given: ClassVar[Mapping[str, Any]]  # explicit settings; None only where it is a value
+    # explicit settings that later changes overrode, with the names of these changes
+    overruled: ClassVar[Mapping[str, tuple[Any, set[str]]]]
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
-        """Settings that know which of them were given."""
+        """Create settings that know which of them were given."""
         known = [declared.name for declared in fields(cls)]
         for name in sorted(set(named) - set(known)):
-            from difflib import get_close_matches  # only here: every command would wait for it
+            from difflib import get_close_matches  # local, since it delays every command
 
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
             raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
         made = super().__new__(cls)
-        vars(made)["given"] = dict.fromkeys([*known[: len(values)], *named])
+        vars(made).update(given=dict.fromkeys([*known[: len(values)], *named]), overruled={})
         return made
 
     def __post_init__(self) -> None:
-        kept = {declared.name: _kept(declared, getattr(self, declared.name)) for declared in fields(self)}
+        values = {
+            declared.name: _parsed(declared, getattr(self, declared.name))
+            for declared in fields(self)
+        }
         may_be_none = {declared.name for declared in fields(self) if _is_optional(declared)}
-        given = {name: kept[name] for name in self.given if kept[name] is not None or name in may_be_none}
-        vars(self).update(kept | self.completed(given), given=given)
+        given = {
+            name: values[name]
+            for name in self.given
+            if values[name] is not None or name in may_be_none
+        }
+        vars(self).update(values | self.derive(given), given=given)
         self.check()
 
     @classmethod
-    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings and those that follow from them; where a graph is there, from its sizes as well."""
+    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings and those that follow from them, or from a graph's sizes."""
         return dict(given)
 
     def check(self) -> None:
@@ -117,37 +139,81 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from plain values, as a run folder keeps them."""
+        """Settings from plain values, as a run folder stores them."""
         return cls(**values)
 
     def changed(self, **changes: Any) -> Self:
-        """The same settings with some changed: these, and what follows from them, go before what was given earlier."""
-        stated = {each.name: _kept(each, changes[each.name]) for each in fields(self) if each.name in changes}
-        decided, usual = self.completed(stated), self.completed({})
-        earlier = {name: value for name, value in self.given.items() if decided.get(name) == usual.get(name)}
-        return type(self)(**earlier | changes)
+        """The same settings with changes, whose consequences override earlier settings.
 
-    def settled(self, *sizes: int) -> Self:
-        """The same with all that `completed` chooses for a graph of these sizes, as if it had been given."""
-        return self.changed(**self.completed(self.given, *sizes))
+        An overridden setting comes back if the change that overrode it is itself changed.
+
+        >>> from tacit.engine.settings import EngineSettings
+        >>> settings = EngineSettings(calibration="minmax").changed(search="continuous")
+        >>> settings.calibration, settings.changed(search="beam").calibration
+        ('sigmoid', 'minmax')
+        """
+        stated = {
+            each.name: _parsed(each, changes[each.name])
+            for each in fields(self)
+            if each.name in changes
+        }
+        decided = self.derive(stated)
+        usual = self.derive({})
+        overruled: dict[str, tuple[Any, set[str]]] = {}
+        back: dict[str, Any] = {}
+        for name, (value, by) in self.overruled.items():
+            deciders = by.difference(changes) | self._deciders(name, stated)
+            if name not in changes and deciders:
+                overruled[name] = value, deciders
+            elif name not in changes:
+                back[name] = value
+        given = {**back, **self.given}
+        earlier = {
+            name: value for name, value in given.items() if decided.get(name) == usual.get(name)
+        }
+        made = type(self)(**earlier | changes)
+        for name in given.keys() - earlier.keys() - changes.keys():
+            overruled[name] = given[name], self._deciders(name, stated) or set(stated)
+        vars(made)["overruled"] = overruled
+        return made
+
+    def _deciders(self, name: str, stated: Mapping[str, Any]) -> set[str]:
+        """The stated settings that each decide another one."""
+        usual = self.derive({}).get(name)
+        return {by for by in stated if self.derive({by: stated[by]}).get(name) != usual}
+
+    def decides(self, name: str) -> bool:
+        """Whether a setting that was not given follows from others that were."""
+        return name not in self.given and self.derive(self.given).get(name) != self.derive({}).get(
+            name
+        )
+
+    def with_derived(self, *sizes: int) -> Self:
+        """The same settings with all that `derive` chooses for these sizes."""
+        return self.changed(**self.derive(self.given, *sizes))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as settings files and results need them."""
+        """The settings as plain values, as settings files and results need them."""
         return asdict(self)
 
-    def lasting(self) -> dict[str, Any]:
-        """The settings that a run must be continued with, as plain values."""
+    def resume_signature(self) -> dict[str, Any]:
+        """The settings that a resumed run must share, as plain values."""
         free = {declared.name for declared in fields(self) if declared.metadata.get("resumes")}
         return {name: value for name, value in self.to_dict().items() if name not in free}
 
     def continued(self, **changes: Any) -> Self:
-        """The settings to go on with a run of these; a `SettingsError` where it would not be the same run."""
-        after, earlier = self.changed(**changes), self.lasting()
-        for name, value in after.lasting().items():
+        """The settings to resume a run with, or a `SettingsError` if it would be another."""
+        after = self.changed(**changes)
+        earlier = self.resume_signature()
+        for name, value in after.resume_signature().items():
             if value != earlier[name]:
-                free = ", ".join(each for each in self.to_dict() if each not in earlier)
+                free = ", ".join(f"`{each}`" for each in self.to_dict() if each not in earlier)
                 other = f"{name} is {value}, and the run has {earlier[name]}"
-                raise SettingsError(f"{other}; leave it out to go on, or train anew (only {free} may change)", name)
+                raise SettingsError(
+                    f"{other}; leave it out to go on, or train anew with `force=True` (only {free} "
+                    "may change)",
+                    name,
+                )
         return after
 
 
@@ -160,32 +226,37 @@ def _is_optional(declared: Field[Any]) -> bool:
     return str(declared.type).endswith(" | None")
 
 
-def _kept(declared: Field[Any], value: Any) -> Any:
-    """The value that is kept of what was given; it must be of its field's type, one of its choices and in its range."""
+def _parsed(declared: Field[Any], value: Any) -> Any:
+    """The stored value of an input, checked for type, choices and range."""
     if "help" not in declared.metadata:
         return value
-    read, annotation = declared.metadata["read"], str(declared.type)
+    read = declared.metadata["read"]
+    annotation = str(declared.type)
     kind = annotation.removesuffix(" | None")
     if value is None and (_is_optional(declared) or declared.default is None):  # or not settled yet
         return None
     try:
-        kept = read(value) if read else tuple(value) if isinstance(value, list) else value
+        stored = read(value) if read else tuple(value) if isinstance(value, list) else value
     except TypeError:  # nothing that people write could be taken apart so
-        raise SettingsError(f"{declared.name} is {value!r}; it must be {KINDS[kind]}", declared.name) from None
-    wanted = _unmet(kind, declared.metadata, kept)
-    if wanted:
-        shown = repr(kept) if declared.repr else type(kept).__name__  # what is secret stays so
-        raise SettingsError(f"{declared.name} is {shown}; it must be {wanted}", declared.name)
-    return kept
+        raise SettingsError(
+            f"{declared.name} is {value!r}; it must be {KINDS[kind]}", declared.name
+        ) from None
+    requirement = _unmet(kind, declared.metadata, stored)
+    if requirement:
+        shown = repr(stored) if declared.repr else type(stored).__name__  # what is secret stays so
+        raise SettingsError(f"{declared.name} is {shown}; it must be {requirement}", declared.name)
+    return stored
 
 
 def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
-    """What a value must be and is not, or nothing."""
+    """The requirement that a value does not meet, or ""."""
     if about["choices"] and value not in about["choices"]:
         return f"one of {', '.join(map(str, about['choices']))}"
     if not _is(kind, value):
         return KINDS[kind]
-    limits = {**about, "most": LARGEST} if about["most"] is None and isinstance(value, int) else about
+    limits = (
+        {**about, "most": LARGEST} if about["most"] is None and isinstance(value, int) else about
+    )
     for name, (words, holds) in _LIMITS.items():
         if limits[name] is not None and not holds(value, limits[name]):
             return f"{words} {limits[name]}" if limits[name] or name != "least" else "0 or more"

@@ -1,4 +1,4 @@
-"""What a source names: a run, a folder or file of facts, or a data set; what exists as a path is meant first.
+"""Resolves a source: a run, a folder or file of facts, or a data set; paths first.
 
 A graph of one is read, split or fetched here, each in one call.
 """
@@ -15,8 +15,9 @@ from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
 from tacit.graph import datasets
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.settings import STANDARD_INPUT
+from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 from tacit.run.folder import SETTINGS, RunFolder
+from tacit.settings import settings_of
 
 if TYPE_CHECKING:
     from tacit.graph.formats.fetching import Fetched
@@ -26,18 +27,25 @@ _PROCESSES = "WORLD_SIZE"  # in which torchrun says how many it started
 
 
 def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> Graph:
-    """The graph of a run folder, a folder or file of facts, a DataFrame, standard input ("-") or a data set ("world").
+    """Loads a graph from a run folder, a folder or file of facts, a DataFrame or a data set.
 
-    What exists as a path is meant first. A list of them is one graph: equal labels are one entity. Options are those of
-    `tacit.graph.settings.ReadSettings`: `literals` keeps the literals of RDF files as entities, `labels` names a
-    table of readable names, `language` those that come first, `columns` head, relation and tail of a table, and
-    `format` what standard input holds.
+    Standard input is "-", and "world" is the data set that comes with Tacit.
+
+    A list or NumPy array of rows is a table, too: `[("France", "borders", "Spain")]`. What exists
+    as a path is meant first. A list of sources is one graph: equal labels are one entity. Options
+    are those of `tacit.graph.settings.ReadSettings`: `literals` keeps the literals of RDF files as
+    entities, `labels` names a table of readable names, `language` those that come first, `columns`
+    head, relation and tail of a table, `skip_bad` skips lines of a table that lack one of them, and
+    `format` is what standard input holds.
     """
-    several: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
-    piped = STANDARD_INPUT in [given for given in several if isinstance(given, str)]
+    several = datasets.sources_of(source)
+    piped = STANDARD_INPUT in [item for item in several if isinstance(item, str)]
     if piped and os.environ.get(_PROCESSES, "1") != "1":
-        raise SettingsError("standard input is read by one process alone; write it to a file for several")
-    return datasets.load([_found(given) for given in several], **options)
+        raise SettingsError(
+            "standard input can be read by one process alone; with several, write it to a file "
+            "first"
+        )
+    return datasets.load([_resolve(item) for item in several], **options)
 
 
 def split(
@@ -47,62 +55,81 @@ def split(
     valid: float = 0.1,
     test: float = 0.1,
     seed: int = 0,
+    **options: Any,
 ) -> Graph:
-    """The facts of a graph in splits drawn anew, in which no held-out fact can be read off the training facts.
+    """Draws new splits in which the training facts give no held-out fact away.
 
-    `valid` and `test` are the shares to hold out, drawn by a `seed`. Facts between the same two entities go together
-    where one gives the other away: both directions of a relation, and relations that nearly repeat one another, as they
-    are or inverted. Every entity and relation keeps a fact in train; `notes` of the graph say where fewer could be
-    spared than asked for. With `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and
-    `test.tsv`, none of which may be empty.
+    `valid` and `test` are the shares to hold out, drawn by a `seed`. Facts between the same two
+    entities go together where one gives the other away: both directions of a relation, and
+    relations that nearly repeat one another, as they are or inverted. Every entity and relation
+    keeps a fact in train; `notes` of the graph say where fewer could be spared than asked for. With
+    `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and `test.tsv`, none
+    of which may be empty. Options are those of `load`.
     """
     from tacit.graph.split import split as drawn_from
 
     if out is not None and exists(out):
         raise DataError("exists already; choose another folder", out)
     if out is not None and Path(out).suffix:
-        raise DataError("is no name for a folder; leave its extension out", out)
-    drawn = drawn_from(load(graph), valid, test, seed)
+        raise DataError(f"must name a folder; leave the extension '{Path(out).suffix}' out", out)
+    drawn = drawn_from(load(graph, **options), valid, test, seed)
     if out is not None:
         if empty := [name for name in SPLITS if not len(drawn.split(name))]:
-            short = f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
+            short = (
+                f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
+            )
             raise DataError(short, drawn.name)
         drawn.write(out)
     return drawn
 
 
 def fetch(
-    url: str, out: NameOrPath, *, most: int = 1_000_000, progress: Progress | bool = False, **options: Any
+    url: str,
+    out: NameOrPath,
+    *,
+    most: int = 1_000_000,
+    progress: Progress | bool = False,
+    **options: Any,
 ) -> Fetched:
-    """Write the facts of a SPARQL endpoint to a file of N-Triples, `out`, page by page; the same call goes on.
+    """Fetches the facts of a SPARQL endpoint, page by page, to the N-Triples file `out`.
 
-    `most` are the facts to fetch. Options are those of `tacit.graph.formats.fetching.Endpoint`: `pattern`, a graph
-    pattern over `?s`, `?p` and `?o`, by default all facts; `page`, the facts to ask for at a time (10,000); `delay`,
-    the seconds between two pages (1); and `timeout`, those to wait for one (60). What is returned says how many `facts`
-    there are, and whether they are the `whole`. `progress` hears an `Event` after each page, or True shows it.
+    The same call continues an interrupted one.
+
+    `most` are the facts to fetch. Options are those of `tacit.graph.formats.fetching.Endpoint`:
+    `pattern`, a graph pattern over `?s`, `?p` and `?o`, by default all facts; `page`, the facts to
+    ask for at a time (10,000); `delay`, the seconds between two pages (1); and `timeout`, those to
+    wait for one (60). What is returned says how many `facts` there are, and whether they are the
+    `whole`. `progress` hears an `Event` after each page, or True shows it.
     """
     from tacit.graph.formats.fetching import Endpoint
     from tacit.graph.formats.fetching import fetch as fetch_pages
 
     endpoint = Endpoint(url, **options)
     with counting(progress) as counts:
-        return fetch_pages(endpoint, out, most, counts("facts", most))
+        # how many there are, nobody knows
+        return fetch_pages(endpoint, out, most, counts("facts", 0))
 
 
-def _found(source: Any) -> Any:
-    """The graph of a run, the path that exists, or what was given."""
+def take_reading(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of `load` out of a dict of options."""
+    names = [field.name for field in settings_of(ReadSettings)]
+    return {name: options.pop(name) for name in names if name in options}
+
+
+def _resolve(source: Any) -> Any:
+    """The graph of a run, an existing path, or the source itself."""
     if not isinstance(source, str | Path) or not exists(source):
         return source
     return RunFolder.open(source).graph() if is_run(source) else Path(source)
 
 
 def is_run(source: NameOrPath) -> bool:
-    """Whether a path is that of a run folder."""
+    """Whether a path is a run folder."""
     return exists(source) and (Path(source) / SETTINGS).is_file()
 
 
 def is_world(source: Any) -> bool:
-    """Whether a source is the name of `world`, and no path that is called so."""
+    """Whether a source is the name `world`, and no such path exists."""
     return str(source) == "world" and not exists(source)
 
 
@@ -112,7 +139,7 @@ def names_run(source: Any) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where Tacit keeps what it can make again: `TACIT_CACHE`, or `tacit` in the user's cache folder."""
+    """The cache folder: `TACIT_CACHE`, or `tacit` in the user's cache folder."""
     if "TACIT_CACHE" in os.environ:
         return Path(os.environ["TACIT_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"

@@ -1,4 +1,4 @@
-"""Adaptation as a user runs it: in a run folder, from queries of a folder or of the graph itself."""
+"""Adaptation of a run folder, from queries of a folder or of the graph itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.adapt.adaptation import adapt
-from tacit.adapt.adapter import load_adapter
+from tacit.adapt.adapter import Adapter, load_adapter, save_adapter
+from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.cli import app
 from tacit.errors import DataError, LimitError, RunError, SettingsError, TrainingError
+from tacit.fitting import loop
 from tacit.fitting.progress import Event
 from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
@@ -27,17 +29,21 @@ from tacit.links.loading import load_model, save_model
 from tacit.query.sampling.queries import read_queries, write_queries
 from tacit.run.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
 
-SETTINGS = AdaptSettings(steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50)
-PLAIN = replace(SETTINGS, calibration="sigmoid", observed=(), held_out=False)  # sigmoid scores, training queries
+SETTINGS = AdaptSettings(
+    steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50
+)
+# sigmoid scores, training queries
+PLAIN = replace(SETTINGS, calibration="sigmoid", observed=(), held_out=False)
 
 
 @pytest.mark.parametrize("shapes", [("2i", "3in"), ("2p", "2u", "inp")])
-def test_the_link_predictor_does_not_change_by_a_bit(run: RunFolder, shapes: tuple[str, ...]) -> None:
-    graph, model = run.graph(), load_model(run)
-    before, file = (
-        {name: tensor.clone() for name, tensor in model.state_dict().items()},
-        (run.path / MODEL).read_bytes(),
-    )
+def test_the_link_predictor_does_not_change_by_a_bit(
+    run: RunFolder, shapes: tuple[str, ...]
+) -> None:
+    graph = run.graph()
+    model = load_model(run)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    file = (run.path / MODEL).read_bytes()
     settings = replace(PLAIN, shapes=shapes, steps=5, k=5)
     result = adapt(graph, model, training_queries(graph, settings, count=40), settings, run=run)
     assert any(parameter.any() for parameter in result.adapter.parameters())
@@ -45,33 +51,63 @@ def test_the_link_predictor_does_not_change_by_a_bit(run: RunFolder, shapes: tup
     assert (run.path / MODEL).read_bytes() == file
 
 
+def test_an_adapter_is_not_learned_from_weights_that_the_run_no_longer_has(run: RunFolder) -> None:
+    opened = tacit.open(run.path, device="cpu")
+    save_model(run, load_model(run))  # as another process does that trains it again
+    with pytest.raises(RunError, match=r"the weights of run .* were changed since it was opened"):
+        opened.adapt(count=30, recipe="paper", steps=2, device="cpu")
+    assert not run.has(ADAPTER)
+    tacit.open(run.path, device="cpu").adapt(count=30, recipe="paper", steps=2, device="cpu")
+    assert run.has(ADAPTER)
+
+
 @pytest.mark.parametrize("condition", ["none", "p", "sp", "spo"])
 def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> None:
-    graph, model = run.graph(), load_model(run)
-    settings = replace(PLAIN, condition=condition, steps=3, layers=2, hidden=4, logic="product", strength=2.0)
-    result = adapt(graph, model, training_queries(graph, settings, count=30), settings, run=run, valid={})
+    graph = run.graph()
+    model = load_model(run)
+    settings = replace(
+        PLAIN, condition=condition, steps=3, layers=2, hidden=4, logic="product", strength=2.0
+    )
+    result = adapt(graph, model, training_queries(graph, settings, count=30), settings, valid={})
+    assert result.adapter is not None
+    save_adapter(run, result.adapter, result.settings)
     engine = tacit.open(run.path, device="cpu").engine
-    told = {name: engine.about[name] for name in ("logic", "negation", "strength", "calibration", "adapted")}
+    told = {
+        name: engine.config[name]
+        for name in ("logic", "negation", "strength", "calibration", "adapted")
+    }
     assert told == {
-        "logic": "product", "negation": "standard", "strength": 2.0, "calibration": "sigmoid", "adapted": True
-    }  # fmt: skip
-    heads, relations = torch.arange(6), torch.arange(6)
-    logits, again = model.logits(heads, relations), engine.adapter
+        "logic": "product",
+        "negation": "standard",
+        "strength": 2.0,
+        "calibration": "sigmoid",
+        "adapted": True,
+    }
+    heads = torch.arange(6)
+    relations = torch.arange(6)
+    logits = model.logits(heads, relations)
+    again = engine.adapter
     assert again is not None
-    assert torch.equal(again(logits.clone(), heads, relations), result.calibration(logits.clone(), heads, relations))
+    assert torch.equal(
+        again(logits.clone(), heads, relations),
+        result.calibration(logits.clone(), heads, relations),
+    )
 
 
 def test_an_adapter_that_helps_nothing_is_not_kept(run: RunFolder) -> None:
-    graph, settings = run.graph(), replace(PLAIN, steps=3, lr=1e-12)
-    result = adapt(graph, load_model(run), training_queries(graph, settings, count=30), settings, run=run)
+    graph = run.graph()
+    settings = replace(PLAIN, steps=3, lr=1e-12)
+    result = adapt(
+        graph, load_model(run), training_queries(graph, settings, count=30), settings, run=run
+    )
     assert result.summary["best_step"] == 0
     assert not run.has(ADAPTER)
     assert "adapt" not in run.settings
 
 
 def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> None:
-    graph, model = run.graph(), load_model(run)
-    adapt(graph, model, training_queries(graph, PLAIN, count=20), replace(PLAIN, steps=1), run=run, valid={})
+    model = load_model(run)
+    save_adapter(run, Adapter(model), PLAIN)
     assert run.has(ADAPTER)
     save_model(run, model)
     assert not run.has(ADAPTER)
@@ -79,14 +115,18 @@ def test_an_adapter_goes_with_the_weights_it_was_trained_on(run: RunFolder) -> N
 
 def test_a_damaged_adapter_is_one_clear_error(run: RunFolder) -> None:
     run.write_tensors(ADAPTER, {"bias": torch.zeros(3)}, {"settings": "{}"})
+    run.write_settings("adapt", AdaptSettings().to_dict())
     with pytest.raises(
-        RunError, match=r"adapter\.safetensors is damaged or does not fit the run .*; adapt the run again"
+        RunError,
+        match=r"adapter\.safetensors is damaged or does not fit the run .*; "
+        r"ask without it, or drop it",
     ):
         load_adapter(run, load_model(run))
 
 
 def test_training_is_the_same_under_a_seed_and_keeps_the_best(run: RunFolder) -> None:
-    graph, model = run.graph(), load_model(run)
+    graph = run.graph()
+    model = load_model(run)
     queries = training_queries(graph, PLAIN, count=60)
     valid = validation_queries(graph, PLAIN)
     first, second = (adapt(graph, model, queries, PLAIN, valid=valid) for _ in range(2))
@@ -94,14 +134,20 @@ def test_training_is_the_same_under_a_seed_and_keeps_the_best(run: RunFolder) ->
     assert [event["step"] for event in first.trace] == [0, 10, 20]
     assert first.trace[-1]["loss"] < first.trace[1]["loss"]
     best = max(first.trace, key=lambda event: event["valid_mrr"])
-    assert (first.summary["valid_mrr"], first.summary["best_step"]) == (best["valid_mrr"], best["step"])
+    assert (first.summary["valid_mrr"], first.summary["best_step"]) == (
+        best["valid_mrr"],
+        best["step"],
+    )
 
 
 @pytest.mark.parametrize("logic", ["godel", "lukasiewicz"])
 @pytest.mark.parametrize("negation", ["standard", "cosine"])
 def test_every_logic_can_be_learned_in(run: RunFolder, logic: str, negation: str) -> None:
-    graph, model = run.graph(), load_model(run)
-    settings = replace(PLAIN, shapes=("2i", "2in", "2u"), logic=logic, negation=negation, strength=2.0, steps=5)
+    graph = run.graph()
+    model = load_model(run)
+    settings = replace(
+        PLAIN, shapes=("2i", "2in", "2u"), logic=logic, negation=negation, strength=2.0, steps=5
+    )
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings)
     assert all(parameter.isfinite().all() for parameter in result.adapter.parameters())
     assert result.trace[-1]["loss"] is not None
@@ -109,27 +155,34 @@ def test_every_logic_can_be_learned_in(run: RunFolder, logic: str, negation: str
 
 @pytest.mark.parametrize("loss", ["log", "1vsall", "bce"])
 def test_an_adapter_on_all_three_learns_under_minmax(run: RunFolder, loss: str) -> None:
-    graph, model = run.graph(), load_model(run)
-    settings = replace(PLAIN, shapes=("2i", "2in", "2u"), calibration="minmax", condition="spo", loss=loss, steps=5)
-    # Without validation what was learned last is kept, whether or not so few steps improve a ranking.
+    graph = run.graph()
+    model = load_model(run)
+    settings = replace(
+        PLAIN, shapes=("2i", "2in", "2u"), calibration="minmax", condition="spo", loss=loss, steps=5
+    )
+    # Without validation the last step is kept, even if so few steps improve no ranking.
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings, valid={})
     assert all(parameter.isfinite().all() for parameter in result.adapter.parameters())
     assert any(parameter.any() for parameter in result.adapter.parameters())
 
 
 def test_patience_ends_training(run: RunFolder) -> None:
-    graph, model = run.graph(), load_model(run)
+    graph = run.graph()
+    model = load_model(run)
     settings = replace(PLAIN, lr=1e-12, steps=1000, validate_every=1, patience=3)
     result = adapt(graph, model, training_queries(graph, settings, count=30), settings)
     assert result.summary["steps"] == 3  # nothing gets better than where it started
 
 
 def test_a_share_of_the_queries(run: RunFolder) -> None:
-    graph, model = run.graph(), load_model(run)
+    graph = run.graph()
+    model = load_model(run)
     queries = training_queries(graph, PLAIN, count=50)
     settings = replace(PLAIN, share=0.1, steps=1)
     result = adapt(graph, model, queries, settings, valid={})
-    assert result.summary["queries"] == {name: round(0.1 * len(one)) for name, one in queries.items()}
+    assert result.summary["queries"] == {
+        name: round(0.1 * len(one)) for name, one in queries.items()
+    }
 
 
 def interrupt(event: Event, at: int = 0) -> None:
@@ -138,20 +191,34 @@ def interrupt(event: Event, at: int = 0) -> None:
 
 
 def test_an_interruption_leaves_the_run_as_it_was_beside_a_checkpoint(run: RunFolder) -> None:
-    graph, model = run.graph(), load_model(run)
+    graph = run.graph()
+    model = load_model(run)
     added = ("trace.jsonl", ADAPTATION)
     before = {file.name: file.read_bytes() for file in run.path.iterdir() if file.name not in added}
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 1 of 20 and saved"):
-        adapt(graph, model, training_queries(graph, PLAIN, count=20), PLAIN, run=run, progress=interrupt)
-    assert {file.name: file.read_bytes() for file in run.path.iterdir() if file.name not in added} == before
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step [01] of 20 and saved"):
+        adapt(
+            graph,
+            model,
+            training_queries(graph, PLAIN, count=20),
+            PLAIN,
+            run=run,
+            progress=interrupt,
+        )
+    assert {
+        file.name: file.read_bytes() for file in run.path.iterdir() if file.name not in added
+    } == before
 
 
 @pytest.mark.parametrize("loss", ["log", "bce"])
 @pytest.mark.parametrize("stopped_after", [0, 10])
-def test_resuming_leads_to_the_very_same_adapter(run: RunFolder, loss: str, stopped_after: int) -> None:
-    graph, model = run.graph(), load_model(run)
+def test_resuming_leads_to_the_very_same_adapter(
+    run: RunFolder, loss: str, stopped_after: int
+) -> None:
+    graph = run.graph()
+    model = load_model(run)
     settings = replace(PLAIN, loss=loss, layers=2, hidden=4)
-    queries, valid = training_queries(graph, settings, count=40), validation_queries(graph, settings)
+    queries = training_queries(graph, settings, count=40)
+    valid = validation_queries(graph, settings)
     whole = adapt(graph, model, queries, settings, valid=valid)
 
     stop = partial(interrupt, at=stopped_after)
@@ -159,7 +226,8 @@ def test_resuming_leads_to_the_very_same_adapter(run: RunFolder, loss: str, stop
         adapt(graph, model, queries, settings, valid=valid, run=run, progress=stop)
     again = adapt(graph, model, queries, settings, valid=valid, run=run, resume=True)
     assert all(
-        torch.equal(tensor, again.adapter.state_dict()[name]) for name, tensor in whole.adapter.state_dict().items()
+        torch.equal(tensor, again.adapter.state_dict()[name])
+        for name, tensor in whole.adapter.state_dict().items()
     )
     assert [(one["step"], one["loss"], one["mrr"]) for one in again.trace] == [
         (one["step"], one["loss"], one["mrr"]) for one in whole.trace
@@ -167,8 +235,44 @@ def test_resuming_leads_to_the_very_same_adapter(run: RunFolder, loss: str, stop
     assert not run.has(ADAPTATION)
 
 
+def test_a_step_that_is_broken_off_is_taken_again_with_the_same_queries(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = run.graph()
+    model = load_model(run)
+    settings = replace(PLAIN, loss="bce")
+    queries = training_queries(graph, settings, count=40)
+    valid = validation_queries(graph, settings)
+    whole = adapt(graph, model, queries, settings, valid=valid)
+    accumulate = AdapterTraining.accumulate
+    calls = [0]
+
+    def broken(training: AdapterTraining) -> torch.Tensor:
+        # which draws queries and negatives
+        loss = accumulate(training)
+        calls[0] = calls[0] + 1
+        if calls[0] == 7:
+            signal.raise_signal(signal.SIGINT)
+        return loss
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "SLOW", 0.0)
+        patch.setattr(AdapterTraining, "accumulate", broken)
+        with pytest.raises(KeyboardInterrupt, match="stopped at step 6 of 20 and saved"):
+            adapt(graph, model, queries, settings, valid=valid, run=run)
+    again = adapt(graph, model, queries, settings, valid=valid, run=run, resume=True)
+    assert [(one["step"], one["loss"]) for one in again.trace] == [
+        (one["step"], one["loss"]) for one in whole.trace
+    ]
+    assert all(
+        torch.equal(tensor, again.adapter.state_dict()[name])
+        for name, tensor in whole.adapter.state_dict().items()
+    )
+
+
 def test_resuming_with_other_settings_or_queries_is_refused(run: RunFolder) -> None:
-    graph, model = run.graph(), load_model(run)
+    graph = run.graph()
+    model = load_model(run)
     queries = training_queries(graph, PLAIN, count=40)
     with pytest.raises(KeyboardInterrupt):
         adapt(graph, model, queries, PLAIN, run=run, progress=interrupt)
@@ -189,7 +293,8 @@ def test_resuming_with_other_settings_or_queries_is_refused(run: RunFolder) -> N
 
 
 def test_a_width_that_overflows_is_a_limit(run: RunFolder) -> None:
-    graph, settings = run.graph(), replace(PLAIN, layers=2, hidden=2**62)
+    graph = run.graph()
+    settings = replace(PLAIN, layers=2, hidden=2**62)
     with pytest.raises(LimitError, match=f"out of memory at batch .* hidden {2**62}; lower those"):
         adapt(graph, load_model(run), training_queries(graph, settings, count=10), settings)
     with pytest.raises(SettingsError, match="it must be at most 1000000"):
@@ -202,7 +307,8 @@ def test_nothing_to_learn_from_is_said(run: RunFolder) -> None:
 
 
 def test_answers_that_a_folder_lacks_are_found_in_the_graph(run: RunFolder, tmp_path: Path) -> None:
-    graph, settings = run.graph(), replace(PLAIN, shapes=("2i", "2in"))
+    graph = run.graph()
+    settings = replace(PLAIN, shapes=("2i", "2in"))
     sampled = training_queries(graph, settings, count=20)
     write_betae(graph, tmp_path)
     write_queries(tmp_path, "train", {"2i": sampled["2i"]})
@@ -217,7 +323,10 @@ def test_answers_that_a_folder_lacks_are_found_in_the_graph(run: RunFolder, tmp_
 
 def test_a_folder_without_held_out_queries_is_refused(run: RunFolder, tmp_path: Path) -> None:
     write_queries(tmp_path, "train", training_queries(run.graph(), PLAIN, count=20))
-    with pytest.raises(DataError, match=r"no valid-queries.pkl to learn from; for training queries"):
+    with pytest.raises(
+        DataError,
+        match=r"has no valid-queries.pkl, but train queries; learn from those by `held_out=False`",
+    ):
         training_queries(run.graph(), SETTINGS, tmp_path)
 
 
@@ -231,28 +340,50 @@ def test_queries_of_another_graph_are_refused(run: RunFolder, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("entity", "relation", "told"), [(99, 0, "entity 99"), (-1, 0, "entity -1"), (0, -2, "relation -2")]
+    ("entity", "relation", "told"),
+    [(99, 0, "entity 99"), (-1, 0, "entity -1"), (0, -2, "relation -2")],
 )
-def test_ids_that_the_graph_does_not_have_are_refused(run: RunFolder, entity: int, relation: int, told: str) -> None:
+def test_ids_that_the_graph_does_not_have_are_refused(
+    run: RunFolder, entity: int, relation: int, told: str
+) -> None:
     """A table that is padded has a row of zeros for 99, and arrays take -1 for the last one."""
     right = training_queries(run.graph(), replace(PLAIN, shapes=("2i",)), count=20)["2i"]
-    entities, relations = right.entities.copy(), right.relations.copy()
+    entities = right.entities.copy()
+    relations = right.relations.copy()
     entities[3, 1], relations[3, 1] = (entity or entities[3, 1]), (relation or relations[3, 1])
     wrong = replace(right, entities=entities, relations=relations)
     for queries, valid in ((wrong, right), (right, wrong)):
-        with pytest.raises(DataError, match=f"the 2i queries speak of {told}, but families has 0 to"):
+        with pytest.raises(
+            DataError, match=f"the 2i queries speak of {told}, but families has 0 to"
+        ):
             adapt(run.graph(), load_model(run), {"2i": queries}, PLAIN, valid={"2i": valid})
 
 
 def test_queries_of_a_folder_are_not_halved(run: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="halved draws its own queries; leave out one") as caught:
+    with pytest.raises(
+        SettingsError,
+        match="halved draws its own queries, so no `queries` can be given; leave one out",
+    ) as caught:
         training_queries(run.graph(), replace(SETTINGS, halved=True), tmp_path)
     assert caught.value.parameter == "halved"
 
 
-@pytest.mark.parametrize("flags", [["--calibration", "sigmoid", "--observed", "none"], ["--held-out"]])
+@pytest.mark.parametrize(
+    "flags", [["--calibration", "sigmoid", "--observed", "none"], ["--held-out"]]
+)
 def test_tacit_adapt(run: RunFolder, flags: list[str]) -> None:
-    words = ["adapt", str(run.path), "--count", "40", "--steps", "4", "--batch", "16", "--device", "cpu"]
+    words = [
+        "adapt",
+        str(run.path),
+        "--count",
+        "40",
+        "--steps",
+        "4",
+        "--batch",
+        "16",
+        "--device",
+        "cpu",
+    ]
     done = CliRunner().invoke(app, [*words, *flags])
     assert done.exit_code == 0, done.output
     assert "34 parameters, 4 steps" in done.output
@@ -263,6 +394,8 @@ def test_tacit_adapt(run: RunFolder, flags: list[str]) -> None:
 
 @pytest.mark.parametrize("queries", [["2i"], {"2i": "all"}])
 def test_what_is_no_query_set_is_refused(run: RunFolder, queries: Any) -> None:
-    with pytest.raises(SettingsError, match="neither a query folder nor query sets by shape") as caught:
+    with pytest.raises(
+        SettingsError, match="neither a query folder nor query sets by shape"
+    ) as caught:
         tacit.open(run.path, device="cpu").adapt(queries)
     assert caught.value.parameter == "queries"

@@ -1,8 +1,9 @@
-"""The paper's motivating example: one relation's scores drown another's, and adaptation brings them back.
+"""The paper's example: one relation's scores drown another's until adaptation.
 
-*Which people are German and produced the music of Constantine?* The link predictor is all but sure of every pair of a
-film and a musician (6.9 and more), and unsure of every country (1.2 and less). It does rank Klaus Badelt first for the
-film, but through a sigmoid 8.9 and 7.4 are both 0.999: what decides is the country, where Sam Shepard is ahead.
+*Which people are German and produced the music of Constantine?* The link predictor is all but sure
+of every pair of a film and a musician (6.9 and more), and unsure of every country (1.2 and less).
+It does rank Klaus Badelt first for the film, but through a sigmoid 8.9 and 7.4 are both 0.999: what
+decides is the country, where Sam Shepard is ahead.
 """
 
 from __future__ import annotations
@@ -36,10 +37,19 @@ GRAPH = Graph.of(
         *((film, "producerOf", person) for film in PRODUCER for person in PEOPLE),
     ]
 )
-LEARNED = (("Germany", "Gladiator", "Hans Zimmer"), ("USA", "Jaws", "John Williams"), ("USA", "Batman", "Danny Elfman"))
+LEARNED = (
+    ("Germany", "Gladiator", "Hans Zimmer"),
+    ("USA", "Jaws", "John Williams"),
+    ("USA", "Batman", "Danny Elfman"),
+)
 QUESTION = Query(
     Variable("t"),
-    And((Atom("country", Entity("Germany"), Variable("t")), Atom("producerOf", Entity("Constantine"), Variable("t")))),
+    And(
+        (
+            Atom("country", Entity("Germany"), Variable("t")),
+            Atom("producerOf", Entity("Constantine"), Variable("t")),
+        )
+    ),
 )
 
 
@@ -48,14 +58,17 @@ def link_predictor() -> TableScorer:
     for rows in (COUNTRY, PRODUCER):
         logits = np.full((GRAPH.num_entities, GRAPH.num_entities), -9.0)
         for head, scores in rows.items():
-            logits[GRAPH.entities.id(head), [GRAPH.entities.id(person) for person in PEOPLE]] = scores
+            logits[GRAPH.entities.id(head), [GRAPH.entities.id(person) for person in PEOPLE]] = (
+                scores
+            )
         tables.append(1 / (1 + np.exp(-logits)))
     return TableScorer(tables)
 
 
 def other_questions() -> QuerySet:
     """Three questions with known answers; neither Constantine nor Klaus Badelt is in them."""
-    entity, relation = GRAPH.entities.id, GRAPH.relations.id
+    entity = GRAPH.entities.id
+    relation = GRAPH.relations.id
     return QuerySet(
         SHAPES["2i"],
         np.array([[entity(country), entity(film)] for country, film, _ in LEARNED], dtype=np.int32),
@@ -71,10 +84,17 @@ def test_adaptation_recovers_the_answer_that_one_relation_drowned(loss: str) -> 
     options = {"calibration": "sigmoid", "strength": 1.0, "observed": "none"}
     before = Engine(GRAPH, scorer, **options).ask(QUESTION, top=2)
     assert before.entities == ["Sam Shepard", "John Williams"]
-    assert before[0].score == pytest.approx(0.769 * 0.999, abs=1e-3)  # the film might as well not be there
+    # the film might as well not be there
+    assert before[0].score == pytest.approx(0.769 * 0.999, abs=1e-3)
 
     settings = AdaptSettings(
-        shapes=("2i",), calibration="sigmoid", loss=loss, steps=300, batch=24, patience=100, device="cpu"
+        shapes=("2i",),
+        calibration="sigmoid",
+        loss=loss,
+        steps=300,
+        batch=24,
+        patience=100,
+        device="cpu",
     )
     result = adapt(GRAPH, scorer, {"2i": other_questions()}, settings)
     after = Engine(GRAPH, scorer, adapter=result.calibration, **options).ask(QUESTION, top=2)
@@ -83,5 +103,7 @@ def test_adaptation_recovers_the_answer_that_one_relation_drowned(loss: str) -> 
     # What was learned: scores of producerOf are moved down to where a sigmoid tells them apart.
     scale, shift = result.adapter.table()
     film = GRAPH.relations.id("producerOf")
-    sure, less_sure = (1 / (1 + np.exp(-(x * scale[film].item() + shift[film].item()))) for x in (8.9, 7.4))
+    sure, less_sure = (
+        1 / (1 + np.exp(-(x * scale[film].item() + shift[film].item()))) for x in (8.9, 7.4)
+    )
     assert sure - less_sure > 0.1

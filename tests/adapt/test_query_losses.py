@@ -1,4 +1,4 @@
-"""Each loss against its formula worked out term by term, and each gradient against finite differences."""
+"""Each loss against its formula term by term, and its gradient by finite differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
-N, R = 7, 4  # entities, relations (inverses apart)
+# entities, relations (inverses apart)
+N = 7
+R = 4
 FACTS = FactIndex(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 4, 6]]), 2 * R)
 
 
@@ -52,7 +54,9 @@ def moved_adapter(on: Scorer) -> Adapter:
     adapter = Adapter(on, "p")
     with torch.no_grad():
         for weight in adapter.parameters():
-            weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.4)
+            weight.copy_(
+                torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.4
+            )
     return adapter
 
 
@@ -76,7 +80,14 @@ def batch_of(queries: QuerySet) -> Batch:
     return Batch(queries, queries.hard.ids[queries.hard.offsets[:-1]].astype(np.int64))
 
 
-def by_hand(queries: QuerySet, targets: list[int], on: TableScorer, adapter: Adapter, name: str, masked: bool) -> float:
+def by_hand(
+    queries: QuerySet,
+    targets: list[int],
+    on: TableScorer,
+    adapter: Adapter,
+    name: str,
+    masked: bool,
+) -> float:
     """Eq. 6, or the same with log-scores, for 2in queries: `c(h1, r1, t) · (1 - c(h2, r2, t))`."""
     scale, shift = (column.tolist() for column in adapter.table())
 
@@ -89,7 +100,9 @@ def by_hand(queries: QuerySet, targets: list[int], on: TableScorer, adapter: Ada
         (h1, h2), (r1, r2) = queries.entities[q].tolist(), queries.relations[q].tolist()
         score = [c(h1, r1, t) * (1 - c(h2, r2, t)) for t in range(N)]
         value = [math.log(s) for s in score] if name == "log" else score
-        others = {*queries.easy[q].tolist(), *queries.hard[q].tolist()} - {target} if masked else set()
+        others = (
+            {*queries.easy[q].tolist(), *queries.hard[q].tolist()} - {target} if masked else set()
+        )
         total = sum(math.exp(value[t]) for t in range(N) if t not in others)
         loss += -value[target] + math.log(total)
     return loss
@@ -107,7 +120,13 @@ def test_losses_against_their_formulas(name: str, masked: bool) -> None:
 
 
 CASES = [
-    *product(("2i", "3i", "2in", "3in", "1p"), ("1vsall", "log", "bce"), ("sigmoid",), ("product",), (1.0,)),
+    *product(
+        ("2i", "3i", "2in", "3in", "1p"),
+        ("1vsall", "log", "bce"),
+        ("sigmoid",),
+        ("product",),
+        (1.0,),
+    ),
     *product(("2i", "3in"), ("1vsall", "log"), ("softmax-count",), ("product",), (1.0, 3.0)),
     *product(("2in", "3in"), ("1vsall", "log"), ("sigmoid",), ("product",), (0.5, 1.5)),
     *product(("2p", "pin", "2u"), ("1vsall", "log", "bce"), ("sigmoid",), ("product",), (1.0,)),
@@ -122,14 +141,22 @@ def test_gradients_are_those_of_finite_differences(
     on = scorer(FactorScorer)
     adapter = moved_adapter(on)
     batch = batch_of(some_queries(shape))
-    settings = {"on": on, "adapter": adapter, "scores": scores, "norm": norm, "strength": strength, "masked": True}
+    settings = {
+        "on": on,
+        "adapter": adapter,
+        "scores": scores,
+        "norm": norm,
+        "strength": strength,
+        "masked": True,
+    }
 
     def loss() -> torch.Tensor:
         return make_loss(name, **settings)([batch])  # type: ignore[arg-type]
 
     middle = loss()
     middle.backward()
-    step, slack = 2e-3, 5e-3
+    step = 2e-3
+    slack = 5e-3
     for weight in adapter.parameters():
         assert weight.grad is not None
         for at in np.ndindex(*weight.shape):
@@ -139,19 +166,26 @@ def test_gradients_are_those_of_finite_differences(
                     weight[at] += move
                     sides.append((loss() - middle).item() / move)
                     weight[at] -= move
-            # Where two atoms change places in a minimum the two sides differ, and any slope between them is right.
+            # Where the minimum changes its atom, any slope between the two sides is right.
             assert min(sides) - slack < float(weight.grad[at]) < max(sides) + slack
 
 
 @pytest.mark.parametrize("shape", ["1p", "2i", "3i", "2in", "3in"])
 @pytest.mark.parametrize("name", ["1vsall", "log"])
-@pytest.mark.parametrize(("scores", "strength", "known"), [("sigmoid", 1.0, False), ("softmax-count", 2.0, True)])
-def test_streaming_changes_nothing(shape: str, name: str, scores: str, strength: float, known: bool) -> None:
-    on, found = scorer(FactorScorer), []
+@pytest.mark.parametrize(
+    ("scores", "strength", "known"), [("sigmoid", 1.0, False), ("softmax-count", 2.0, True)]
+)
+def test_streaming_changes_nothing(
+    shape: str, name: str, scores: str, strength: float, known: bool
+) -> None:
+    on = scorer(FactorScorer)
+    found = []
     for streamed in (True, False):
         adapter = moved_adapter(on)
         facts = KnownFacts(FACTS) if known else None
-        loss = make_loss(name, on=on, adapter=adapter, masked=True, scores=scores, strength=strength, facts=facts)
+        loss = make_loss(
+            name, on=on, adapter=adapter, masked=True, scores=scores, strength=strength, facts=facts
+        )
         assert loss.streamed is not None
         if not streamed:
             loss.__dict__["streamed"] = None
@@ -182,7 +216,9 @@ def test_streaming_changes_nothing_whatever_the_adapter_sees(condition: str, lay
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-def plain_loss(batch: Batch, model: ComplEx, adapter: Adapter, shape: str, name: str, odds: bool) -> torch.Tensor:
+def plain_loss(
+    batch: Batch, model: ComplEx, adapter: Adapter, shape: str, name: str, odds: bool
+) -> torch.Tensor:
     """The loss in float64, every score of every entity written out."""
     literals = {"2i": (0, 0), "2in": (0, 1), "3in": (0, 0, 1)}[shape]
     entities, relations, targets = batch.slots(torch.device("cpu"))
@@ -191,10 +227,16 @@ def plain_loss(batch: Batch, model: ComplEx, adapter: Adapter, shape: str, name:
     for i, negated in enumerate(literals):
         x = model.queries(entities[:, i], relations[:, i]).double() @ model.keys().double().T
         known = torch.zeros_like(x, dtype=torch.bool)
-        for row, (head, relation) in enumerate(zip(entities[:, i].tolist(), relations[:, i].tolist(), strict=True)):
+        for row, (head, relation) in enumerate(
+            zip(entities[:, i].tolist(), relations[:, i].tolist(), strict=True)
+        ):
             known[row, FACTS.tails(head, relation).tolist()] = True
         if odds:
-            x = (x.softmax(1) * known.sum(1, keepdim=True).clamp(min=1)).clamp(max=1 - 2**-10).logit()
+            x = (
+                (x.softmax(1) * known.sum(1, keepdim=True).clamp(min=1))
+                .clamp(max=1 - 2**-10)
+                .logit()
+            )
         c = torch.sigmoid(x * scale[relations[:, i], None] + shift[relations[:, i], None])
         c = torch.where(known, 1 - 2**-10, c) if odds else c
         scores.append(1 - c if negated else c)
@@ -204,11 +246,15 @@ def plain_loss(batch: Batch, model: ComplEx, adapter: Adapter, shape: str, name:
     for row in range(len(batch)):
         others[row, batch.queries.easy[row].tolist() + batch.queries.hard[row].tolist()] = True
     right = value.gather(1, targets[:, None])[:, 0]
-    return torch.logaddexp(value.masked_fill(others, -torch.inf).logsumexp(1), right).sum() - right.sum()
+    return (
+        torch.logaddexp(value.masked_fill(others, -torch.inf).logsumexp(1), right).sum()
+        - right.sum()
+    )
 
 
 @pytest.mark.parametrize("where", ["one thread", "two threads", "as on a GPU"])
-@pytest.mark.parametrize("room", [1000, 40])  # rows: all there are, or fewer than a batch has, which is cut
+# rows: all there are, or fewer than a batch has, which is cut
+@pytest.mark.parametrize("room", [1000, 40])
 @pytest.mark.parametrize("name", ["1vsall", "log"])
 @pytest.mark.parametrize("odds", [False, True])
 def test_sums_on_the_way_are_those_of_the_plain_formula(
@@ -218,24 +264,36 @@ def test_sums_on_the_way_are_those_of_the_plain_formula(
     model = ComplEx(200, 2 * R, 6).requires_grad_(False)
     model.reset(0.8, torch.Generator().manual_seed(0))
     batches = {shape: batch_of(some_queries(shape, 40)) for shape in ("2i", "2in", "3in")}
-    found, before = [], torch.get_num_threads()
+    found = []
+    before = torch.get_num_threads()
     try:
         torch.set_num_threads(2 if where == "two threads" else 1)
         for plain in (False, True):
             adapter = moved_adapter(model)
             facts, scores = (KnownFacts(FACTS), "softmax-count") if odds else (None, "sigmoid")
-            loss = make_loss(name, on=model, adapter=adapter, masked=True, scores=scores, facts=facts)
+            loss = make_loss(
+                name, on=model, adapter=adapter, masked=True, scores=scores, facts=facts
+            )
             assert loss.streamed is not None
-            loss.streamed.rows.room, loss.streamed.rows.on_cpu = room, where != "as on a GPU"
+            loss.streamed.rows.room = room
+            loss.streamed.rows.on_cpu = where != "as on a GPU"
             loss.streamed.block = 2**14  # few columns of so many rows
             if plain:
-                values = [plain_loss(batch, model, adapter, shape, name, odds) for shape, batch in batches.items()]
+                values = [
+                    plain_loss(batch, model, adapter, shape, name, odds)
+                    for shape, batch in batches.items()
+                ]
             else:
                 values = [loss(part) for part in loss.parts(batches.values())]
                 assert (len(values) == 1) == (room == 1000)
             value = torch.stack(values).sum()
             value.backward()
-            found.append([value.detach().double(), *(weight.grad.double() for weight in adapter.parameters())])
+            found.append(
+                [
+                    value.detach().double(),
+                    *(weight.grad.double() for weight in adapter.parameters()),
+                ]
+            )
     finally:
         torch.set_num_threads(before)
     for one, other in zip(*found, strict=True):
@@ -244,13 +302,18 @@ def test_sums_on_the_way_are_those_of_the_plain_formula(
 
 def test_what_is_no_sigmoid_is_not_streamed() -> None:
     on = scorer(FactorScorer)
-    assert make_loss("log", on=on, adapter=moved_adapter(on), scores="softmax-observed").streamed is None
+    assert (
+        make_loss("log", on=on, adapter=moved_adapter(on), scores="softmax-observed").streamed
+        is None
+    )
 
 
 def test_negatives_are_no_answers() -> None:
     queries = some_queries("2i", 40)
     random = np.random.default_rng(0)
-    drawn = np.stack([Batch(queries, np.zeros(40, dtype=np.int64)).negatives(N, random) for _ in range(200)])
+    drawn = np.stack(
+        [Batch(queries, np.zeros(40, dtype=np.int64)).negatives(N, random) for _ in range(200)]
+    )
     for q in range(40):
         answers = {*queries.easy[q].tolist(), *queries.hard[q].tolist()}
         assert set(drawn[:, q].tolist()) == set(range(N)) - answers

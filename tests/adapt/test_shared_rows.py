@@ -1,4 +1,4 @@
-"""Kept rows against rows computed anew, whatever was asked for before."""
+"""WeightCache rows against rows computed anew, whatever was asked for before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 
-N, R = 90, 4
+N = 90
+R = 4
 FACTS = FactIndex(np.array([[0, 0, 1], [0, 0, 3], [2, 2, 5], [1, 3, 6]]), R)
 EVERY = slice(0, N)
 
@@ -29,7 +30,8 @@ def shared_rows(room: int, scores: str = "softmax-count") -> SharedRows:
 
 def by_hand(rows: SharedRows, keys: list[int]) -> torch.Tensor:
     """The log-odds of `n · softmax`, or the logits, in float64."""
-    heads, ids = torch.tensor(keys) // R, torch.tensor(keys) % R
+    heads = torch.tensor(keys) // R
+    ids = torch.tensor(keys) % R
     x = rows.atoms.scorer.logits(heads, ids).double()
     if not rows.adapted.by_odds:
         return x
@@ -40,7 +42,8 @@ def by_hand(rows: SharedRows, keys: list[int]) -> torch.Tensor:
 @pytest.mark.parametrize("scores", ["sigmoid", "softmax-count"])
 @pytest.mark.parametrize("on_cpu", [True, False])
 def test_rows_are_those_of_their_atoms_after_others_were_dropped(scores: str, on_cpu: bool) -> None:
-    rows, random = shared_rows(12, scores), np.random.default_rng(0)
+    rows = shared_rows(12, scores)
+    random = np.random.default_rng(0)
     rows.on_cpu = on_cpu
     for size in [3, 12, 5, *random.integers(1, 13, 30)]:
         keys = np.sort(random.choice(40, size, replace=False))
@@ -50,25 +53,36 @@ def test_rows_are_those_of_their_atoms_after_others_were_dropped(scores: str, on
         torch.testing.assert_close(x.double(), wanted, rtol=1e-4, atol=1e-4)
         tails = torch.from_numpy(random.integers(0, N, len(keys)))
         torch.testing.assert_close(
-            rows.at(places, tails).double(), wanted[torch.arange(len(keys)), tails], rtol=1e-4, atol=1e-4
+            rows.at(places, tails).double(),
+            wanted[torch.arange(len(keys)), tails],
+            rtol=1e-4,
+            atol=1e-4,
         )
         assert len(rows.table) <= 12
-    places = rows.places(np.arange(20))  # a query that needs more rows than there is room for gets them
+    # a query that needs more rows than there is room for gets them
+    places = rows.places(np.arange(20))
     torch.testing.assert_close(
-        rows.block(places, EVERY, torch.empty(20, N)).double(), by_hand(rows, [*range(20)]), rtol=1e-4, atol=1e-4
+        rows.block(places, EVERY, torch.empty(20, N)).double(),
+        by_hand(rows, [*range(20)]),
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 
 def test_rows_used_often_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, computed = shared_rows(6), list[int]()
+    rows = shared_rows(6)
+    computed = list[int]()
     monkeypatch.setattr(
         rows.atoms.scorer,
         "queries",
-        lambda h, r: computed.extend((h * R + r).tolist()) or ComplEx.queries(rows.atoms.scorer, h, r),
+        lambda h, r: (
+            computed.extend((h * R + r).tolist()) or ComplEx.queries(rows.atoms.scorer, h, r)
+        ),
     )
     for other in range(10, 30, 2):
         rows.places(np.array([1, 2, other, other + 1]))
-    assert sorted(key for key in computed if key) == [1, 2, *range(10, 30)]  # beside the 0 that fills up a product
+    # beside the 0 that fills up a product
+    assert sorted(key for key in computed if key) == [1, 2, *range(10, 30)]
 
 
 def test_a_row_whose_making_failed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +99,12 @@ def test_a_row_whose_making_failed_is_made_again(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("scores", ["sigmoid", "softmax-count"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_row_is_the_same_to_the_bit_whatever_it_is_computed_with(threads: int, scores: str) -> None:
+def test_a_row_is_the_same_to_the_bit_whatever_it_is_computed_with(
+    threads: int, scores: str
+) -> None:
     """A training that was stopped finds other rows missing when it goes on."""
-    found, before = [], torch.get_num_threads()
+    found = []
+    before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
         for size in (1, 2, 3, 5, 11, 13, 30):

@@ -19,13 +19,20 @@ def test_brute_force_finds_what_exact_search_finds() -> None:
     model = ComplEx(graph.num_entities, graph.num_relations, 4).requires_grad_(False)
     model.reset(1.0, torch.Generator().manual_seed(1))
     shapes = ("2p", "3p", "pi", "ip", "up", "inp", "pin", "pni")
-    drawn = [each for name in shapes for each in asked(sample(graph, SHAPES[name], "test", 3, seed=2).queries)]
+    drawn = [
+        each
+        for name in shapes
+        for each in asked(sample(graph, SHAPES[name], "test", 3, seed=2).queries)
+    ]
     exact = BruteForce(graph, model)
     values = exact.values(drawn)
-    assert exact.passes < sum(len(hops(each)) for each in drawn)  # hops over one relation share its edges
+    # hops over one relation share its edges
+    assert exact.passes < sum(len(hops(each)) for each in drawn)
     for place, name in enumerate(CALIBRATIONS):
         engine = Engine(graph, model, calibration=name, observed="train", search="exact")
         for question, scores, found in zip(drawn, values, engine.ask_many(drawn, 8), strict=True):
             listed = exact.listed(question, scores[place], 8)
             assert list(listed) == [answer.id for answer in found], question.query
-            assert list(listed.values()) == pytest.approx([answer.log_score for answer in found], abs=1e-5)
+            assert list(listed.values()) == pytest.approx(
+                [answer.log_score for answer in found], abs=1e-5
+            )

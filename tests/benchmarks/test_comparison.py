@@ -1,4 +1,4 @@
-"""A measurement over two source trees: whose figures are compared, which is better, and names that have changed."""
+"""Measurements over two source trees: best figures, winners and renamed modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ import json, pathlib, sys
 print("SPARQL: left out, since rdflib is not installed")
 from tacit.evaluate.protocol import SPEED
 out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
-results = {"device": "2 cores", "versions": {"torch": "2"}, "figures": {"a step": {"ms": SPEED, "steps": 3}}}
+figures = {"a step": {"ms": SPEED, "steps": 3}}
+results = {"device": "2 cores", "versions": {"torch": "2"}, "figures": figures}
 (out / "script.json").write_text(json.dumps(results))
 sys.exit("goals missed")
 """
@@ -45,7 +46,10 @@ def test_two_trees_are_measured_and_their_ratios_written(
     row = {"before": 4.0, "after": 2.0, "ratio": 0.5, "spread": 0.0, "beyond noise": "better"}
     assert written["figures"] == {"a a step ms": row}
     assert written["turns"] == {"a a step ms": {"before": [4.0, 4.0], "after": [2.0, 2.0]}}
-    assert written["settings"] == {"turns": 2, "parts": {"a": ["script.py", "--rounds", "1"], "b": ["missing.py"]}}
+    assert written["settings"] == {
+        "turns": 2,
+        "parts": {"a": ["script.py", "--rounds", "1"], "b": ["missing.py"]},
+    }
     assert all("missing.py" in written["left out"][tree]["b"] for tree in ("before", "after"))
     assert written["left out"]["after"]["SPARQL"] == "rdflib is not installed"
     assert {"torch", "git", "device"} <= set(written["versions"]["before"])
@@ -69,22 +73,39 @@ def test_a_folder_that_is_no_checkout_and_a_script_that_fails_are_named(
 
 def test_the_best_of_all_turns_depends_on_the_unit() -> None:
     assert comparison.beside("a ms", [4.0, 5.0], [3.0, 2.0]) == {
-        "before": 4.0, "after": 2.0, "ratio": 0.5, "spread": 0.5
-    }  # fmt: skip
+        "before": 4.0,
+        "after": 2.0,
+        "ratio": 0.5,
+        "spread": 0.5,
+    }
     row = comparison.beside("a facts_per_s", [10.0, 9.0], [4.0, 5.0])
     assert (row["before"], row["after"], row["beyond noise"]) == (10.0, 5.0, "worse")
-    assert comparison.beside("a ms", [4.0], [2.0]) == {"before": 4.0, "after": 2.0, "ratio": 0.5}  # no spread to tell
+    # no spread to tell
+    assert comparison.beside("a ms", [4.0], [2.0]) == {"before": 4.0, "after": 2.0, "ratio": 0.5}
     assert comparison.beside("a ms", [], [2.0]) == {"after": 2.0}
     assert comparison.beside("a ms", [0.0, 0.0], [2.0, 2.0]) == {"before": 0.0, "after": 2.0}
-    names = ("1p ms", "peak_gb", "x seconds 1p", "a, s", "bytes a triple", "a per_s", "per processor second", "mrr")
+    names = (
+        "1p ms",
+        "peak_gb",
+        "x seconds 1p",
+        "a, s",
+        "bytes a triple",
+        "a per_s",
+        "per processor second",
+        "mrr",
+    )
     assert [name for name in names if not comparison._smaller_is_better(name)] == list(names[-3:])
 
 
-def test_no_turn_is_begun_that_may_end_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_turn_is_begun_that_may_end_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = iter(range(0, 1000, 40))  # every look at it takes so many seconds
     monkeypatch.setattr(comparison.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(
-        comparison.Tree, "measure", lambda tree, *rest: tree.figures.setdefault("a ms", []).append(float(len(rest)))
+        comparison.Tree,
+        "measure",
+        lambda tree, *rest: tree.figures.setdefault("a ms", []).append(float(len(rest))),
     )
     out = tmp_path / "compared.json"
     comparison.compare({"a": []}, SRC.parent, out, turns=9, minutes=5)
@@ -100,19 +121,25 @@ def test_what_matters_is_measured_before_and_after(tmp_path: Path) -> None:
     assert {"python", "torch", "git", "device"} <= set(written["versions"]["after"])
     with pytest.raises(SystemExit):
         before_after.main([])
-    given = argparse.Namespace(data=tmp_path, device="cuda", seed=1, threads=2, tiny=False, parts="engine")
+    given = argparse.Namespace(
+        data=tmp_path, device="cuda", seed=1, threads=2, tiny=False, parts="engine"
+    )
     (tmp_path / "NELL995").mkdir()
     assert list(before_after.parts(given)) == ["engine world", "engine NELL995"]
 
 
 def test_only_what_was_measured_is_compared() -> None:
-    figures = {"1p": {"queries": 500, "ms": 1.5, "processor_ratio": 1.2, "published ms": "21"}, "total": {"s": 2.0}}
+    figures = {
+        "1p": {"queries": 500, "ms": 1.5, "processor_ratio": 1.2, "published ms": "21"},
+        "total": {"s": 2.0},
+    }
     assert comparison._flat(figures) == {"1p ms": 1.5, "total s": 2.0}
 
 
 def test_modules_are_found_under_the_names_they_had_before(tmp_path: Path) -> None:
     older = tmp_path / "older" / "tacit"
-    for name in ("run", "query/plan", "query/sampling", "engine/projection"):  # three of which are packages here
+    # three of which are packages here
+    for name in ("run", "query/plan", "query/sampling", "engine/projection"):
         (older / name).parent.mkdir(parents=True, exist_ok=True)
         (older / f"{name}.py").write_text(f"place = '{name}'", encoding="utf-8")
     for name in ("", "query", "engine"):
@@ -122,13 +149,20 @@ def test_modules_are_found_under_the_names_they_had_before(tmp_path: Path) -> No
     script.write_text(
         "from beside import places\n"
         "import tacit.engine.search.hop as hop\nfrom tacit.run.run import place\n"
-        "from tacit.query.sampling import sampling\nprint(*places, hop.place, place, sampling.place)"
+        "from tacit.query.sampling import sampling\nprint(*places, hop.place, place, "
+        "sampling.place)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (older.parent, tmp_path)))}
     told = subprocess.run(
-        [sys.executable, comparison.__file__, str(script)], env=env, capture_output=True, text=True, check=False
+        [sys.executable, comparison.__file__, str(script)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert told.stdout.split() == ["query/plan", "engine/projection", "run", "query/sampling"], told.stderr
+    assert told.stdout.split() == ["query/plan", "engine/projection", "run", "query/sampling"], (
+        told.stderr
+    )
 
 
 def test_a_table_has_a_dash_where_a_row_lacks_a_column(capsys: pytest.CaptureFixture[str]) -> None:

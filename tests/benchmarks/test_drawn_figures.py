@@ -14,7 +14,8 @@ from tacit.errors import DataError, SettingsError
 
 
 def test_scores_before_and_after_share_an_axis() -> None:
-    before, after = {"p": [0.0, 1.0], figures.MINIMUM: [0.0, 0.0]}, {figures.MINIMUM: [0.5, 0.5], "p": [0.5, 0.5]}
+    before = {"p": [0.0, 1.0], figures.MINIMUM: [0.0, 0.0]}
+    after = {figures.MINIMUM: [0.5, 0.5], "p": [0.5, 0.5]}
     left, right = figures.adaptation(before, after).axes
     assert (left.get_title(), right.get_title()) == ("before", "after")
     assert left.get_ylim() == right.get_ylim()
@@ -39,9 +40,11 @@ def test_figures_are_saved_by_their_ending(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("figure", ["atoms", "reliability", "steps", "bars"])
 def test_every_figure_is_drawn(figure: str, tmp_path: Path) -> None:
-    out, results = tmp_path / "figure.svg", ROOT / "benchmarks" / "results" / "fb15k237" / "cqd-a.json"
+    out = tmp_path / "figure.svg"
+    results = ROOT / "benchmarks" / "results" / "fb15k237" / "cqd-a.json"
     if figure in ("atoms", "reliability"):
-        run, data = tiny.write_run(tmp_path / "run"), tiny.write_data(tmp_path / "data")
+        run = tiny.write_run(tmp_path / "run")
+        data = tiny.write_data(tmp_path / "data")
         figures.main([figure, str(run), "--queries", str(data / "NELL995"), "--out", str(out)])
     else:
         figures.main([figure, f"CQD^A={results}", "--out", str(out)])

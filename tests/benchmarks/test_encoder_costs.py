@@ -31,7 +31,9 @@ RANK = 32
 
 def made(settings: EncodeSettings) -> tuple[Encoder, encoder_costs.Sizes]:
     """An encoder that was never trained, and what its cost depends on."""
-    predictor = make_model("complex", GRAPH.num_entities, GRAPH.num_relations, RANK).requires_grad_(False)
+    predictor = make_model("complex", GRAPH.num_entities, GRAPH.num_relations, RANK).requires_grad_(
+        False
+    )
     torch.nn.init.normal_(predictor.head_table.weight, generator=torch.Generator().manual_seed(0))
     return make_encoder(settings, GRAPH, predictor), parameters.sizes(GRAPH, predictor)
 
@@ -43,21 +45,25 @@ def drawn(mix: dict[str, int]) -> list[Drawn]:
         entities = torch.zeros(count, plan.num_entities, dtype=torch.long)
         relations = torch.zeros(count, plan.num_relations, dtype=torch.long)
         ones = torch.ones(count)
-        batch.append(Drawn(plan, entities, relations, torch.zeros(count, 1, dtype=torch.long), ones))
+        batch.append(
+            Drawn(plan, entities, relations, torch.zeros(count, 1, dtype=torch.long), ones)
+        )
     return batch
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_products_of_a_step_are_those_that_torch_counts(model: str) -> None:
     sizes_of_model = {"width": 64, "hidden": 24, "negatives": 6, "answers": 1, "bases": 1}
-    settings = EncodeSettings(model=model, **sizes_of_model).settled(GRAPH.num_entities)
+    settings = EncodeSettings(model=model, **sizes_of_model).with_derived(GRAPH.num_entities)
     encoder, sizes = made(settings)
     encoder.reset(torch.Generator().manual_seed(0))
     with FlopCounterMode(display=False) as counter:
         encoder.loss(drawn(MIX), torch.arange(6)).backward()
     formula = encoder_costs.step_cost(model, settings, sizes, MIX)
     exact = formula.others if model == "betae" else 0.0  # a product, too
-    assert counter.get_total_flops() == pytest.approx(formula.products + formula.matched + exact, rel=0.02)
+    assert counter.get_total_flops() == pytest.approx(
+        formula.products + formula.matched + exact, rel=0.02
+    )
 
 
 class Products(TorchDispatchMode):
@@ -75,7 +81,9 @@ class Products(TorchDispatchMode):
 
 
 def test_what_bfloat16_leaves_alone_is_counted_apart() -> None:
-    settings = EncodeSettings("fuzzqe", width=64, negatives=6, answers=1, bases=1).settled(GRAPH.num_entities)
+    settings = EncodeSettings("fuzzqe", width=64, negatives=6, answers=1, bases=1).with_derived(
+        GRAPH.num_entities
+    )
     encoder, sizes = made(settings)
     encoder.reset(torch.Generator().manual_seed(0))
     encoder.narrow = True
@@ -90,13 +98,18 @@ def test_what_bfloat16_leaves_alone_is_counted_apart() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_weights_by_formula_are_those_counted(model: str) -> None:
     for recipe in ("lean", "paper"):
-        settings = EncodeSettings(model=model, recipe=recipe, width=6, hidden=10, bases=3).settled(GRAPH.num_entities)
+        settings = EncodeSettings(
+            model=model, recipe=recipe, width=6, hidden=10, bases=3
+        ).with_derived(GRAPH.num_entities)
         encoder, sizes = made(settings)
         assert parameters.trainable(encoder) == encoder_costs.weights(model, settings, sizes)
 
 
 def test_aggregation_by_scatter_is_that_in_one_pass() -> None:
     facts = SortedFacts(GRAPH.triples("train"), GRAPH.num_entities, GRAPH.num_relations)
-    rows, draw = (GRAPH.num_entities, GRAPH.num_relations, GRAPH.num_entities), torch.Generator().manual_seed(0)
+    rows = (GRAPH.num_entities, GRAPH.num_relations, GRAPH.num_entities)
+    draw = torch.Generator().manual_seed(0)
     leaves = [torch.randn(n, 2, 3, generator=draw) for n in rows]
-    torch.testing.assert_close(encoders.scattered(*leaves, facts), described(*leaves, facts), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        encoders.scattered(*leaves, facts), described(*leaves, facts), rtol=1e-4, atol=1e-5
+    )

@@ -1,4 +1,4 @@
-"""Exponents against powers that are known, and rows of questions against what a search says and what a beam keeps."""
+"""Exponents against known powers, and counted rows against those of a search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ SIZES = (10, 40, 160, 640)
 
 
 def growth(**columns: list[float]) -> Growth:
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    rows = [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
     return Growth("entities", "2p", "entities", dict(zip(SIZES, rows, strict=True)))
 
 
@@ -31,13 +33,15 @@ def test_an_exponent_and_its_error_are_those_of_least_squares() -> None:
 
 
 def test_what_grows_faster_than_its_rows_is_said() -> None:
-    squares, rows = [float(n * n) for n in SIZES], [float(n) for n in SIZES]
+    squares = [float(n * n) for n in SIZES]
+    rows = [float(n) for n in SIZES]
     assert growth(ms=rows, rows=rows).faster() == []
     assert growth(ms=squares, rows=squares).faster() == []
     (said,) = growth(ms=squares, rows=rows).faster()
     assert said == "entities, 2p: ms grow as entities^2.00 from 10 on, where 1.00 is allowed"
     fewer = [1 / n for n in SIZES]
-    assert growth(ms=[5.0] * 4, rows=fewer).faster() == []  # what takes as long for fewer rows does not grow
+    # what takes as long for fewer rows does not grow
+    assert growth(ms=[5.0] * 4, rows=fewer).faster() == []
 
 
 def test_what_is_fixed_does_not_hide_what_grows_in_the_end() -> None:
@@ -56,14 +60,14 @@ def test_a_panel_shows_every_line() -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return made(argparse.Namespace(fixed=60, rank=4, relations=3, seed=0)).using(k=4)
+    return made(argparse.Namespace(fixed=60, rank=4, relations=3, seed=0)).with_settings(k=4)
 
 
 def test_rows_are_those_that_a_search_says_and_a_beam_keeps(engine: Engine) -> None:
     for shape, kept in (("1p", 0), ("2p", 1), ("3p", 2)):
         (text,) = Walks(engine, 1).questions(shape, 1)
         with counted() as rows:
-            engine.using(search="beam").ask(text)
+            engine.with_settings(search="beam").ask(text)
         assert rows.scored == 1 + kept * 4  # no two candidates of one question share a row
         with counted() as rows:
             answers = engine.ask(text)

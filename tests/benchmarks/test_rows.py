@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +23,77 @@ from tacit.links.settings import TrainSettings
 from tacit.query.plans.symbolic import with_answers
 from tacit.query.sampling.queries import write_queries
 from tacit.query.sampling.sampling import sample
-from tacit.query.sampling.shapes import SHAPES
+from tacit.query.sampling.shapes import SHAPES, parse_shapes
 
 PATHS = sorted(reproduce.ROWS.glob("*/*.toml"))
+each_row = pytest.mark.parametrize(
+    "path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+# train, valid, entities
+SIZES = {"NELL995": (114_213, 14_324, 63_361), "FB15k-237": (272_115, 17_526, 14_505)}
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def figures_of(path: Path) -> Path:
+    return reproduce.ROWS.parent / "results" / path.parent.name / f"{path.stem}.json"
+
+
+@each_row
 def test_the_settings_of_a_row_exist(path: Path) -> None:
     row = reproduce.read_row(path)
+    facts, valid_facts, entities = SIZES[row["folder"]]
     assert {"encode", "train"} & set(row)
-    TrainSettings.of(row.get("train", {}))
+    TrainSettings.of(row.get("train", {})).with_derived(facts, entities)
     EngineSettings.of(row.get("engine", {}))
-    EncodeSettings.of(row.get("encode", {}))
+    EncodeSettings.of(row.get("encode", {})).with_derived(entities)
     if "adapt" in row:
-        AdaptSettings.of({**reproduce.SIGMOID, **row["adapt"]})
+        AdaptSettings.of({**reproduce.SIGMOID, **row["adapt"]}).with_derived(valid_facts)
     split = row["queries"].get("split", "test")
     assert "encode" in row or split not in EngineSettings.of(row["engine"]).observed
     assert set(row.get("evaluate", {})) <= set(inspect.signature(evaluate).parameters)
+
+
+@pytest.fixture(scope="module")
+def table_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], reproduce.Table]:
+    """The tiny graph of a data set, with all that rows of it have trained and sampled so far."""
+    folder = tiny.write_data(tmp_path_factory.mktemp("tables"))
+    arguments = argparse.Namespace(device="cpu", seed=0, tiny=True, limit=None, rank=None)
+    return cache(lambda name: reproduce.Table(folder / name, arguments))
+
+
+@each_row
+def test_a_row_runs(path: Path, table_of: Callable[[str], reproduce.Table]) -> None:
+    row = reproduce.read_row(path, tiny=True)
+    report = table_of(row["folder"]).run(row)
+    shapes = (
+        ["1p"]
+        if row["queries"].get("one_hop")
+        else parse_shapes(row["queries"].get("shapes", "all"))
+    )
+    assert set(report["mrr"]) | set(report.get("refused", ())) == set(shapes)
+    assert all(0 < mrr <= 1 for mrr in report["mrr"].values())
+    assert ("adapt" in row) == ("adapt" in report["pipeline_seconds"])
+    assert ("encode" in row) == ("encode" in report["pipeline_seconds"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PATHS if figures_of(path).exists()],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_a_row_has_the_settings_of_its_published_figures(path: Path) -> None:
+    row = reproduce.read_row(path)
+    recorded = json.loads(figures_of(path).read_text())["settings"]
+    recorded.pop("minutes", None)  # an argument of the command
+    for name, settings in recorded.items():
+        if name == "engine":  # what a search does not use is not recorded
+            assert {
+                key: row["engine"][key] for key in row.get(name, {}) if key in settings
+            }.items() <= settings.items()
+        elif isinstance(settings, dict):
+            assert settings.items() <= row[name].items()
+        else:
+            assert settings == row[name]
+    assert {name for name in row if name != "engine"} <= set(recorded)
 
 
 @pytest.mark.parametrize(("graph", "predictors"), [("nell995", 2), ("fb15k237", 2)])
@@ -48,7 +105,8 @@ def test_few_predictors_serve_all_tables_of_a_graph(graph: str, predictors: int)
 
 def test_a_row_takes_over_all_but_what_it_goes_without() -> None:
     systems = reproduce.ROWS / "nell995-systems"
-    row, like = reproduce.read_row(systems / "lmpnn.toml"), reproduce.read_row(reproduce.ROWS / "nell995/cqd-beam.toml")
+    row = reproduce.read_row(systems / "lmpnn.toml")
+    like = reproduce.read_row(reproduce.ROWS / "nell995/cqd-beam.toml")
     assert row["train"] == like["train"]
     assert "engine" in like
     assert "engine" not in row
@@ -56,7 +114,8 @@ def test_a_row_takes_over_all_but_what_it_goes_without() -> None:
 
 
 def test_a_predictor_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained, original = [], reproduce.train
+    trained = []
+    original = reproduce.train
 
     def train(*given: Any, **named: Any) -> Any:
         trained.append(given)
@@ -65,7 +124,9 @@ def test_a_predictor_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reproduce, "train", train)
     data = str(tiny.write_data(tmp_path / "data"))
     rows = "cqd-beam,link-prediction,link-prediction-relations"
-    reproduce.main(["fb15k237", "--tiny", "--data", data, "--out", str(tmp_path / "out"), "--rows", rows])
+    reproduce.main(
+        ["fb15k237", "--tiny", "--data", data, "--out", str(tmp_path / "out"), "--rows", rows]
+    )
     assert len(list((tmp_path / "out").rglob("*.json"))) == 3
     assert len(trained) == 2  # with and without the loss that predicts relations
 
@@ -79,11 +140,15 @@ def test_an_encoder_that_is_cut_short_or_fails_or_does_not_fit_is_told(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrunk = reproduce.SHRUNK["encode"] | {"steps": None}
-    monkeypatch.setitem(reproduce.SHRUNK, "encode", {k: v for k, v in shrunk.items() if k != "minutes"})
+    monkeypatch.setitem(
+        reproduce.SHRUNK, "encode", {k: v for k, v in shrunk.items() if k != "minutes"}
+    )
     tables = ["nell995-systems", "nell995-systems-paper"]
     given = ["--tiny", "--data", str(data), "--out", str(tmp_path), "--rows", "gqe=0.002"]
     reproduce.main([*tables, *given])
-    lean, paper = (json.loads((tmp_path / table / "gqe.json").read_text())["encoding"] for table in tables)
+    lean, paper = (
+        json.loads((tmp_path / table / "gqe.json").read_text())["encoding"] for table in tables
+    )
     assert lean["cut"] == "0.002 of 8 minutes"
     assert paper["cut"] == f"{paper['steps']:,} of 1,350,000 steps"
     assert (lean["recipe"], paper["recipe"]) == ("lean", "paper")
@@ -97,8 +162,11 @@ def test_an_encoder_that_is_cut_short_or_fails_or_does_not_fit_is_told(
         reproduce.main([*tables[:1], *given])
 
 
-def test_a_share_of_given_queries_leaves_1p_whole_and_samples_what_the_folder_lacks(data: Path) -> None:
-    folder, graph = data / "FB15k-237", tiny.graph()
+def test_a_share_of_given_queries_leaves_1p_whole_and_samples_what_the_folder_lacks(
+    data: Path,
+) -> None:
+    folder = data / "FB15k-237"
+    graph = tiny.graph()
     drawn = {name: sample(graph, SHAPES[name], "train", 40).queries for name in ("1p", "2p")}
     write_queries(folder.with_name("more"), "train", list(drawn.values()))
     for name, count in (("1p", len(drawn["1p"])), ("2p", round(len(drawn["2p"]) * 0.2))):

@@ -1,4 +1,4 @@
-"""Every script of `benchmarks` runs: tiny sizes, a graph of its own, and a file that says what figures depend on."""
+"""Every script of `benchmarks` runs at tiny sizes and writes results with provenance."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_every_script_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_script_runs_and_records_what_figures_depend_on(name: str, data: Path, tmp_path: Path) -> None:
+def test_a_script_runs_and_records_what_figures_depend_on(
+    name: str, data: Path, tmp_path: Path
+) -> None:
     script = import_module(name.split()[0])
     script.main(["--tiny", "--data", str(data), "--out", str(tmp_path), *RUNS[name]])
     files = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]

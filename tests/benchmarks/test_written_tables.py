@@ -27,9 +27,11 @@ def test_the_examples_in_its_documentation_hold() -> None:
 def test_published_averages_agree_with_their_columns(name: str, shapes: tuple[str, ...]) -> None:
     for benchmark, rows in PUBLISHED.items():
         for method, row in rows.items():
-            if name in row and (benchmark, method, name) != ("FB15k", "CQD^A", "avg_n"):  # a slip in print
+            # a slip in print
+            if name in row and (benchmark, method, name) != ("FB15k", "CQD^A", "avg_n"):
                 mean = sum(row[shape] for shape in shapes) / len(shapes)
-                assert row[name] == pytest.approx(mean, abs=0.11), method  # cells are rounded to one decimal
+                # cells are rounded to one decimal
+                assert row[name] == pytest.approx(mean, abs=0.11), method
 
 
 def test_published_methods_have_known_parameter_counts() -> None:
@@ -38,11 +40,15 @@ def test_published_methods_have_known_parameter_counts() -> None:
 
 
 def test_markdown_orders_columns_and_marks_the_best_as_printed() -> None:
-    rows = [Row("CQD^A", published("NELL995", "CQD^A"), True), Row("ours", {"2p": 22.94, "1p": 61.0, "4p": 1.0})]
+    rows = [
+        Row("CQD^A", published("NELL995", "CQD^A"), True),
+        Row("ours", {"2p": 22.94, "1p": 61.0, "4p": 1.0}),
+    ]
     lines = markdown(rows).split("\n")
     assert (
         lines[0]
-        == "| | avg_p | avg_n | 1p | 2p | 3p | 2i | 3i | pi | ip | 2u | up | 2in | 3in | inp | pin | pni | 4p |"
+        == "| | avg_p | avg_n | 1p | 2p | 3p | 2i | 3i | pi | ip | 2u | up | 2in | 3in | inp | "
+        "pin | pni | 4p |"
     )
     assert lines[2].startswith("| *CQD^A* | 32.3 | 13.3 | 60.4 | **22.9** | 16.7 |")
     assert lines[3].startswith("| ours | - | - | **61.0** | **22.9** | - |")
@@ -62,11 +68,15 @@ def test_unknown_published_rows_name_the_known_ones() -> None:
 def spec(tmp_path: Path) -> Path:
     (tmp_path / "ours.json").write_text(json.dumps(RESULTS))
     path = tmp_path / "tables.toml"
-    path.write_text('[main]\nbenchmark = "NELL995"\npublished = ["QTO"]\nrows = [["ours", "ours.json"]]\n')
+    path.write_text(
+        '[main]\nbenchmark = "NELL995"\npublished = ["QTO"]\nrows = [["ours", "ours.json"]]\n'
+    )
     return path
 
 
-def test_documents_are_filled_checked_and_stay_filled(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_are_filled_checked_and_stay_filled(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = spec.parent / "README.md"
     document.write_text("Before.\n\n<!-- table: main -->\nold\n<!-- end -->\n\nAfter.\n")
     assert main([str(document), "--tables", str(spec), "--check"]) == 1
@@ -104,12 +114,18 @@ def test_errors_in_the_file_of_tables(spec: Path, text: str, message: str) -> No
 def test_the_tables_of_this_project_are_up_to_date() -> None:
     wanted = tables(TABLES)
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    shown = {name for page in pages for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)}
+    shown = {
+        name
+        for page in pages
+        for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)
+    }
     assert shown == set(wanted), "every table of benchmarks/tables.toml stands somewhere"
     assert stale(pages, wanted) == [], "run python benchmarks/written_tables.py README.md docs/*.md"
 
 
-def test_rows_of_encoders_say_how_far_they_were_trained_and_those_not_run_are_left_out(tmp_path: Path) -> None:
+def test_rows_of_encoders_say_how_far_they_were_trained_and_those_not_run_are_left_out(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.json").write_text(json.dumps(RESULTS | {"encoding": {"cut": "3 of 8 minutes"}}))
     (tmp_path / "b.json").write_text(json.dumps(RESULTS | {"encoding": {"model": "gqe"}}))
     rows = 'columns = ["1p"]\nrows = [["a", "a.json"], ["b", "b.json"], ["c", "c.json"]]'
@@ -142,7 +158,8 @@ def test_what_a_benchmark_measured_is_a_table(tmp_path: Path) -> None:
         "| q2b | 2 | - | eager |",
     ]
     assert found["one"].endswith("| gqe | 1.235 |\n| q2b | 2 |")
-    assert found["noted"].endswith("|\n| q2b | eager |")  # rows that have none of the columns are left out
+    # rows that have none of the columns are left out
+    assert found["noted"].endswith("|\n| q2b | eager |")
     spec.write_text('[x]\nfigures = "none.json"\npartial = true\n')
     assert tables(spec)["x"] == "Not measured yet."
     for file, message in (("none.json", "cannot be read"), ("bad.json", "holds no figures")):
@@ -153,13 +170,16 @@ def test_what_a_benchmark_measured_is_a_table(tmp_path: Path) -> None:
 
 def test_rows_by_missing_links_and_rows_with_known_answers_last(tmp_path: Path) -> None:
     row = {"mrr": 0.25, "hits@1": 0.125}
-    results = RESULTS | {"by_missing": {"2i": {"1": row, "2": {"mrr": 0.1, "hits@1": 0.05}}, "1p": {"1": row}}}
+    results = RESULTS | {
+        "by_missing": {"2i": {"1": row, "2": {"mrr": 0.1, "hits@1": 0.05}}, "1p": {"1": row}}
+    }
     (tmp_path / "a.json").write_text(json.dumps(results))
     (tmp_path / "b.json").write_text(json.dumps(results | {"settings": {"new": True}}))
     (tmp_path / "c.json").write_text(json.dumps(RESULTS))
     rows = 'rows = [["a", "a.json"], ["b", "b.json"]]'
     (tmp_path / "t.toml").write_text(
-        f"[two]\nmissing = 2\n{rows}\n[one]\nmissing = 1\nmetric = 'hits@1'\n{rows}\n[all]\n{rows}\n"
+        f"[two]\nmissing = 2\n{rows}\n[one]\nmissing = 1\nmetric = "
+        f"'hits@1'\n{rows}\n[all]\n{rows}\n"
     )
     found = tables(tmp_path / "t.toml")
     assert found["two"].split("\n")[::2] == ["| | 2i |", "| a | **10.0** |"]

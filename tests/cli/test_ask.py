@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
 from tacit.cli.ask import announce, show_on
+from tacit.engine.answers import execute
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
@@ -42,7 +43,9 @@ def ask(*arguments: str) -> Result:
 @pytest.mark.parametrize("question", ["?c : borders(France, ?c) & !speaks(?c, German)", SPARQL])
 def test_facts_alone_answer_text_and_sparql(facts: str, question: str) -> None:
     done = ask(facts, question, "--symbolic")
-    assert done.output == "?c : borders(France, ?c) & !speaks(?c, German)\n   1. Spain  1.000  known\n"
+    assert (
+        done.output == "?c : borders(France, ?c) & !speaks(?c, German)\n   1. Spain  1.000  known\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,8 @@ def test_facts_alone_answer_text_and_sparql(facts: str, question: str) -> None:
         ("?r : ?r(France, Spain)", "   1. borders  1.000  known\n"),
         (
             "?c, ?l : borders(France, ?c) & speaks(?c, ?l)",
-            "      ?c       ?l\n   1. Spain    Spanish  1.000  known\n   2. Germany  German   1.000  known\n",
+            "      ?c       ?l\n   1. Spain    Spanish  1.000  known\n   2. Germany  German   "
+            "1.000  known\n",
         ),
     ],
 )
@@ -65,30 +69,48 @@ def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: 
     show_on(Console(file=written, width=100, highlight=False, markup=False), answers)
     assert told == answers.to_dict()
     names = [name for answer in answers for name in answer.values.values()]
-    assert all(name in written.getvalue() for name in [*names, *(["yes"] if answers.kind == "truth" else [])])
+    assert all(
+        name in written.getvalue()
+        for name in [*names, *(["yes"] if answers.kind == "truth" else [])]
+    )
 
 
-def test_a_question_that_takes_long_says_so_and_what_takes_less(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_that_takes_long_says_so_and_what_takes_less(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     graph = load("world")
-    engine = Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid", search="exact")
+    engine = Engine(
+        graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid", search="exact"
+    )
     knot = "?x, ?y : (borders(?x, ?a) | speaks(?y, ?b)) & borders(?a, ?b) & borders(?x, ?y)"
     announce(engine, engine.prepare(knot))
     assert capsys.readouterr().err.endswith("; an atom that names an entity narrows a variable\n")
-    dear = f"{knot} & in_continent(?x, Europe) & in_continent(?a, Europe) & official_language(France, ?b)"
+    dear = (
+        f"{knot} & in_continent(?x, Europe) & in_continent(?a, Europe) & "
+        "official_language(France, ?b)"
+    )
     announce(engine, engine.prepare(dear))
     told = capsys.readouterr()
     assert told.out == ""
-    assert re.fullmatch(r"this may take .*, and Ctrl-C stops it; --search beam --k \d+ takes seconds.*\n", told.err)
+    assert re.fullmatch(
+        r"this may take .*, and Ctrl-C stops it; --search beam --k \d+ takes seconds.*\n", told.err
+    )
     (k,) = map(int, re.findall(r"--k (\d+)", told.err))
-    assert (engine.using(search="beam", k=k).seconds(dear) or 0) < 10 < 60 < (engine.seconds(dear) or 0)
-    announce(engine.using(search="beam", k=k), engine.prepare(dear))
+    assert (
+        (engine.with_settings(search="beam", k=k).seconds(dear) or 0)
+        < 10
+        < 60
+        < (engine.seconds(dear) or 0)
+    )
+    announce(engine.with_settings(search="beam", k=k), engine.prepare(dear))
     announce(Engine.of_facts(graph), engine.prepare(dear))  # facts are sets, and quickly joined
     assert capsys.readouterr().err == ""
 
 
 def test_a_label_commands_no_terminal(tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_text("\x1b[2Ja\tr\t\x1b]0;owned\x07\n", encoding="utf-8")
-    engine, console = Engine.of_facts(load(tmp_path / "facts.tsv")), Console(file=io.StringIO(), width=80, markup=False)
+    engine = Engine.of_facts(load(tmp_path / "facts.tsv"))
+    console = Console(file=io.StringIO(), width=80, markup=False)
     show_on(console, engine.ask("?x : r($who, ?x)", who="\x1b[2Ja"))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "\x1b" not in shown
@@ -122,12 +144,18 @@ def test_sparql_without_rdflib_names_the_extra(facts: str, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("question", "error", "says"),
     [
-        ("?c : boarders(France, ?c)", UnknownName, "unknown relation 'boarders' at column 6; did you mean 'borders'?"),
+        (
+            "?c : boarders(France, ?c)",
+            UnknownName,
+            "unknown relation 'boarders' at column 6; did you mean 'borders'?",
+        ),
         (SPARQL.replace("borders", "boarders"), UnknownName, "did you mean 'borders'?"),
         (SPARQL.replace("MINUS", "OPTIONAL"), QueryError, "OPTIONAL is not supported"),
     ],
 )
-def test_mistakes_are_explained(facts: str, question: str, error: type[Exception], says: str) -> None:
+def test_mistakes_are_explained(
+    facts: str, question: str, error: type[Exception], says: str
+) -> None:
     raised = ask(facts, question, "--symbolic").exception
     assert isinstance(raised, error)
     assert says in str(raised)
@@ -136,14 +164,25 @@ def test_mistakes_are_explained(facts: str, question: str, error: type[Exception
 def test_a_file_is_not_a_run(facts: str) -> None:
     error = ask(facts, "?c : borders(France, ?c)").exception
     assert isinstance(error, RunError)
-    assert "train one of a graph first" in str(error)
+    assert (
+        "if it holds facts, train a run on them first, or ask its facts alone with --symbolic"
+        in str(error)
+    )
 
 
 @pytest.mark.parametrize(("width", "bar"), [(80, "━━━━━━  "), (50, "")])
-def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: int, bar: str) -> None:
+def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(
+    width: int, bar: str
+) -> None:
     atoms = [WitnessAtom("Köln", "in", "[red]NRW", score, False) for score in (0.5, 0.25)]
-    first, second = (Witness(atom.score, {}, WitnessPart("atom", atom.score, atom=atom)) for atom in atoms)
-    answers = Answers("?x : in(Köln, ?x)", (Answer("Q1", 1, 0.5, -0.69, False, (first, second), "[red]NRW"),), False)
+    first, second = (
+        Witness(atom.score, {}, WitnessPart("atom", atom.score, atom=atom)) for atom in atoms
+    )
+    answers = Answers(
+        "?x : in(Köln, ?x)",
+        (Answer("Q1", 1, 0.5, -0.69, False, (first, second), "[red]NRW"),),
+        False,
+    )
     console = Console(file=io.StringIO(), width=width, markup=False)
     show_on(console, answers)
     assert console.file.getvalue().splitlines()[1:5] == [  # type: ignore[attr-defined]
@@ -156,10 +195,19 @@ def test_a_terminal_shows_a_line_for_each_answer_and_whole_reasons_below(width: 
 
 @pytest.mark.parametrize(
     ("certified", "leading", "says"),
-    [(False, 2, "; the first 2 of 3 are proven"), (False, 1, "; the first is proven"), (False, 0, ""), (True, 2, "")],
+    [
+        (False, 2, "; the first 2 of 3 are proven"),
+        (False, 1, "; the first is proven"),
+        (False, 0, ""),
+        (True, 2, ""),
+    ],
 )
-def test_a_terminal_says_how_many_of_the_first_answers_are_proven(certified: bool, leading: int, says: str) -> None:
-    answers = Answers("?x : q(?x)", (Answer("a", 1, 0.5, -0.69, False),) * 3, certified, leading=leading)
+def test_a_terminal_says_how_many_of_the_first_answers_are_proven(
+    certified: bool, leading: int, says: str
+) -> None:
+    answers = Answers(
+        "?x : q(?x)", (Answer("a", 1, 0.5, -0.69, False),) * 3, certified, leading=leading
+    )
     console = Console(file=io.StringIO(), width=160)
     show_on(console, answers)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -167,11 +215,15 @@ def test_a_terminal_says_how_many_of_the_first_answers_are_proven(certified: boo
     assert says or "proven" not in shown
 
 
-def test_letters_a_terminal_cannot_show_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_a_terminal_cannot_show_are_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "g.tsv").write_text("Łódź\tin\tPolska\n", encoding="utf-8")
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setattr(sys, "argv", ["tacit", "ask", "--symbolic", str(tmp_path / "g.tsv"), "?x : in(?x, Polska)"])
+    monkeypatch.setattr(
+        sys, "argv", ["tacit", "ask", "--symbolic", str(tmp_path / "g.tsv"), "?x : in(?x, Polska)"]
+    )
     with pytest.raises(SystemExit) as done:
         main()
     assert not done.value.code
@@ -188,7 +240,9 @@ def test_facts_that_are_not_observed_are_not_known_to_symbolic_search(tmp_path: 
         ("train", {"b"}),
         ("none", set()),
     ):
-        shown = ask(str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--observed", observed, "--json").stdout
+        shown = ask(
+            str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--observed", observed, "--json"
+        ).stdout
         assert {answer["entity"] for answer in json.loads(shown)["answers"]} == entities
     error = ask(str(tmp_path), "?x : r(a, ?x)", "--symbolic", "--search", "beam").exception
     assert "--search is 'beam', but facts alone are searched symbolically" in str(error)
@@ -198,25 +252,36 @@ def test_facts_that_are_not_observed_are_not_known_to_symbolic_search(tmp_path: 
 def test_what_cannot_be_printed_is_one_line(
     facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    monkeypatch.setattr(
+        sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"]
+    )
     with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as done:
             main()
     assert done.value.code == 2
-    assert capsys.readouterr().err == "error: what is printed cannot be written (No space left on device)\n"
+    assert (
+        capsys.readouterr().err
+        == "error: what is printed cannot be written (No space left on device)\n"
+    )
 
 
-@pytest.mark.parametrize("take", [lambda: bytes(1 << 60), lambda: torch.empty(1 << 58)])  # refused in other ways
+# refused in other ways
+@pytest.mark.parametrize("take", [lambda: bytes(1 << 60), lambda: torch.empty(1 << 58)])
 def test_what_does_not_fit_in_memory_is_one_line(
-    facts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], take: Callable[[], object]
+    facts: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    take: Callable[[], object],
 ) -> None:
     monkeypatch.setattr("tacit.engine.engine.Engine.of_facts", lambda *_, **__: take())
-    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    monkeypatch.setattr(
+        sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"]
+    )
     with pytest.raises(SystemExit) as done:
         main()
     assert done.value.code == 2
-    assert capsys.readouterr().err.startswith("error: out of memory; lower --memory")
+    assert capsys.readouterr().err == "error: out of memory; lower --memory or --k or --top\n"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +298,9 @@ def test_a_fault_of_something_else_is_none_of_printing_or_memory(
     def fail(*arguments: object, **settings: object) -> None:
         raise fault
 
-    monkeypatch.setattr(sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"])
+    monkeypatch.setattr(
+        sys, "argv", ["tacit", "ask", facts, "?c : borders(France, ?c)", "--symbolic"]
+    )
     monkeypatch.setattr("tacit.engine.engine.Engine.of_facts", fail)
     with pytest.raises(type(fault), match=r"cannot open|allocate|illegal") as raised:
         main()
@@ -251,10 +318,128 @@ def test_streams_that_were_closed_are_empty(facts: str, monkeypatch: pytest.Monk
     sys.stdout.close()
 
 
-@pytest.mark.parametrize(("certified", "says"), [(False, "not certified: the beam dropped"), (True, ""), (None, "")])
+@pytest.mark.parametrize(
+    ("certified", "says"), [(False, "not certified: the beam dropped"), (True, ""), (None, "")]
+)
 def test_a_terminal_says_that_a_count_is_not_proven(certified: bool | None, says: str) -> None:
     console = Console(file=io.StringIO(), width=120)
-    show_on(console, Answers("count ?x : q(?x)", (), certified, kind="count", counted=Count(1, 2.5)))
+    show_on(
+        console, Answers("count ?x : q(?x)", (), certified, kind="count", counted=Count(1, 2.5))
+    )
     _, counted, *beyond = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert counted == "1 known, 2.5 expected with predictions"
     assert [line[: len(says)] for line in beyond] == [says] * bool(says)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> str:
+    """Fourteen answers to one question, and three to another."""
+    path = tmp_path / "hub.tsv"
+    facts = [("hub", "leads", f"x{i:02}") for i in range(14)] + [
+        ("dot", "leads", f"y{i}") for i in range(3)
+    ]
+    path.write_text("".join("\t".join(fact) + "\n" for fact in facts), encoding="utf-8")
+    return str(path)
+
+
+HUB = "?x : leads(hub, ?x)"
+DOT = "?x : leads(dot, ?x)"
+SELECT = "PREFIX : <tacit:> SELECT ?x { :hub :leads ?x }"
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "listed", "says"),
+    [
+        (HUB, [], 10, "10 shown, 14 known in all; --top all lists more"),
+        (
+            HUB,
+            ["--top", "3", "--offset", "2"],
+            3,
+            "answers 3 to 5 shown, 14 known in all; --top all lists more",
+        ),
+        (HUB, ["--top", "all", "--offset", "5"], 9, ""),
+        (HUB, ["--top", "14"], 14, ""),
+        (HUB, ["--top", "all"], 14, ""),
+        (HUB, ["--top", "likely"], 14, ""),
+        (DOT, [], 3, ""),
+        (SELECT, [], 14, ""),
+        (f"{SELECT} LIMIT 12", [], 12, "12 shown, 14 known in all; a higher LIMIT lists more"),
+        (f"{SELECT} LIMIT 12", ["--top", "2"], 2, "2 shown, 14 known in all; --top all lists more"),
+        ("?x, ?y : leads(?x, ?y)", [], 10, "10 shown, 17 known in all; --top all lists more"),
+        ("?x, ?y : leads(?x, ?y)", ["--top", "all"], 17, ""),
+    ],
+)
+def test_a_list_says_what_it_leaves_out(
+    hub: str, question: str, options: list[str], listed: int, says: str, tmp_path: Path
+) -> None:
+    shown = ask(hub, question, "--symbolic", *options).output.splitlines()
+    lines = [line for line in shown if line.endswith("known")]
+    assert (len(lines), shown[-1]) == (listed, says or lines[-1])
+    data = json.loads(ask(hub, question, "--symbolic", "--json", *options).output)
+    known = 3 if question == DOT else 17 if "?y" in question else 14
+    assert (len(data["answers"]), data["known_total"], data["known_at_least"]) == (
+        listed,
+        known,
+        False,
+    )
+    assert (data["cut_by"] is not None) == bool(says)
+    if options:  # a number is obeyed, in a file too
+        wrote = ask(
+            hub, question, "--symbolic", *options, "--out", str(tmp_path / "few.csv")
+        ).output
+        left_out = f"; {says.split('shown, ')[1]}" if says else ""
+        assert wrote == f"wrote {listed} answers to {tmp_path / 'few.csv'}{left_out}\n"
+        assert len((tmp_path / "few.csv").read_text().splitlines()) == listed + 1
+
+
+def test_files_hold_all_that_is_known(hub: str, tmp_path: Path) -> None:
+    for name in ("one.csv", "one.json", "one.nt"):
+        assert (
+            ask(hub, HUB, "--symbolic", "--out", str(tmp_path / name)).output
+            == f"wrote 14 answers to {tmp_path / name}\n"
+        )
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 15
+    assert len(json.loads((tmp_path / "one.json").read_text())["answers"]) == 14
+    assert (tmp_path / "one.nt").read_text().count("/result-set#index>") == 14
+    questions = tmp_path / "questions.txt"
+    questions.write_text(f"{HUB}\n{DOT}\n{SELECT}\n")
+    lines = ask(hub, "--file", str(questions), "--symbolic", "--json").output.splitlines()
+    assert [len(json.loads(line)["answers"]) for line in lines] == [14, 3, 14]
+    for options, counts, cut in (([], [14, 3, 14], 0), (["--top", "4"], [4, 3, 4], 2)):
+        out = tmp_path / "many.csv"
+        wrote = ask(hub, "--file", str(questions), "--symbolic", "--out", str(out), *options).output
+        told = (
+            f"; likely answers of {cut} are left out; --top all or a higher LIMIT lists more"
+            if cut
+            else ""
+        )
+        assert wrote == f"wrote the answers to 3 questions to {out}{told}\n"
+        numbers = [line.split(",")[0] for line in out.read_text().splitlines()[1:]]
+        assert [numbers.count(number) for number in "123"] == counts
+
+
+def test_python_and_notebooks_say_it_in_parameters(hub: str) -> None:
+    engine = Engine.of_facts(hub)
+    answers = engine.ask(HUB)
+    assert str(answers).endswith("10 shown, 14 known in all; top=None lists more")
+    assert "<p>10 shown, 14 known in all; top=None lists more</p>" in answers._repr_html_()
+    assert len(engine.ask(SELECT)) == len(engine.ask(HUB, top=None)) == 14
+
+
+def test_where_not_all_known_pairs_are_counted_there_are_so_many_at_least(
+    hub: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine.of_facts(hub)
+    question = "?x, ?y : leads(hub, ?x) & leads(hub, ?y)"
+    assert str(engine.ask(question)).endswith("10 shown, 196 known in all; top=None lists more")
+    monkeypatch.setattr(execute, "COUNTED", 100)
+    answers = engine.ask(question)
+    assert (answers.known_total, answers.known_at_least) == (100, True)
+    assert str(answers).endswith("10 shown, at least 100 known in all; top=None lists more")
+
+
+def test_a_count_that_is_written_is_told_as_one(facts: str, tmp_path: Path) -> None:
+    out = tmp_path / "count.csv"
+    wrote = ask(facts, "count ?c : borders(France, ?c)", "--symbolic", "--out", str(out))
+    assert wrote.output == f"wrote a count to {out}\n"
+    assert out.read_text(encoding="utf-8").splitlines()[1].startswith("2,")

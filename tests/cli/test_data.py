@@ -27,9 +27,13 @@ def test_list_names_the_world() -> None:
 def test_describe_prints_parts_relations_degrees_and_hubs() -> None:
     shown = run("describe", "world")
     graph = load("world")
-    assert f"world: {graph.num_entities:,} entities, 10 relations, {len(graph.facts()):,} facts" in shown
+    assert (
+        f"world: {graph.num_entities:,} entities, 10 relations, {len(graph.facts()):,} facts"
+        in shown
+    )
     for title in ("Facts by split", "Relations", "Facts per entity", "Largest hubs"):
         assert title in shown
+    assert shown.splitlines()[-1] == f"  ... and {graph.num_entities - 10:,} more entities"
     (borders,) = (line for line in shown.splitlines() if line.split()[:1] == ["borders"])
     assert borders.split()[-1] == "symmetric"
     assert all(name in shown for name in graph.relations.labels[::2])
@@ -39,7 +43,9 @@ def test_describe_shows_labels_as_they_are_and_what_repeats_what(tmp_path: Path)
     facts = [f"[red]{i}\t{relation}\tb{i}\n" for i in range(9) for relation in ("[/x]", "y[bold]")]
     (tmp_path / "g.tsv").write_text("".join(facts), encoding="utf-8")
     shown = run("describe", str(tmp_path / "g.tsv")).splitlines()
-    assert any(line.split()[:1] == ["[/x]"] and line.rstrip().endswith("repeats y[bold]") for line in shown)
+    assert any(
+        line.split()[:1] == ["[/x]"] and line.rstrip().endswith("repeats y[bold]") for line in shown
+    )
     assert any(line.split()[:2] == ["[red]0", "2"] for line in shown)
 
 
@@ -68,15 +74,21 @@ def test_control_characters_of_labels_are_written_out(tmp_path: Path) -> None:
 
 def test_long_lists_of_relations_are_cut_and_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("".join(f"a\tr{i}\tb{i}\n" for i in range(40)))
-    assert "... and 15 more relations: --json lists them all" in run("describe", str(tmp_path / "g.tsv"))
+    assert "... and 15 more relations: --json lists them all" in run(
+        "describe", str(tmp_path / "g.tsv")
+    )
 
 
 def test_notes_go_to_standard_error(tmp_path: Path) -> None:
-    (tmp_path / "g.nt").write_text('<http://a/b> <http://a/c> <http://a/d> .\n<http://a/b> <http://a/n> "d" .\n')
+    (tmp_path / "g.nt").write_text(
+        '<http://a/b> <http://a/c> <http://a/d> .\n<http://a/b> <http://a/n> "d" .\n'
+    )
     result = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.nt"), "--json"])
-    assert result.stderr == "note: train: 1 fact with a literal skipped; ask for literals to keep them\n"
+    assert result.stderr == "note: train: 1 fact with a literal skipped; --literals keeps them\n"
     assert json.loads(result.stdout)["facts"]["train"] == 1
-    kept = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.nt"), "--json", "--literals"])
+    kept = CliRunner().invoke(
+        app, ["data", "describe", str(tmp_path / "g.nt"), "--json", "--literals"]
+    )
     assert kept.stderr == ""
     assert json.loads(kept.stdout)["facts"]["train"] == 2
 
@@ -93,10 +105,18 @@ def test_world_is_written_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"a\tr\tb\na\tr\n", "line 2: has 2 columns"), (b"", "holds no facts"), (b"a\tr\t\xff\n", "line 1: is not UTF-8")],
+    [
+        (b"a\tr\tb\na\tr\n", "line 2: has 2 columns"),
+        (b"", "holds no facts"),
+        (b"a\tr\t\xff\n", "line 1: is not UTF-8"),
+    ],
 )
 def test_a_broken_file_is_one_line_and_exit_code_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes, message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes,
+    message: str,
 ) -> None:
     (tmp_path / "g.tsv").write_bytes(content)
     monkeypatch.setattr("sys.argv", ["tacit", "data", "describe", str(tmp_path / "g.tsv")])
@@ -113,7 +133,8 @@ def test_a_broken_file_is_one_line_and_exit_code_2(
 def test_split_writes_parts_that_can_be_loaded(tmp_path: Path) -> None:
     folder = str(tmp_path / "parts")
     said = run("split", "world", "--out", folder, "--valid", "0.05", "--test", "0.2")
-    parts, whole = load(folder), load("world")
+    parts = load(folder)
+    whole = load("world")
     sizes = [len(parts.split(name)) for name in ("train", "valid", "test")]
     assert said == "wrote {:,} train, {:,} valid, {:,} test facts to {}\n".format(*sizes, folder)
     assert [round(size / len(whole.facts()), 2) for size in sizes] == [0.75, 0.05, 0.2]
@@ -122,9 +143,17 @@ def test_split_writes_parts_that_can_be_loaded(tmp_path: Path) -> None:
 
 def test_names_and_columns_reach_the_graph(tmp_path: Path) -> None:
     rows = [(f"Q{i}", f"Q{(i * 7 + j) % 30}") for i in range(30) for j in (1, 2)]
-    (tmp_path / "g.csv").write_text("".join(f"{head},{tail},P{i % 2}\n" for i, (head, tail) in enumerate(rows)))
+    (tmp_path / "g.csv").write_text(
+        "".join(f"{head},{tail},P{i % 2}\n" for i, (head, tail) in enumerate(rows))
+    )
     (tmp_path / "names.tsv").write_text("Q3\tThree\nP1\todd\n")
-    source = (str(tmp_path / "g.csv"), "--labels", str(tmp_path / "names.tsv"), "--columns", "head,tail,relation")
+    source = (
+        str(tmp_path / "g.csv"),
+        "--labels",
+        str(tmp_path / "names.tsv"),
+        "--columns",
+        "head,tail,relation",
+    )
     run("split", *source, "--out", str(tmp_path / "out"))
     graph = load(tmp_path / "out")
     assert set(graph.relations.labels[0::2]) == {"P0", "P1"}
@@ -136,7 +165,10 @@ def test_several_files_and_standard_input_are_one_graph(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("Oslo\tNorway\tin\n")
     (tmp_path / "b.csv").write_text("Bergen,Norway,in\n")
     source = [str(tmp_path / "a.tsv"), str(tmp_path / "b.csv"), "-"]
-    fed = {"input": "<http://a.org/Ulm> <http://a.org/in> <http://a.org/Germany> .\n", "catch_exceptions": False}
+    fed = {
+        "input": "<http://a.org/Ulm> <http://a.org/in> <http://a.org/Germany> .\n",
+        "catch_exceptions": False,
+    }
     shown = CliRunner().invoke(
         app, ["data", "describe", *source, "--format", "nt", "--columns", "1,3,2", "--json"], **fed
     )
@@ -144,7 +176,18 @@ def test_several_files_and_standard_input_are_one_graph(tmp_path: Path) -> None:
     assert json.loads(shown.stdout)["num_entities"] == 5
     made = CliRunner().invoke(
         app,
-        ["train", *source, "--format", "nt", "--columns", "1,3,2", "--out", str(tmp_path / "run"), "--epochs", "1"],
+        [
+            "train",
+            *source,
+            "--format",
+            "nt",
+            "--columns",
+            "1,3,2",
+            "--out",
+            str(tmp_path / "run"),
+            "--epochs",
+            "1",
+        ],
         **fed,
     )
     assert made.exit_code == 0
@@ -157,7 +200,7 @@ def test_several_files_and_standard_input_are_one_graph(tmp_path: Path) -> None:
 def test_split_replaces_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="exists already"):
         run("split", "world", "--out", str(tmp_path))
-    with pytest.raises(DataError, match="leave its extension out"):
+    with pytest.raises(DataError, match=r"must name a folder; leave the extension '\.tsv' out"):
         run("split", "world", "--out", str(tmp_path / "parts.tsv"))
 
 
@@ -178,8 +221,9 @@ def test_hardness_of_a_graph_and_of_its_queries(tmp_path: Path) -> None:
     assert set(drawn["1p"]) == {"1"}
     assert set(drawn["pi"]) <= {"1", "2", "3"}
     sampled = CliRunner().invoke(
-        app, ["sample", "world", "--out", str(tmp_path / "q"), "--split", "test", "--shapes", "2i", "--missing", "2",
-              "--count", "5", "--max-answers", "5"],
+        app,
+        ["sample", "world", "--out", str(tmp_path / "q"), "--split", "test", "--shapes", "2i",
+         "--missing", "2", "--count", "5", "--max-answers", "5"],
     )  # fmt: skip
     assert sampled.exit_code == 0
     shown = run("hardness", str(tmp_path / "q"))

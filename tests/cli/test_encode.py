@@ -28,7 +28,9 @@ from tacit.query.sampling.shapes import SHAPES
 from tacit.run.compare import compare
 from tacit.run.folder import ENCODER, ENCODING, RunFolder
 
-FLAGS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+FLAGS = [
+    word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))
+]
 
 
 def said(*arguments: str, code: int = 0) -> str:
@@ -46,7 +48,9 @@ def both(run: RunFolder, gqe_run: Path) -> Path:
     return run.path
 
 
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> str:
     """The one line of a call that ends with an error."""
     monkeypatch.setattr(sys, "argv", ["tacit", *arguments])
     with pytest.raises(SystemExit) as done:
@@ -58,36 +62,71 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 def test_a_run_is_encoded_asked_and_evaluated(tmp_path: Path) -> None:
     write_tsv(families(), tmp_path / "families")
     out = str(tmp_path / "run")
-    told = said("encode", str(tmp_path / "families"), "--out", out, *FLAGS, "--steps", "3", "--model", "q2b")
+    told = said(
+        "encode", str(tmp_path / "families"), "--out", out, *FLAGS, "--steps", "3", "--model", "q2b"
+    )
     assert "3 steps in" in told
     assert "tacit eval" in told
     asked = said("ask", out, "?x : lives(p1, ?x)", "--explain", "--top", "2")
     assert "Scores of Query2Box order the answers; they are no probabilities." in asked
     assert "no reasons to show" in asked
-    table = said("eval", out, "--search", "encoder", "--limit", "2", "--device", "cpu").replace("\n", " ")
+    table = said("eval", out, "--search", "encoder", "--limit", "2", "--device", "cpu").replace(
+        "\n", " "
+    )
     assert "encoder Query2Box, encoding q2b, recipe lean, 3 steps" in table
-    assert "search beam" in said("eval", out, "--search", "beam", "--limit", "2", "--device", "cpu").replace("\n", " ")
+    assert "search beam" in said(
+        "eval", out, "--search", "beam", "--limit", "2", "--device", "cpu"
+    ).replace("\n", " ")
 
 
 def test_errors_name_flags(
-    gqe_run: Path, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gqe_run: Path,
+    run: RunFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     question = "?x : lives(p1, ?x)"
     for arguments, why in {
-        ("encode", str(gqe_run)): "has an encoder, gqe; replace it with force",
+        (
+            "encode",
+            str(gqe_run),
+        ): "has an encoder, gqe; replace it with --force, go on with --resume",
         ("encode", str(gqe_run), "--drop"): "holds an encoder alone; delete the folder",
-        ("encode", str(tmp_path)): "give the folder of the run to make as --out",
-        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--checkpoint", "w.pth"): "--checkpoint is given for",
-        ("encode", str(gqe_run), "--out", str(tmp_path / "x"), "--model", "lmpnn"): "no model.safetensors",
+        ("encode", str(tmp_path)): "is no run to add the encoder to; name the run to make by --out",
+        (
+            "encode",
+            str(gqe_run),
+            "--out",
+            str(tmp_path / "x"),
+            "--checkpoint",
+            "w.pth",
+        ): "--checkpoint is given, and --model q2b is not imported from one",
+        (
+            "encode",
+            str(gqe_run),
+            "--out",
+            str(tmp_path / "x"),
+            "--model",
+            "lmpnn",
+        ): "no model.safetensors",
         ("ask", str(gqe_run), question, "--k", "8"): "--k is 8, which means nothing to an encoder",
         ("ask", str(gqe_run), "count ?x : lives(p1, ?x)"): "asks for a count, and GQE",
         ("index", str(gqe_run)): "an index is one of a link predictor",
-        ("ask", str(run.path), question, "--search", "encoder"): "--search is 'encoder', and there is none here",
+        (
+            "ask",
+            str(run.path),
+            question,
+            "--search",
+            "encoder",
+        ): "--search is 'encoder', and there is none here",
     }.items():
         assert why in refused(monkeypatch, capsys, *arguments)
 
 
-def test_a_folder_called_world_is_read_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_called_world_is_read_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("world").mkdir()
     Path("world/facts.tsv").write_text("a\tb\tlikes\nb\tc\tlikes\nc\ta\tlikes\n", encoding="utf-8")
@@ -97,15 +136,24 @@ def test_a_folder_called_world_is_read_as_any_other(tmp_path: Path, monkeypatch:
 
 
 def test_how_facts_are_read_is_refused_where_none_are(
-    gqe_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gqe_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, columns = ("--out", str(tmp_path / "q")), ("--columns", "1,3,2")
+    out = ("--out", str(tmp_path / "q"))
+    columns = ("--columns", "1,3,2")
     for run in (str(gqe_run), "world"):
         told = refused(monkeypatch, capsys, "encode", run, *out, *columns)
-        assert told == f"error: --columns says how facts are read, and '{run}' is a run, whose facts were"
+        assert (
+            told == f"error: --columns says how facts are read, and '{run}' is a run, "
+            "whose facts were; leave it out"
+        )
     for arguments in (("plan", "?x : r(a, ?x)"), ("import", "weights.pt", *out)):
         told = refused(monkeypatch, capsys, *arguments, *columns)
-        assert told == "error: --columns says how facts are read, and no graph is given"
+        assert (
+            told == "error: --columns says how facts are read, and no graph is given; leave it out"
+        )
     assert not (tmp_path / "q").exists()
 
 
@@ -115,12 +163,15 @@ def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: 
     told = said("compare", str(both), str(gqe_run), *shapes, "--out", str(out))
     rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
     assert [(row["run"], row["what"], row["model"]) for row in rows] == [
-        ("run", "predictor", "ComplEx"), ("run", "encoder", "GQE"), ("gqe", "encoder", "GQE"),
-    ]  # fmt: skip
+        ("run", "predictor", "ComplEx"),
+        ("run", "encoder", "GQE"),
+        ("gqe", "encoder", "GQE"),
+    ]
     assert rows[1]["mrr"] == rows[2]["mrr"]  # of one encoder, by the same queries
     assert set(rows[0]["mrr"]) == {"1p", "2i", "pin"}
     assert set(rows[1]["mrr"]) == {"1p", "2i"}  # GQE cannot negate
-    assert rows[0]["parameters"] == 2 * 8 * (40 + 6)  # rank 8, complex numbers, 40 entities and 6 relations
+    # rank 8, complex numbers, 40 entities and 6 relations
+    assert rows[0]["parameters"] == 2 * 8 * (40 + 6)
     assert "observed train, ties realistic" in told
     drawn = tacit.sample(families(), shapes="1p,2i,pin", split="test", count=4)
     engine = tacit.open(both, device="cpu", observed="train").engine
@@ -160,8 +211,13 @@ def encoded(facts: Path, out: Path, *more: str) -> None:
             raise
 
 
-def killed(number: int, facts: Path, folder: Path, whole: Path, flags: list[str]) -> tuple[bool, bool]:
-    """Fork an encoding, kill it at its first checkpoint and go on: whether it had begun then, and not ended."""
+def killed(
+    number: int, facts: Path, folder: Path, whole: Path, flags: list[str]
+) -> tuple[bool, bool]:
+    """Fork an encoding, kill it at its first checkpoint and go on.
+
+    Returns whether it had begun then, and not ended.
+    """
     encoded(facts, whole, *flags)  # first, so that a child need not load what this takes
     child = os.fork()
     if not child:
@@ -174,7 +230,8 @@ def killed(number: int, facts: Path, folder: Path, whole: Path, flags: list[str]
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     left = RunFolder(folder)
-    begun, ended = left.has(ENCODING), left.has(ENCODER)
+    begun = left.has(ENCODING)
+    ended = left.has(ENCODER)
     encoded(facts, folder, "--resume")
     return begun, not ended
 
@@ -187,7 +244,8 @@ def test_what_was_killed_goes_on_by_its_own_settings(tmp_path: Path) -> None:
     assert in_processes(1, tmp_path, killed, facts, folder, whole, flags) == [(True, True)]
     ids = torch.arange(4).view(2, 2)
     one, other = (
-        tacit.open(path, device="cpu").engine.search.ranking(SHAPES["2i"].plan, ids, ids) for path in (folder, whole)
+        tacit.open(path, device="cpu").engine.search.ranking(SHAPES["2i"].plan, ids, ids)
+        for path in (folder, whole)
     )
     assert torch.equal(one, other)
     assert one[one.isfinite()].std() > 1e-2
@@ -197,7 +255,9 @@ def test_a_comparison_reads_as_one_table(both: Path) -> None:
     found = compare([both], shapes="1p,pin", limit=2, device="cpu")
     lines = [line.replace("│", " ").split() for line in str(found).splitlines()]
     printed = {
-        name: [f"{100 * row.results.mrr[name]:.1f}" for row in found.rows if name in row.results.mrr]
+        name: [
+            f"{100 * row.results.mrr[name]:.1f}" for row in found.rows if name in row.results.mrr
+        ]
         for name in ("1p", "pin")
     }
     assert ["1p", *printed["1p"]] in lines
@@ -212,3 +272,33 @@ def test_a_comparison_counts_the_queries_that_were_ranked(both: Path) -> None:
     found = compare([both], {"1p": replace(drawn, hard=hard)}, device="cpu")
     assert found.shared["queries"] == {"1p": 2}
     assert {row.to_json()["queries"]["1p"] for row in found.rows} == {2}
+
+
+@pytest.mark.parametrize("kind", ["of other facts", "damaged"])
+def test_a_run_whose_encoder_does_not_fit_is_asked_without_it_and_repaired(
+    both: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = "?t : lives(p0, ?t)"
+    before = (both / ENCODER).read_bytes()
+    tacit.open(both, device="cpu").add([("p0", "lives", "t5")])
+    (both / ENCODER).write_bytes(before if kind == "of other facts" else b"nothing")
+    why = (
+        "trained on other facts" if kind == "of other facts" else "truncated or no safetensors file"
+    )
+    opened = tacit.open(both, device="cpu")
+    assert {answer.entity for answer in opened.ask(question) if answer.known} == {"t0", "t5"}
+    assert ["its encoder cannot be asked" in note and why in note for note in opened.notes] == [
+        True
+    ]
+    assert "its encoder cannot be asked" in repr(opened)
+    for ask in (
+        lambda: tacit.open(both, search="encoder"),
+        lambda: opened.engine.with_settings(search="encoder"),
+    ):
+        with pytest.raises(RunError, match=why):
+            ask()
+    assert why in refused(monkeypatch, capsys, "ask", str(both), question, "--search", "encoder")
+    assert "t5" in said("ask", str(both), question)
+    assert said("encode", str(both), "--drop") == f"{both}: the encoder is deleted\n"
+    assert tacit.open(both, device="cpu").notes == ()
+    assert "encode" not in RunFolder.open(both).settings

@@ -28,7 +28,7 @@ GRAPH = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring"
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """A run whose model knows the ring: entity `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
+    """A run whose model knows the ring: `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
     run = RunFolder.create(tmp_path / "run", GRAPH, {"model": "complex", "rank": 1})
     model = make_model("complex", 8, 4, 1)
     angles = torch.arange(8) * torch.pi / 4
@@ -86,7 +86,9 @@ def test_held_out_facts_of_a_run(run: RunFolder, tmp_path: Path) -> None:
 
 def test_queries_of_a_folder(run: RunFolder, tmp_path: Path) -> None:
     folder = queries(tmp_path)
-    text = call("eval", run.path, "--queries", folder, "--search", "exact", "--calibration", "sigmoid")
+    text = call(
+        "eval", run.path, "--queries", folder, "--search", "exact", "--calibration", "sigmoid"
+    )
     found = run.results()["eval"][0]
     assert found["mrr"] == {"1p": 1.0, "2p": 1.0}
     assert found["queries"] == {"1p": 1, "2p": 1}
@@ -96,7 +98,9 @@ def test_queries_of_a_folder(run: RunFolder, tmp_path: Path) -> None:
     assert "avg_n" not in text
 
 
-def test_results_with_the_same_settings_are_replaced_and_reported(run: RunFolder, tmp_path: Path) -> None:
+def test_results_with_the_same_settings_are_replaced_and_reported(
+    run: RunFolder, tmp_path: Path
+) -> None:
     for k in (4, 4, 8):
         call("eval", run.path, "--k", k, "--reliability")
     kept = run.results()["eval"]
@@ -111,12 +115,16 @@ def test_damaged_results_do_not_cost_an_evaluation(run: RunFolder) -> None:
     (run.path / "results.json").write_text('{"eval": "none"}')
     found = tacit.open(run.path, device="cpu").evaluate()
     assert found.mrr == {"1p": 1.0}
-    assert "results.json is damaged or does not fit the run (eval is no list of evaluations); delete it" in found.unkept
+    assert (
+        "results.json is damaged or does not fit the run (eval is no list of evaluations); delete "
+        "it" in found.unkept
+    )
 
 
 def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_path: Path) -> None:
-    """Two folders called `queries`, some shapes of one of them, and query sets that are given: each is kept once."""
-    folder, moved = queries(tmp_path), tmp_path / "elsewhere" / "queries"
+    """Two folders called `queries`, some shapes of one, and query sets are each kept once."""
+    folder = queries(tmp_path)
+    moved = tmp_path / "elsewhere" / "queries"
     shutil.copytree(folder, moved)
     other = QuerySet(
         SHAPES["1p"],
@@ -128,12 +136,20 @@ def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_p
     write_queries(moved, "test", {"1p": other})
     opened = tacit.open(run.path, device="cpu")
     for _ in range(2):
-        for source, shapes in ((folder, None), (moved, None), (folder, "2p"), ({"1p": other}, None)):
+        for source, shapes in (
+            (folder, None),
+            (moved, None),
+            (folder, "2p"),
+            ({"1p": other}, None),
+        ):
             opened.evaluate(source, shapes=shapes)
     kept = run.results()["eval"]
     assert [(one["settings"]["queries"], list(one["mrr"])) for one in kept] == [
-        ("queries", ["1p", "2p"]), ("queries", ["1p"]), ("queries", ["2p"]), ("given", ["1p"])
-    ]  # fmt: skip
+        ("queries", ["1p", "2p"]),
+        ("queries", ["1p"]),
+        ("queries", ["2p"]),
+        ("given", ["1p"]),
+    ]
     checksums = [one["settings"]["checksum"] for one in kept]
     assert checksums[1] == checksums[3]  # the same queries, wherever they come from
     assert len(set(checksums)) == 3
@@ -142,10 +158,13 @@ def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--observed", "train+test"], "test facts cannot be observed .* none or train or train.valid"),
+        (
+            ["--observed", "train+test"],
+            "test facts cannot be observed .* none or train or train.valid",
+        ),
         (["--observed", "valid", "--split", "valid"], "valid facts cannot be observed"),
         (["--split", "tests"], "--split is 'tests'; it must be one of train, valid, test"),
-        (["--shapes", "2i"], "--queries are needed for shapes 2i"),
+        (["--shapes", "2i"], "--shapes is 2i, .* give their folder as --queries"),
         (["--ties", "random"], "realistic, optimistic, pessimistic"),
         (["--shapes", "2p", "--per-relation", "--queries", "."], "no test-queries.pkl"),
     ],
@@ -173,7 +192,10 @@ def test_import_then_evaluate(tmp_path: Path, run: RunFolder) -> None:
     for name, facts in (("train", RING[:7] + SKIP[:7]), ("valid", SKIP[7:]), ("test", RING[7:])):
         (folder / f"{name}.tsv").write_text("".join("\t".join(fact) + "\n" for fact in facts))
     weights = run.tensors("model.safetensors")
-    tables = {"embeddings.0.weight": weights["entities.weight"], "embeddings.1.weight": weights["relations.weight"]}
+    tables = {
+        "embeddings.0.weight": weights["entities.weight"],
+        "embeddings.1.weight": weights["relations.weight"],
+    }
     torch.save(tables, tmp_path / "kbc.pt")
     text = call("import", tmp_path / "kbc.pt", "--graph", folder, "--out", tmp_path / "imported")
     assert "complex of rank 1" in text
@@ -181,7 +203,9 @@ def test_import_then_evaluate(tmp_path: Path, run: RunFolder) -> None:
     assert RunFolder.open(tmp_path / "imported").results()["eval"][0]["mrr"] == {"1p": 1.0}
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(run: RunFolder, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    run: RunFolder, tmp_path: Path
+) -> None:
     for place, words in ((tmp_path / "none" / "r.json", "no folder"), (tmp_path, "is a folder")):
         with pytest.raises(DataError, match=words):
             call("eval", run.path, "--json", place)
@@ -189,17 +213,40 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(run: RunFolder
 
 
 def test_figures_by_missing_links(run: RunFolder, tmp_path: Path) -> None:
-    """For e6 -next-> e7 -skip-> e1 the skip, a validation fact, is missing beside the training facts; next is not."""
+    """For e6 -next-> e7 -skip-> e1 only the skip, a validation fact, is missing in training."""
     file = tmp_path / "out.json"
-    text = call("eval", run.path, "--queries", queries(tmp_path), "--json", file, "--by-missing", "--device", "cpu")
+    text = call(
+        "eval",
+        run.path,
+        "--queries",
+        queries(tmp_path),
+        "--json",
+        file,
+        "--by-missing",
+        "--device",
+        "cpu",
+    )
     found = json.loads(file.read_text())
-    assert {name: list(rows) for name, rows in found["by_missing"].items()} == {"1p": ["1"], "2p": ["1"]}
+    assert {name: list(rows) for name, rows in found["by_missing"].items()} == {
+        "1p": ["1"],
+        "2p": ["1"],
+    }
     assert found["by_missing"]["2p"]["1"] == {
-        **{metric: found[metric]["2p"] for metric in ("mrr", "hits@1", "hits@3", "hits@10")}, "queries": 1, "answers": 1
-    }  # fmt: skip
+        **{metric: found[metric]["2p"] for metric in ("mrr", "hits@1", "hits@3", "hits@10")},
+        "queries": 1,
+        "answers": 1,
+    }
     assert re.search(r"2p\W+1\W+100", text)  # shape, missing links, MRR
     nothing = call(
-        "eval", run.path, "--queries", queries(tmp_path), "--json", file, "--by-missing", "--observed", "none"
+        "eval",
+        run.path,
+        "--queries",
+        queries(tmp_path),
+        "--json",
+        file,
+        "--by-missing",
+        "--observed",
+        "none",
     )
     assert "observed none" in nothing
     assert list(json.loads(file.read_text())["by_missing"]["2p"]) == ["2"]
@@ -218,13 +265,18 @@ def test_results_with_known_answers_last_say_so(run: RunFolder, tmp_path: Path) 
     assert "the observed facts imply are ranked last" in text
     assert "ranked last" not in plain
     assert len(run.results()["eval"]) == 2  # one does not take the place of the other
-    with pytest.raises(SettingsError, match="--new leaves out what is known, and observed is none"):
+    with pytest.raises(
+        SettingsError, match="--new leaves out what is known, and with --observed none nothing is"
+    ):
         call("eval", run.path, "--new", "--observed", "none", "--device", "cpu")
 
 
 def test_missing_links_that_nobody_can_tell_are_refused(tmp_path: Path) -> None:
-    graph = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], name="ring")  # a run may lack the test facts
+    # a run may lack the test facts
+    graph = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], name="ring")
     run = RunFolder.create(tmp_path / "run", graph, {"model": "complex", "rank": 1})
     save_model(run, make_model("complex", 8, 4, 1))
-    with pytest.raises(DataError, match="1 of the 1 hard answers of the 1p queries do not follow from the train"):
+    with pytest.raises(
+        DataError, match="1 of the 1 hard answers of the 1p queries do not follow from the train"
+    ):
         call("eval", run.path, "--queries", queries(tmp_path), "--by-missing", "--device", "cpu")

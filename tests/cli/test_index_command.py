@@ -40,12 +40,16 @@ def test_an_index_is_built_and_asked(run: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(index_top, "_SUMMED", 4)
     monkeypatch.setattr(index_top, "_EXACT", 2)
     question = "?x : exists ?y . next(n1, ?y) & next(?y, ?x)"
-    reply = json.loads(called("ask", str(run), question, "--candidates", "index", "--nprobe", "3", "--json"))
+    reply = json.loads(
+        called("ask", str(run), question, "--candidates", "index", "--nprobe", "3", "--json")
+    )
     assert reply["estimated"] is True
     assert reply["certified"] is False
     assert reply["answers"][0]["entity"] == "n3"
     assert "Scores are estimates" in called("ask", str(run), question, "--candidates", "index")
-    exact = json.loads(called("ask", str(run), question, "--search", "certified", "--candidates", "scan", "--json"))
+    exact = json.loads(
+        called("ask", str(run), question, "--search", "certified", "--candidates", "scan", "--json")
+    )
     assert exact["estimated"] is False
     assert exact["certified"] is True
 

@@ -1,4 +1,4 @@
-"""Options are made of settings: one for each field, and a command hears of those that were given."""
+"""Options are made of settings, one for each field, and a command gets those on its line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tacit.server.settings import ServerSettings
 from tacit.settings import Settings, settings_of
 
 COMMANDS: Any = typer.main.get_command(tacit)
-USES = [("train", ReadSettings), ("sample", ReadSettings), ("plan", ReadSettings), ("import", ReadSettings),
-        ("train", TrainSettings), ("adapt", AdaptSettings), ("ask", EngineSettings), ("eval", EngineSettings),
-        ("serve", ServerSettings), ("serve", EngineSettings)]  # fmt: skip
+USES = [("train", ReadSettings), ("sample", ReadSettings), ("plan", ReadSettings),
+        ("import", ReadSettings), ("train", TrainSettings), ("adapt", AdaptSettings),
+        ("ask", EngineSettings), ("eval", EngineSettings), ("serve", ServerSettings),
+        ("serve", EngineSettings)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "kind"), USES)
@@ -30,16 +31,25 @@ def test_every_setting_is_an_option(command: str, kind: type[Settings]) -> None:
     for field in settings_of(kind):
         option = parameters[field.name]
         assert option.help == field.metadata["help"]
-        assert option.opts[0] in (f"--{field.name.replace('_', '-')}", "--trust-host", "--trust-proxy")
-        if (command, field.name) != ("eval", "observed"):  # what is to be predicted is not handed over
-            assert option.default in (field.default, list(field.default or ()) if field.default == () else None)
+        assert option.opts[0] in (
+            f"--{field.name.replace('_', '-')}",
+            "--trust-host",
+            "--trust-proxy",
+        )
+        # what is to be predicted is not handed over
+        if (command, field.name) != ("eval", "observed"):
+            assert option.default in (
+                field.default,
+                list(field.default or ()) if field.default == () else None,
+            )
 
 
 def command() -> tuple[typer.Typer, list[dict[str, Any]]]:
     """A command with engine settings, and what it was called with."""
-    app, heard = typer.Typer(), []
+    app = typer.Typer()
+    heard = []
 
-    @app.command()
+    @app.command(cls=options.FlagCommand)
     @options.of_settings(EngineSettings, flags={"strength": "--force-of-not"})
     def ask(query: Annotated[str, typer.Argument()], given: dict[str, Any], top: int = 3) -> None:
         heard.append({"query": query, "top": top, **given})
@@ -53,8 +63,13 @@ def command() -> tuple[typer.Typer, list[dict[str, Any]]]:
 def test_only_what_was_given_reaches_a_command() -> None:
     app, heard = command()
     CliRunner().invoke(app, ["q"], catch_exceptions=False)
-    CliRunner().invoke(app, ["q", "--k", "256", "--observed", "none", "--top", "9"], catch_exceptions=False)
-    assert heard == [{"query": "q", "top": 3}, {"query": "q", "top": 9, "k": 256, "observed": "none"}]
+    CliRunner().invoke(
+        app, ["q", "--k", "256", "--observed", "none", "--top", "9"], catch_exceptions=False
+    )
+    assert heard == [
+        {"query": "q", "top": 3},
+        {"query": "q", "top": 9, "k": 256, "observed": "none"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,29 @@ def trained(tmp_path: Path) -> Path:
 
 
 def test_a_graph_is_split_written_and_described(facts: Path, tmp_path: Path) -> None:
-    run("data", "split", str(facts), "--out", str(tmp_path / "there"), "--valid", "0.2", "--test", "0.2", "--seed", "3")
+    run(
+        "data",
+        "split",
+        str(facts),
+        "--out",
+        str(tmp_path / "there"),
+        "--valid",
+        "0.2",
+        "--test",
+        "0.2",
+        "--seed",
+        "3",
+    )
     drawn = tacit.split(facts, tmp_path / "here", valid=0.2, test=0.2, seed=3)
     assert files(tmp_path / "here") == files(tmp_path / "there")
     assert tacit.load(tmp_path / "here").statistics().facts == drawn.statistics().facts
     assert sum(drawn.statistics().facts.values()) == 20
     shown = json.loads(run("data", "describe", str(tmp_path / "there"), "--json"))
     assert (
-        shown["relations"] == json.loads(json.dumps(tacit.load(tmp_path / "there").statistics().to_json()))["relations"]
+        shown["relations"]
+        == json.loads(json.dumps(tacit.load(tmp_path / "there").statistics().to_json()))[
+            "relations"
+        ]
     )
     run("data", "world", "--out", str(tmp_path / "world.tsv"))
     tacit.load("world").write(tmp_path / "again.tsv")
@@ -68,7 +83,10 @@ def test_a_split_may_be_empty_unless_it_is_written(facts: Path, tmp_path: Path) 
     assert not len(tacit.split(GRAPH, valid=0, test=0.2).valid)
     with pytest.raises(DataError, match="ten: has no facts to spare for valid"):
         tacit.split(facts, tmp_path / "none", valid=0)
-    for name, reason in (("ten", "exists already"), ("a.tsv", "is no name for a folder")):
+    for name, reason in (
+        ("ten", "exists already"),
+        ("a.tsv", "must name a folder; leave the extension '.tsv' out"),
+    ):
         with pytest.raises(DataError, match=reason):
             tacit.split(facts, tmp_path / name)
     with pytest.raises(SettingsError, match="seed is -1; it must be 0 or more"):
@@ -82,31 +100,48 @@ def test_a_question_is_described_and_facts_alone_answer_it(facts: Path) -> None:
     assert shown == tacit.parse(asked, {"who": "e0"}).plan(facts, k=3) + "\n"
     plain = "?x : knows(e0, ?x)"
     assert run("plan", plain) == tacit.parse(plain).plan() + "\n"
-    assert run("ask", str(facts), plain, "--symbolic") == f"{tacit.Engine.of_facts(facts).ask(plain)}\n"
+    assert (
+        run("ask", str(facts), plain, "--symbolic")
+        == f"{tacit.Engine.of_facts(facts).ask(plain)}\n"
+    )
 
 
 def test_missing_links_are_counted(facts: Path, tmp_path: Path) -> None:
     heard: list[Event] = []
     options: dict[str, Any] = {"shapes": "1p,2p", "count": 5}
     counts = tacit.hardness(facts, progress=heard.append, **options)
-    told = json.loads(run("data", "hardness", str(facts), "--shapes", "1p,2p", "--count", "5", "--json"))
-    assert told == {name: {str(links): number for links, number in row.items()} for name, row in counts.items()}
+    told = json.loads(
+        run("data", "hardness", str(facts), "--shapes", "1p,2p", "--count", "5", "--json")
+    )
+    assert told == {
+        name: {str(links): number for links, number in row.items()} for name, row in counts.items()
+    }
     assert set(counts["1p"]) == {1}  # a missing link is all that one hop can lack
     assert {event.where for event in heard} == {"1p", "2p"}
     samples = tacit.sample(GRAPH, tmp_path / "queries", split="test", **options)
     sets = {name: drawn.queries for name, drawn in samples.items()}
-    assert tacit.hardness(GRAPH, sets) == tacit.hardness(tmp_path / "queries", tmp_path / "queries") == counts
+    assert (
+        tacit.hardness(GRAPH, sets)
+        == tacit.hardness(tmp_path / "queries", tmp_path / "queries")
+        == counts
+    )
     assert tacit.hardness(tmp_path / "queries", count=1) == counts  # its own queries, none drawn
-    told = json.loads(run("data", "hardness", str(tmp_path / "queries"), "--observed", "train", "--json"))
+    told = json.loads(
+        run("data", "hardness", str(tmp_path / "queries"), "--observed", "train", "--json")
+    )
     known = tacit.hardness(GRAPH, sets, observed="train")
-    assert told == {name: {str(links): number for links, number in row.items()} for name, row in known.items()}
+    assert told == {
+        name: {str(links): number for links, number in row.items()} for name, row in known.items()
+    }
     with pytest.raises(SettingsError, match="cannot be observed"):
         tacit.hardness(GRAPH, sets, observed="all")
 
 
 def test_questions_of_a_file_are_asked(trained: Path, tmp_path: Path) -> None:
     questions = tmp_path / "questions.txt"
-    questions.write_text("?x : knows($who, ?x)\n?x : nobody(e0, ?x)\n?x : knows(?x, $who)\n", encoding="utf-8")
+    questions.write_text(
+        "?x : knows($who, ?x)\n?x : nobody(e0, ?x)\n?x : knows(?x, $who)\n", encoding="utf-8"
+    )
     asked = ["ask", str(trained), "--file", str(questions), "--top", "3", "--param", "who=e1"]
     done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "there.jsonl")])
     assert done.exit_code == 1  # one line is no question
@@ -117,7 +152,7 @@ def test_questions_of_a_file_are_asked(trained: Path, tmp_path: Path) -> None:
     (first, wrong, _) = many
     assert first.result == tacit.open(trained).ask("?x : knows(e1, ?x)", top=3)
     assert isinstance(wrong.result, tacit.TacitError)
-    with pytest.raises(SettingsError, match="is no file of answers"):
+    with pytest.raises(SettingsError, match="a file of answers must end in"):
         many.write(tmp_path / "answers.docx")
 
 
@@ -125,20 +160,28 @@ def test_a_model_is_imported(facts: Path, tmp_path: Path) -> None:
     torch.manual_seed(1)
     tables = {"embeddings.0.weight": torch.randn(10, 4), "embeddings.1.weight": torch.randn(2, 4)}
     torch.save(tables, tmp_path / "kbc.pt")
-    shown = run("import", str(tmp_path / "kbc.pt"), "--graph", str(facts), "--out", str(tmp_path / "there"))
+    shown = run(
+        "import", str(tmp_path / "kbc.pt"), "--graph", str(facts), "--out", str(tmp_path / "there")
+    )
     imported = tacit.import_model(tmp_path / "kbc.pt", tmp_path / "here", facts)
     assert shown == f"{tmp_path / 'there'}: complex of rank 2 for {imported.graph}\n"
     there = tacit.open(tmp_path / "there")
     assert there.settings["import"] == imported.settings["import"] == {"source": "kbc.pt"}
     assert [answer.score for answer in imported.ask("?x : knows(e0, ?x)")][-1] > 0
     assert imported.ask("?x : knows(e0, ?x)") == there.ask("?x : knows(e0, ?x)")
-    with pytest.raises(DataError, match="does not hold its graph; give it as graph"):
+    with pytest.raises(
+        DataError, match="does not hold the graph it was trained on; give it as `graph`"
+    ):
         tacit.import_model(tmp_path / "kbc.pt", tmp_path / "none")
-    with pytest.raises(SettingsError, match="reciprocal is 'mixed'; it must be one of interleaved, stacked"):
+    with pytest.raises(
+        SettingsError, match="reciprocal is 'mixed'; it must be one of interleaved, stacked"
+    ):
         tacit.import_model(tmp_path / "kbc.pt", tmp_path / "none", facts, reciprocal="mixed")
 
 
-def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_just_trained_is_read_when_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small: dict[str, Any] = {"rank": 2, "epochs": 1, "batch": 8, "device": "cpu"}
     run_of = tacit.train(GRAPH, tmp_path / "run", progress=False, **small)
     with monkeypatch.context() as patch:
@@ -146,20 +189,33 @@ def test_what_was_just_trained_is_read_when_it_is_asked(tmp_path: Path, monkeypa
         assert run_of.results["train"]["epochs"] == 1
         assert run_of.settings["train"]["rank"] == 2
     assert run_of.plan("?x : knows($who, ?x)", who="e0") == run_of.plan("?x : knows(e0, ?x)")
-    assert run_of.ask("?x : knows(e0, ?x)") == tacit.open(tmp_path / "run").ask("?x : knows(e0, ?x)")
+    assert run_of.ask("?x : knows(e0, ?x)") == tacit.open(tmp_path / "run").ask(
+        "?x : knows(e0, ?x)"
+    )
 
 
 def test_what_was_replaced_before_it_was_asked_is_read_as_it_is(tmp_path: Path) -> None:
-    small: dict[str, Any] = {"progress": False, "force": True, "rank": 2, "epochs": 1, "batch": 8, "device": "cpu"}
+    small: dict[str, Any] = {
+        "progress": False,
+        "force": True,
+        "rank": 2,
+        "epochs": 1,
+        "batch": 8,
+        "device": "cpu",
+    }
     former = tacit.train(GRAPH, tmp_path / "run", **small)
-    backwards = Graph.of([(tail, relation, head) for head, relation, tail in KNOWS], name="back")  # of the same sizes
+    # of the same sizes
+    backwards = Graph.of([(tail, relation, head) for head, relation, tail in KNOWS], name="back")
     latter = tacit.train(backwards, tmp_path / "run", **small)
     assert former.ask("?x : knows(e0, ?x)") == latter.ask("?x : knows(e0, ?x)")
     assert former.graph.name == "back"
 
 
-def test_all_progress_is_told_as_events(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    opened, heard = tacit.open(trained), list[Event]()
+def test_all_progress_is_told_as_events(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = tacit.open(trained)
+    heard = list[Event]()
 
     def last(where: str) -> tuple[int, int]:
         (told,) = [event for event in heard[-1:] if (event.what, event.where) == ("count", where)]
@@ -173,7 +229,9 @@ def test_all_progress_is_told_as_events(trained: Path, tmp_path: Path, capsys: p
     assert last("1p") == (len(queries["1p"]), len(queries["1p"]))
     tacit.compare([trained], queries, progress=heard.append)
     assert last("1p") == (len(queries["1p"]), len(queries["1p"]))
-    assert list(opened.complete(min_score=0.01, progress=heard.append)) == list(opened.complete(min_score=0.01))
+    assert list(opened.complete(min_score=0.01, progress=heard.append)) == list(
+        opened.complete(min_score=0.01)
+    )
     assert last("relations") == (1, 1)
     list(opened.complete(entities=["e1", "e2"], progress=heard.append))
     assert last("entities") == (2, 2)
@@ -185,20 +243,35 @@ def test_all_progress_is_told_as_events(trained: Path, tmp_path: Path, capsys: p
     ("words", "says"),
     [
         (["adapt", "RUN", "--variant", "x"], "--variant is 'x'; it must be one of f, af, r, c"),
-        (["import", "RUN", "--out", "o", "--reciprocal", "x"], "--reciprocal is 'x'; it must be one of interleaved"),
-        (["data", "hardness", "RUN", "--split", "train"], "--split is 'train'; it must be one of valid, test"),
+        (
+            ["import", "RUN", "--out", "o", "--reciprocal", "x"],
+            "--reciprocal is 'x'; it must be one of interleaved",
+        ),
+        (
+            ["data", "hardness", "RUN", "--split", "train"],
+            "--split is 'train'; it must be one of valid, test",
+        ),
         (["data", "hardness", "RUN", "--count", "0"], "--count is 0; it must be at least 1"),
-        (["data", "split", "RUN", "--out", "o", "--seed", "-1"], "--seed is -1; it must be 0 or more"),
+        (
+            ["data", "split", "RUN", "--out", "o", "--seed", "-1"],
+            "--seed is -1; it must be 0 or more",
+        ),
         (["compare", "RUN", "--seed", "-1"], "--seed is -1; it must be 0 or more"),
         (["index", "RUN", "--nlist", "0"], "--nlist is 0; it must be"),
     ],
     ids=lambda value: " ".join(value[:1] + value[-2:]) if isinstance(value, list) else "",
 )
 def test_a_wrong_choice_is_one_line(
-    words: list[str], says: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    says: str,
+    trained: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(trained.parent)
-    monkeypatch.setattr("sys.argv", ["tacit", *(str(trained) if word == "RUN" else word for word in words)])
+    monkeypatch.setattr(
+        "sys.argv", ["tacit", *(str(trained) if word == "RUN" else word for word in words)]
+    )
     with pytest.raises(SystemExit) as ended:
         main()
     (line,) = capsys.readouterr().err.splitlines()

@@ -27,8 +27,14 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="bash splits wor
 def completed(line: str) -> list[str]:
     """The words that complete the last one of a line."""
     words = line.split(" ")
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_TACIT_COMPLETE": "complete_bash"}
-    return CliRunner().invoke(app, env=asked, prog_name="tacit", catch_exceptions=False).output.split()
+    asked = {
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TACIT_COMPLETE": "complete_bash",
+    }
+    return (
+        CliRunner().invoke(app, env=asked, prog_name="tacit", catch_exceptions=False).output.split()
+    )
 
 
 @pytest.fixture
@@ -60,9 +66,12 @@ def test_runs_are_completed(folder: Path) -> None:
 def test_choices_shapes_and_relations_are_completed(folder: Path) -> None:
     assert completed("tacit train x --model ") == list(MODELS)
     assert completed("tacit ask world --logic go") == ["godel"]
-    assert completed("tacit eval world --shapes 2i,3i") == [f"2i,{name}" for name in SHAPES if name.startswith("3i")]
+    assert completed("tacit eval world --shapes 2i,3i") == [
+        f"2i,{name}" for name in SHAPES if name.startswith("3i")
+    ]
     assert completed("tacit sample world --shapes pos") == ["positive"]
-    assert completed("tacit complete rural --relation li") == ["likes"]  # the other one needs quotes
+    # the other one needs quotes
+    assert completed("tacit complete rural --relation li") == ["likes"]
     assert completed("tacit complete rural --relation hates --relation ") == ["likes", "hates"]
     wanted = [label for label in load("world").relations.labels[0::2] if label.startswith("in")]
     assert completed("tacit complete world --relation in") == wanted
@@ -81,8 +90,15 @@ def test_every_option_completes_to_the_words_that_its_help_names() -> None:
     for name, command in commands(get_command(app)):
         for option in command.params:
             words = (option.metavar or "").split("|")
-            if option.param_type_name == "option" and len(words) > 1 and not any(word.isupper() for word in words):
-                assert set(completed(f"{name} {option.opts[0]} ")) == set(words), (name, option.opts)
+            if (
+                option.param_type_name == "option"
+                and len(words) > 1
+                and not any(word.isupper() for word in words)
+            ):
+                assert set(completed(f"{name} {option.opts[0]} ")) == set(words), (
+                    name,
+                    option.opts,
+                )
                 completing += 1
     assert completing > 30
 
@@ -90,13 +106,21 @@ def test_every_option_completes_to_the_words_that_its_help_names() -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_takes_the_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "bin").mkdir()
-    (folder / "bin" / "tacit").write_text(f"#!{sys.executable}\nfrom tacit.cli import main\nmain()\n")
+    (folder / "bin" / "tacit").write_text(
+        f"#!{sys.executable}\nfrom tacit.cli import main\nmain()\n"
+    )
     (folder / "bin" / "tacit").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")  # the parent of a test is no shell
+    # the parent of a test is no shell
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     monkeypatch.setattr("typer.testing._get_command", get_command)  # made by what that says
     script = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="tacit").output
-    asked = f"{script}\nCOMP_WORDS=(tacit ask rur); COMP_CWORD=2; _tacit_completion tacit; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(["bash", "-c", asked], cwd=folder, capture_output=True, text=True, check=True)
+    asked = (
+        f"{script}\nCOMP_WORDS=(tacit ask rur); COMP_CWORD=2; _tacit_completion tacit; "
+        f"echo ${{COMPREPLY[@]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", asked], cwd=folder, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["rural"], done.stderr

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
+import typer
 
 from tacit.cli import main
+from tacit.cli.terminal import resumable
 from tacit.engine.engine import Engine
+from tacit.errors import RunError
 from tacit.graph.graph import Graph
 
 ENTITIES = [f"\x1b[2J{i}\x9b\x07" for i in range(8)]
@@ -20,13 +25,18 @@ RELATION = "\x1b]0;owned\x07"
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("facts")
-    ring = [f"{head}\t{RELATION}\t{tail}\n" for head, tail in zip(ENTITIES, ENTITIES[1:] + ENTITIES[:1], strict=True)]
+    ring = [
+        f"{head}\t{RELATION}\t{tail}\n"
+        for head, tail in zip(ENTITIES, ENTITIES[1:] + ENTITIES[:1], strict=True)
+    ]
     for split, lines in (("train", ring[:7] + ring[:1]), ("valid", ring[7:]), ("test", ring[7:])):
         (folder / f"{split}.tsv").write_text("".join(lines))
     return folder
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> str:
     """What a command prints for people."""
     monkeypatch.setattr(sys, "argv", ["tacit", *map(str, arguments)])
     with pytest.raises(SystemExit):
@@ -37,8 +47,10 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 def test_no_command_prints_control_characters(
     facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, asked = tmp_path / "run\x1b[2J", ("?x : $r($who, ?x)", "--param", f"r={RELATION}", "--param")
-    known, unknown = (*asked, f"who={ENTITIES[0]}"), (*asked, f"who={ENTITIES[0]}!")
+    run = tmp_path / "run\x1b[2J"
+    asked = ("?x : $r($who, ?x)", "--param", f"r={RELATION}", "--param")
+    known = (*asked, f"who={ENTITIES[0]}")
+    unknown = (*asked, f"who={ENTITIES[0]}!")
     (tmp_path / "questions").write_text(f"?x : r({ENTITIES[0]}, ?x)\n")
     for command in (
         ("train", facts, "--out", run, "--epochs", 1, "--rank", 2),
@@ -56,7 +68,9 @@ def test_no_command_prints_control_characters(
     ):
         shown = printed(monkeypatch, capsys, *command)
         assert "\\x1b" in shown or command[0] == "sample", command
-        assert not [letter for letter in shown if unicodedata.category(letter) == "Cc" and letter != "\n"], shown
+        assert not [
+            letter for letter in shown if unicodedata.category(letter) == "Cc" and letter != "\n"
+        ], shown
     told = json.loads(printed(monkeypatch, capsys, "ask", run, *known, "--json"))
     assert {answer["entity"] for answer in told["answers"]} <= set(ENTITIES)  # JSON is exact
 
@@ -65,3 +79,35 @@ def test_a_label_is_on_one_line() -> None:
     graph = Graph.of([("a\nb", "r", "  1. x  1.000  known\n  2. y")])
     answers = Engine.of_facts(graph).ask("?x : r($who, ?x)", explain=True, who="a\nb")
     assert len(str(answers).split("\n")) == 3  # the question, its answer, and why
+
+
+def test_a_training_is_interrupted_before_torch_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C may come while torch is imported, and a second import of the half fails."""
+    monkeypatch.delitem(sys.modules, "tacit.distributed.shards", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(typer.Exit) as ended, resumable():
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("error", [AttributeError("numpy has no intp"), RunError("no run")])
+def test_an_import_that_ctrl_c_breaks_off_is_interrupted_however_it_fails(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> None:
+        with contextlib.suppress(KeyboardInterrupt):  # as code in C does
+            signal.raise_signal(signal.SIGINT)
+        raise error
+
+    monkeypatch.setattr("tacit.cli.app", command)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as end:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from source_tree import SRC
 from tacit.cli import main
+from tacit.distributed.threads import threads_for
+from tacit.graph.graph import Graph
 from tacit.links.loading import load_model
+from tacit.links.settings import TrainSettings
+from tacit.links.training.link_training import Training
 from tacit.links.training.step import TrainStep
 from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
 
@@ -36,7 +44,8 @@ def tacit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> pytest.MonkeyPatch:
-    seen, original = [0], TrainStep.__call__
+    seen = [0]
+    original = TrainStep.__call__
 
     def call(self: TrainStep, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         seen[0] += 1
@@ -52,7 +61,10 @@ def test_a_run_can_be_opened(
     facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "run")
-    assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--model", "distmult", "--no-such-flag") == 2
+    assert (
+        tacit(monkeypatch, facts, "--out", out, *FLAGS, "--model", "distmult", "--no-such-flag")
+        == 2
+    )
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--model", "distmult") == 0
     assert "4 epochs in" in capsys.readouterr().out
     run = RunFolder.open(out)
@@ -65,20 +77,31 @@ def test_what_is_chosen_by_size_is_said_and_kept(
     facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "run")
-    assert tacit(monkeypatch, facts, "--out", out, "--epochs", "1", "--reg", "0", "--device", "cpu") == 0
+    assert (
+        tacit(monkeypatch, facts, "--out", out, "--epochs", "1", "--reg", "0", "--device", "cpu")
+        == 0
+    )
     said = capsys.readouterr().err
     assert "rank 100, batch 500, for 12 facts of 12 entities; set them to choose yourself" in said
     kept = RunFolder.open(out).settings["train"]
     assert (kept["rank"], kept["batch"], kept["epochs"], kept["reg"]) == (100, 500, 1, 0.0)
     assert tacit(monkeypatch, facts, "--out", out, "--resume") == 0
-    assert "set them to choose yourself" not in capsys.readouterr().err  # the run has settings of its own
+    # the run has settings of its own
+    assert "set them to choose yourself" not in capsys.readouterr().err
 
 
 def test_stops_and_goes_on(
     facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, cut, wide = str(tmp_path / "whole"), str(tmp_path / "cut it"), tmp_path / "wide.tsv"
-    wide.write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(Path(facts).read_text().splitlines())))
+    whole = str(tmp_path / "whole")
+    cut = str(tmp_path / "cut it")
+    wide = tmp_path / "wide.tsv"
+    wide.write_text(
+        "".join(
+            f"{number}\t{line}\n"
+            for number, line in enumerate(Path(facts).read_text().splitlines())
+        )
+    )
     assert tacit(monkeypatch, facts, "--out", whole, *FLAGS) == 0
     with monkeypatch.context() as patch:
         given = (str(wide), "--columns", "2,3,4", "--out", cut, "--force", *FLAGS)
@@ -96,13 +119,63 @@ def test_stops_and_goes_on(
     assert f"{cut}: 4 epochs in" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+def test_ctrl_c_waits_for_no_step_of_rotate(tmp_path: Path) -> None:
+    """A step over 64 times the entities takes 64 times as long, however busy the machine is."""
+    small = 128
+    large = 8192
+    settings = TrainSettings(model="rotate", rank=64, batch=1000, epochs=1, device="cpu")
+    few = Graph.of(
+        [(f"n{i % small}", "r", f"n{(7 * i + i // small) % small}") for i in range(1000)]
+    )
+    step = Training(few, settings, validate=lambda model: {})
+    step.step(0)
+    path = tmp_path / "facts.tsv"
+    path.write_text("".join(f"n{i % large}\tr\tn{(7 * i + 1) % large}\n" for i in range(large)))
+    out = tmp_path / "run"
+    flags = [
+        "--model",
+        "rotate",
+        "--rank",
+        "64",
+        "--batch",
+        "1000",
+        "--epochs",
+        "50",
+        "--device",
+        "cpu",
+    ]
+    command = [sys.executable, "-m", "tacit", "train", str(path), "--out", str(out), *flags]
+    environment = os.environ | {"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        while not (out / "trace.jsonl").exists():  # which the first step follows
+            assert process.poll() is None
+            time.sleep(0.01)
+        with threads_for(0.0):
+            began = time.monotonic()
+            step.step(1)
+            whole_step = (time.monotonic() - began) * large / small
+        time.sleep(0.2)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=120)[1]
+        waited = time.monotonic() - began
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "and saved; go on with: tacit train" in said
+    assert waited < max(1.0, whole_step / 3), whole_step
+    assert RunFolder.open(out).has(CHECKPOINT)
+
+
 def test_refusals(
     facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "run")
     for arguments, message in (
         ((facts, "--rank", "0"), "rank is 0; it must be at least 1"),
-        ((facts, "--resume", "--force"), "contradict"),
+        ((facts, "--resume", "--force"), "--resume goes on with a run and --force replaces it"),
         ((str(tmp_path / "gone.tsv"),), "no such file"),
     ):
         assert tacit(monkeypatch, *arguments, "--out", out) == 2
@@ -110,11 +183,13 @@ def test_refusals(
         assert not Path(out).exists()
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS) == 0
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS) == 2
-    assert "resume it, replace it with force" in capsys.readouterr().err
+    assert "go on with it by --resume, replace it by --force" in capsys.readouterr().err
     assert tacit(monkeypatch, facts, "--out", out, *FLAGS, "--force") == 0
 
 
-def test_resume_starts_a_run_that_is_not_there(facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_starts_a_run_that_is_not_there(
+    facts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert tacit(monkeypatch, facts, "--out", str(tmp_path / "run"), *FLAGS, "--resume") == 0
     assert RunFolder.open(tmp_path / "run").has(MODEL)
 
@@ -132,7 +207,7 @@ def test_a_refused_training_does_not_stand_in_the_way_of_the_next(
 ) -> None:
     out = ("--out", str(tmp_path / "run"))
     assert tacit(monkeypatch, facts, *out, "--rank", "100000000000", "--device", "cpu") == 2
-    assert "lower rank" in capsys.readouterr().err
+    assert "lower --rank or use --negatives or use --optimizer rowwise" in capsys.readouterr().err
     assert tacit(monkeypatch, facts, *out, *FLAGS) == 0
 
 
@@ -140,15 +215,20 @@ def test_what_was_noticed_in_the_facts_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "twice.tsv").write_text("a\tr\tb\na\tr\tb\nb\tr\ta\n")
-    assert tacit(monkeypatch, str(tmp_path / "twice.tsv"), "--out", str(tmp_path / "run"), *FLAGS) == 0
+    assert (
+        tacit(monkeypatch, str(tmp_path / "twice.tsv"), "--out", str(tmp_path / "run"), *FLAGS) == 0
+    )
     assert "note: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("number", "said_first"), [("0", True), ("1", False)])
 def test_of_several_processes_on_a_machine_the_first_one_says_what_went_wrong(
-    number: str, said_first: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: str,
+    said_first: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The others wait to be ended by torchrun; where the first one has not failed, they say it after all."""
+    """The others wait to be ended by torchrun, and say it if the first one has not failed."""
     before: list[str] = []
     monkeypatch.setenv("LOCAL_RANK", number)
     monkeypatch.setattr("sys.argv", ["tacit", "plan", "?x : "])

@@ -1,4 +1,4 @@
-"""Threads follow the size of the work and the cores that are free, and leave a user's Python as it was."""
+"""Threads follow the size of the work and the free cores, and are restored after it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,17 @@ import torch
 from rank_processes import in_processes
 from source_tree import SRC
 from tacit.distributed import threads as chosen
-from tacit.distributed.threads import Watch, busy, choose_again, free_cores, quota, spread, threads_for, wait_asleep
-from tacit.engine.asked import survive_forks
+from tacit.distributed.threads import (
+    Watch,
+    busy,
+    choose_again,
+    free_cores,
+    quota,
+    spread,
+    threads_for,
+    wait_asleep,
+)
+from tacit.engine.questions import reset_threads_after_fork
 
 
 @pytest.mark.parametrize(
@@ -30,7 +39,8 @@ from tacit.engine.asked import survive_forks
         ({"allowed": 8, "quota": 2.0}, 2),
         ({"allowed": 8, "quota": 0.5}, 1),
         ({"allowed": 2, "others": 0.2}, 2),
-        ({"allowed": 2, "others": 0.67}, 1),  # what one busy process gets beside two threads of ours
+        # what one busy process gets beside two threads of ours
+        ({"allowed": 2, "others": 0.67}, 1),
         ({"allowed": 2, "others": 1.0}, 1),
         ({"allowed": 2, "others": 2.0}, 1),
         ({"allowed": 8, "quota": 6.0, "others": 5.0}, 3),
@@ -52,7 +62,8 @@ def write(folder: Path, **files: str) -> None:
 
 
 def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
-    mounted, groups = tmp_path / "cgroup", tmp_path / "self"
+    mounted = tmp_path / "cgroup"
+    groups = tmp_path / "self"
     groups.write_text("0::/service/worker\n", encoding="utf-8")
     assert quota(groups, mounted) == math.inf
     write(mounted / "service", cpu_max="150000 100000\n")
@@ -60,7 +71,8 @@ def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
     assert quota(groups, mounted) == 1.5
     write(mounted / "service" / "worker", cpu_max="50000 100000\n")
     assert quota(groups, mounted) == 0.5
-    groups.write_text("0::/elsewhere/outside\n", encoding="utf-8")  # as a container names what it cannot see
+    # as a container names what it cannot see
+    groups.write_text("0::/elsewhere/outside\n", encoding="utf-8")
     write(mounted, cpu_max="200000 100000\n")
     assert quota(groups, mounted) == 2.0
     for odd in ("", "\n", "nothing of the kind\n", "0:\n", "0::/../..\n"):
@@ -95,24 +107,36 @@ def test_busy_time_is_that_of_the_cores_allowed() -> None:
     assert busy(STAT, {0}) == (134.0, 4)
     assert busy(STAT, {0, 1}) == (134.0 + 234.0, 4)
     assert busy("", {0, 1}) == (0.0, 0)
-    assert busy("\ncpu0 7 0 1\ncpu1\nprocs_running\ncpufreq x\n", {0, 1}) == (8.0, 0)  # as a sandbox may write it
+    # as a sandbox may write it
+    assert busy("\ncpu0 7 0 1\ncpu1\nprocs_running\ncpufreq x\n", {0, 1}) == (8.0, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="without affinity")
 def test_what_others_used_is_what_this_process_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    moments = {"now": 100.0, "own": 5.0, "stat": "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\nprocs_running 3\n"}
+    moments = {
+        "now": 100.0,
+        "own": 5.0,
+        "stat": "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\nprocs_running 3\n",
+    }
     monkeypatch.setattr(chosen.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     monkeypatch.setattr(chosen.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(chosen.os, "sysconf", lambda _: 100)
     monkeypatch.setattr(chosen.time, "monotonic", lambda: moments["now"])
     monkeypatch.setattr(chosen.time, "process_time", lambda: moments["own"])
-    monkeypatch.setattr(chosen, "_text", lambda path: moments["stat"] if path.name == "stat" else "")
+    monkeypatch.setattr(
+        chosen, "_text", lambda path: moments["stat"] if path.name == "stat" else ""
+    )
     watched = Watch()
     assert watched.free() == 2  # three run, and one of them asks
     moments |= {"now": 100.05, "stat": ""}
     assert watched.free() == 2  # too soon to look again
-    # In half a second the cores worked 80 ticks, 0.8 s, of which 0.3 s were this process: another one used a core.
-    moments |= {"now": 100.5, "own": 5.3, "stat": "cpu0 50 0 0 0 0 0 0 0\ncpu1 0 0 30 20 0 0 0 0\nprocs_running 9\n"}
+    # In half a second the cores worked 80 ticks, 0.8 s, of which 0.3 s were this process: another
+    # one used a core.
+    moments |= {
+        "now": 100.5,
+        "own": 5.3,
+        "stat": "cpu0 50 0 0 0 0 0 0 0\ncpu1 0 0 30 20 0 0 0 0\nprocs_running 9\n",
+    }
     assert watched.free() == 3
 
 
@@ -145,10 +169,13 @@ def test_a_section_follows_the_cores_and_puts_threads_back(monkeypatch: pytest.M
         torch.set_num_threads(before)
 
 
-def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To torch, a thread that is new has as many threads as some other one has chosen for the moment."""
+def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Torch starts a new thread with the number of threads that another one has set."""
     monkeypatch.setattr(chosen, "_WATCH", watch(lambda: 4))
-    before, seen = torch.get_num_threads(), dict[str, int]()
+    before = torch.get_num_threads()
+    seen = dict[str, int]()
     torch.set_num_threads(4)
 
     def ask() -> None:
@@ -174,11 +201,12 @@ def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(monkey
 
 
 def threads_of_a_fork(number: int) -> int:
-    """How many threads large work takes in a process that was forked while another thread was at work."""
+    """The threads that large work uses in a process forked while another thread worked."""
     chosen._WATCH = watch(lambda: 4)
     torch.set_num_threads(4)
-    survive_forks()
-    inside, done = threading.Event(), threading.Event()
+    reset_threads_after_fork()
+    inside = threading.Event()
+    done = threading.Event()
 
     def work() -> None:
         with threads_for(1e12):
@@ -200,7 +228,7 @@ def threads_of_a_fork(number: int) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="without forks")
 def test_a_forked_process_stays_on_its_one_thread(tmp_path: Path) -> None:
-    """Whatever its parent's other threads are at: they are gone, and the team of OpenMP with them."""
+    """Other threads of the parent are gone after a fork, and so is the team of OpenMP."""
     assert in_processes(1, tmp_path, threads_of_a_fork) == [1]
 
 
@@ -217,14 +245,16 @@ def test_waiting_is_left_to_who_has_said_how() -> None:
 
 def test_the_library_leaves_the_environment_and_the_threads_alone() -> None:
     ask = (
-        "import os; before = dict(os.environ); import tacit, torch; threads = torch.get_num_threads();"
-        "from tacit.links.scorer import GraphScorer; import tacit.cli;"
-        "graph = tacit.Graph.of([('a', 'r', 'b'), ('b', 'r', 'c')]);"
-        "engine = tacit.Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration='sigmoid');"
-        "engine.ask('?c : exists ?n . r(a, ?n) & r(?n, ?c)');"
-        "assert dict(os.environ) == before and torch.get_num_threads() == threads"
+        "import os; before = dict(os.environ); import tacit, torch; threads = "
+        "torch.get_num_threads();from tacit.links.scorer import GraphScorer; import "
+        "tacit.cli;graph = tacit.Graph.of([('a', 'r', 'b'), ('b', 'r', 'c')]);engine = "
+        "tacit.Engine(graph, GraphScorer(graph.index(), graph.num_entities), "
+        "calibration='sigmoid');engine.ask('?c : exists ?n . r(a, ?n) & r(?n, ?c)');assert "
+        "dict(os.environ) == before and torch.get_num_threads() == threads"
     )
-    subprocess.run([sys.executable, "-c", ask], check=True, env=os.environ | {"PYTHONPATH": str(SRC)})
+    subprocess.run(
+        [sys.executable, "-c", ask], check=True, env=os.environ | {"PYTHONPATH": str(SRC)}
+    )
 
 
 def test_the_command_lets_threads_sleep_before_torch_is_loaded() -> None:
@@ -236,19 +266,30 @@ def test_the_command_lets_threads_sleep_before_torch_is_loaded() -> None:
     environment = {name: value for name, value in os.environ.items() if name not in chosen.WAITING}
     environment = environment | {"PYTHONPATH": str(SRC)}
     environment.pop("OMP_WAIT_POLICY", None)
-    done = subprocess.run([sys.executable, "-c", command], check=True, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", command], check=True, env=environment, capture_output=True, text=True
+    )
     assert done.stdout.splitlines()[-1] == f"False {chosen.WAITING['GOMP_SPINCOUNT']}"
 
 
 def test_pieces_are_spread_over_threads_each_done_once_and_alone() -> None:
-    done, before = list[tuple[int, int, bool, str]](), torch.get_num_threads()
+    done = list[tuple[int, int, bool, str]]()
+    before = torch.get_num_threads()
     torch.set_num_threads(2)
-    met = threading.Barrier(2)  # the first two pieces wait for each other, so that one thread alone would not end
+    # the first two pieces wait for each other, so that one thread alone would not end
+    met = threading.Barrier(2)
 
     def do(piece: int) -> None:
         if piece < 2:
             met.wait(30)
-        done.append((piece, torch.get_num_threads(), torch.is_grad_enabled(), threading.current_thread().name))
+        done.append(
+            (
+                piece,
+                torch.get_num_threads(),
+                torch.is_grad_enabled(),
+                threading.current_thread().name,
+            )
+        )
 
     try:
         with torch.no_grad():

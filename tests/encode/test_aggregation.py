@@ -1,4 +1,4 @@
-"""Aggregation over a graph of five entities by loops, and its gradients against plain scatter in double precision."""
+"""Aggregation over five entities by loops, and its gradients against plain scatter."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ FIVE = np.concatenate([TRIPLES, np.stack([TRIPLES[:, 2], TRIPLES[:, 1] ^ 1, TRIP
 
 def inputs(n: int, r: int, b: int, d: int, tied: bool = False) -> list[Tensor]:
     generator = torch.Generator().manual_seed(1)
-    given = [torch.randn(size, b, d, generator=generator, dtype=torch.float64) for size in (n, r, n)]
+    given = [
+        torch.randn(size, b, d, generator=generator, dtype=torch.float64) for size in (n, r, n)
+    ]
     return [(tensor.round().clamp(-1, 1) if tied else tensor).requires_grad_() for tensor in given]
 
 
-def by_scatter(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None) -> Tensor:
-    """Every message in memory, and torch's own gradients, which share those of extremes out evenly, too."""
+def by_scatter(
+    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None
+) -> Tensor:
+    """Explicit messages with torch's own gradients, which split those of ties evenly."""
     some = slice(None) if keep is None else keep.nonzero()[:, 0]
     messages = torch.cat([states[facts.heads[some]] * weights[facts.relations[some]], boundary])
     tails = torch.cat([facts.tails[some], torch.arange(len(boundary))])
-    places, nothing = tails[:, None, None].expand_as(messages), torch.zeros_like(boundary)
+    places = tails[:, None, None].expand_as(messages)
+    nothing = torch.zeros_like(boundary)
     counts = tails.bincount(minlength=len(boundary))[:, None, None]
     mean = nothing.scatter_add(0, places, messages) / counts
     squares = nothing.scatter_add(0, places, messages.square()) / counts
@@ -41,7 +46,9 @@ def by_scatter(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedF
     return torch.stack([mean, high, low, (squares - mean.square()).clamp(min=1e-6).sqrt()], 2)
 
 
-@pytest.mark.parametrize("kept", [None, [True, False, True, True, False, True, True, True, True, False]])
+@pytest.mark.parametrize(
+    "kept", [None, [True, False, True, True, False, True, True, True, True, False]]
+)
 def test_five_entities_by_hand(kept: list[bool] | None) -> None:
     facts = SortedFacts(FIVE, 5, 4)
     keep = None if kept is None else torch.tensor(kept)
@@ -49,7 +56,9 @@ def test_five_entities_by_hand(kept: list[bool] | None) -> None:
     total = summed(states, weights, boundary, facts, keep)
     parts = described(states, weights, boundary, facts, keep)
     left = [
-        fact for i, fact in enumerate(sorted(FIVE.tolist(), key=lambda f: (f[2], f[1], f[0]))) if not kept or kept[i]
+        fact
+        for i, fact in enumerate(sorted(FIVE.tolist(), key=lambda f: (f[2], f[1], f[0])))
+        if not kept or kept[i]
     ]
     for v in range(5):
         for b in range(2):
@@ -72,16 +81,23 @@ def test_gradients_are_those_of_plain_scatter(
 ) -> None:
     monkeypatch.setattr(aggregation, "_CACHED", block)
     facts = SortedFacts(random_facts(5), SIZE, RELATIONS)
-    keep = torch.rand(len(facts), generator=torch.Generator().manual_seed(0)) > 0.3 if masked else None
+    keep = (
+        torch.rand(len(facts), generator=torch.Generator().manual_seed(0)) > 0.3 if masked else None
+    )
     given = inputs(SIZE, RELATIONS, 3, 2, tied)
-    wanted, found = by_scatter(*given, facts, keep), described(*given, facts, keep)
+    wanted = by_scatter(*given, facts, keep)
+    found = described(*given, facts, keep)
     torch.testing.assert_close(found, wanted)
     grad = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     for one, other in zip(
-        torch.autograd.grad(found, given, grad), torch.autograd.grad(wanted, given, grad), strict=True
+        torch.autograd.grad(found, given, grad),
+        torch.autograd.grad(wanted, given, grad),
+        strict=True,
     ):
         torch.testing.assert_close(one, other)
-    assert torch.autograd.gradcheck(lambda *args: summed(*args, facts, keep), inputs(SIZE, RELATIONS, 1, 1))
+    assert torch.autograd.gradcheck(
+        lambda *args: summed(*args, facts, keep), inputs(SIZE, RELATIONS, 1, 1)
+    )
 
 
 def test_pieces_hold_every_fact_once() -> None:
@@ -90,7 +106,11 @@ def test_pieces_hold_every_fact_once() -> None:
     segments = Segments(keys, 6, heads=torch.arange(len(keys)))
     seen = []
     for key, start, stop, row in zip(
-        segments.keys.tolist(), segments.starts.tolist(), segments.stops.tolist(), segments.rows.tolist(), strict=True
+        segments.keys.tolist(),
+        segments.starts.tolist(),
+        segments.stops.tolist(),
+        segments.rows.tolist(),
+        strict=True,
     ):
         assert stop - start <= PIECE
         assert row == key if key != 2 else row >= 6
@@ -107,7 +127,7 @@ def test_pieces_hold_every_fact_once() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("masked", [False, True])
 def test_kernels_agree_with_the_cpu(masked: bool) -> None:
-    """Layers with their aggregation and update, forward and backward; with a hub whose facts fill several pieces."""
+    """Layers forward and backward, with a hub whose facts fill several pieces."""
     triples = np.concatenate([random_facts(5), [[i % SIZE, 2 * (i % 2), 3] for i in range(300)]])
     facts = SortedFacts(triples, SIZE, RELATIONS)
     keep = torch.rand(len(facts)) > 0.3 if masked else None
@@ -119,7 +139,9 @@ def test_kernels_agree_with_the_cpu(masked: bool) -> None:
             own = [tensor.to(device).detach().requires_grad_() for tensor in given]
             on = None if keep is None else keep.to(device)
             out = layer.to(device)(*own, facts.to(device), on)
-            grads = torch.autograd.grad(out, [*own, *layer.layer_norm.parameters()], torch.ones_like(out))
+            grads = torch.autograd.grad(
+                out, [*own, *layer.layer_norm.parameters()], torch.ones_like(out)
+            )
             found.append([tensor.cpu() for tensor in (out, *grads)])
         for one, other in zip(*found, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

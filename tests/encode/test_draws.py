@@ -24,7 +24,8 @@ ROWS = [p.Row(i, p.Relation(i, bool(i % 2))) for i in range(4)]
 NESTED = Plan(
     p.Project(
         1,
-        p.Intersect((p.Union((ROWS[1], ROWS[0])), p.Complement(p.Intersect((ROWS[2], p.Complement(ROWS[3])))))),
+        p.Intersect((p.Union((ROWS[1], ROWS[0])),
+                     p.Complement(p.Intersect((ROWS[2], p.Complement(ROWS[3])))))),
         p.Relation(4, True),
     ),
     4, 5, 2,
@@ -48,7 +49,13 @@ def test_what_counts_is_answered(name: str, graph: Graph, facts: DeviceFacts) ->
     drawn = Online(plan, 300, facts, 4)()
     counting = (drawn.weights > 0).numpy()
     assert counting.mean() > 0.15
-    found = answers(plan, drawn.entities.numpy(), drawn.relations.numpy(), graph.index("train"), graph.num_entities)
+    found = answers(
+        plan,
+        drawn.entities.numpy(),
+        drawn.relations.numpy(),
+        graph.index("train"),
+        graph.num_entities,
+    )
     several = []
     for row in np.flatnonzero(counting):
         assert set(drawn.answers[row].tolist()) <= set(found[row])
@@ -62,7 +69,12 @@ def test_negation_takes_something_away(name: str, graph: Graph, facts: DeviceFac
     shape = SHAPES[name]
     torch.manual_seed(4)
     drawn = Online(shape.plan, 200, facts)()
-    slots = drawn.entities.numpy(), drawn.relations.numpy(), graph.index("train"), graph.num_entities
+    slots = (
+        drawn.entities.numpy(),
+        drawn.relations.numpy(),
+        graph.index("train"),
+        graph.num_entities,
+    )
     parts = shape.plan.root.parts
     positive = next(part for part in parts if not isinstance(part, p.Complement))
     without = answers(Plan(positive, 2, shape.num_relations, 2), *slots)
@@ -72,14 +84,29 @@ def test_negation_takes_something_away(name: str, graph: Graph, facts: DeviceFac
 
 @pytest.mark.parametrize("name", ["2i", "3p", "pni", "inp"])
 def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
-    """The same facts, spread over 2³¹ entities and 2¹² relations, give the same queries, spread alike."""
-    facts, few = graph.triples("train").astype(np.int64), graph.num_relations
-    (apart, many), (between, wide) = (2**31 // graph.num_entities, 2**31), (2**11 // (few // 2), 2**12)
-    spread = np.stack([facts[:, 0] * apart, facts[:, 1] // 2 * 2 * between + facts[:, 1] % 2, facts[:, 2] * apart], 1)
+    """Facts spread over 2³¹ entities and 2¹² relations give the same queries, spread alike."""
+    facts = graph.triples("train").astype(np.int64)
+    few = graph.num_relations
+    (apart, many), (between, wide) = (
+        (2**31 // graph.num_entities, 2**31),
+        (2**11 // (few // 2), 2**12),
+    )
+    spread = np.stack(
+        [
+            facts[:, 0] * apart,
+            facts[:, 1] // 2 * 2 * between + facts[:, 1] % 2,
+            facts[:, 2] * apart,
+        ],
+        1,
+    )
     found = []
     for triples, entities, relations in ((facts, graph.num_entities, few), (spread, many, wide)):
         torch.manual_seed(4)
-        found.append(Online(SHAPES[name].plan, 100, DeviceFacts(FactIndex(triples, relations), entities, CPU))())
+        found.append(
+            Online(
+                SHAPES[name].plan, 100, DeviceFacts(FactIndex(triples, relations), entities, CPU)
+            )()
+        )
     narrow, far = found
     assert spread.max() > 2**30
     assert (narrow.weights > 0).any()
@@ -95,7 +122,9 @@ def test_chains_do_not_turn_back(facts: DeviceFacts) -> None:
     assert (relations[:, 1] != relations[:, 0] ^ 1).all()
 
 
-def test_too_many_facts_to_look_through_do_not_count(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_facts_to_look_through_do_not_count(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With few facts followed, pni is rejected more often, never accepted wrongly."""
     monkeypatch.setattr(drawing, "FOLLOWED", 1)
     facts = DeviceFacts(graph.index("train"), graph.num_entities, CPU)
@@ -118,10 +147,13 @@ def test_what_cannot_be_drawn_is_said() -> None:
 
 
 def test_given_queries_with_answers_drawn_evenly() -> None:
-    """Each of the two queries with answers half of the time, each of its answers as often as the others."""
-    entities, relations = np.array([[5], [6], [7]], np.int32), np.array([[0], [1], [2]], np.int32)
+    """Each query with answers is drawn half of the time, and its answers equally often."""
+    entities = np.array([[5], [6], [7]], np.int32)
+    relations = np.array([[0], [1], [2]], np.int32)
     hard = AnswerSets.of([{1, 2, 3}, set(), {9}])
-    given = Given(QuerySet(SHAPES["1p"], entities, relations, AnswerSets.none(3), hard), 2000, CPU, 3)
+    given = Given(
+        QuerySet(SHAPES["1p"], entities, relations, AnswerSets.none(3), hard), 2000, CPU, 3
+    )
     torch.manual_seed(0)
     drawn = given()
     assert drawn.answers.shape == (2000, 3)
@@ -139,7 +171,9 @@ def test_the_mix_of_a_batch() -> None:
     sizes = counts(plans, 3000)
     assert sum(sizes.values()) == 3000
     assert sum(sizes[name] for name in ("1p", "2p", "3p")) == pytest.approx(2000, abs=1)
-    assert sum(sizes[name] for name in ("2in", "3in", "inp", "pin", "pni")) == pytest.approx(200, abs=1)
+    assert sum(sizes[name] for name in ("2in", "3in", "inp", "pin", "pni")) == pytest.approx(
+        200, abs=1
+    )
     assert min(counts(plans, 4).values()) == 1
     assert counts({"2i": plans["2i"]}, 7) == {"2i": 7}
 

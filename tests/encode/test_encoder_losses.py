@@ -32,16 +32,21 @@ def test_losses_by_hand(name: str, adversarial: float) -> None:
             elif name == "ranking":
                 each = -sum(s * log_sigmoid(right - w) for s, w in kept)
             else:
-                each = -math.log(math.exp(right) / (math.exp(right) + sum(math.exp(w) for _, w in kept)))
+                each = -math.log(
+                    math.exp(right) / (math.exp(right) + sum(math.exp(w) for _, w in kept))
+                )
             expected += each / len(rights)
         assert loss == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
 def test_a_query_whose_wrong_answers_all_are_its_right_one_counts_by_that_alone(name: str) -> None:
-    right, wrong = RIGHT[:1].clone().requires_grad_(), torch.full((1, 2), -torch.inf)
+    right = RIGHT[:1].clone().requires_grad_()
+    wrong = torch.full((1, 2), -torch.inf)
     loss = LOSSES[name](right, wrong, 0.5)
-    assert loss.tolist() == pytest.approx([-0.25 * (log_sigmoid(0.3) + log_sigmoid(0.7)) if name == "margin" else 0.0])
+    assert loss.tolist() == pytest.approx(
+        [-0.25 * (log_sigmoid(0.3) + log_sigmoid(0.7)) if name == "margin" else 0.0]
+    )
     loss.sum().backward()
     assert right.grad is not None
     assert torch.isfinite(right.grad).all()

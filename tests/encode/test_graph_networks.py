@@ -1,4 +1,4 @@
-"""Graph networks: layers by loops, a perfect projector against symbolic answers, the exact twin, the loss, training."""
+"""Graph networks: layers by loops, a perfect projector, the exact twin, training."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class Perfect(SetProjector):
 
     def __init__(self, facts: np.ndarray, size: int, relations: int) -> None:
         super().__init__(
-            size, relations, EncodeSettings("gnnqe", dropout=0.25, width=1, loss="sets", through=True), facts
+            size,
+            relations,
+            EncodeSettings("gnnqe", dropout=0.25, width=1, loss="sets", through=True),
+            facts,
         )
         self.adjacent = torch.zeros(relations, size, size)
         self.adjacent[facts[:, 1], facts[:, 0], facts[:, 2]] = 1
@@ -57,14 +60,19 @@ class Perfect(SetProjector):
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
         """Far above 0 inside, far below outside."""
-        return 200 * (log_sets.exp()[:, None] @ self.adjacent[relations])[:, 0].clamp(max=1) - 100 + self.nothing
+        return (
+            200 * (log_sets.exp()[:, None] @ self.adjacent[relations])[:, 0].clamp(max=1)
+            - 100
+            + self.nothing
+        )
 
     def reset(self, generator: torch.Generator) -> None:
         """Nothing to draw."""
 
 
 def slots(name: str, count: int = 9) -> tuple[Tensor, Tensor]:
-    plan, generator = SHAPES[name].plan, torch.Generator().manual_seed(len(name))
+    plan = SHAPES[name].plan
+    generator = torch.Generator().manual_seed(len(name))
     entities = torch.randint(0, SIZE, (count, plan.num_entities), generator=generator)
     return entities, torch.randint(0, RELATIONS, (count, plan.num_relations), generator=generator)
 
@@ -72,7 +80,9 @@ def slots(name: str, count: int = 9) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("name", list(SHAPES))
 def test_a_perfect_projector_finds_the_symbolic_answers(name: str) -> None:
     """By the reasoner, and by the schedule, whose other half is the exact twin."""
-    encoder, plan, ids = Perfect(FACTS, SIZE, RELATIONS), SHAPES[name].plan, slots(name)
+    encoder = Perfect(FACTS, SIZE, RELATIONS)
+    plan = SHAPES[name].plan
+    ids = slots(name)
     wanted = SymbolicReasoner(INDEX, SIZE).scores(plan, *ids) == 0
     assert torch.equal(encoder.reasoner().scores(plan, *ids) > math.log(0.5), wanted)
     assert torch.equal(encoder.logits(plan, *ids) > 0, wanted)
@@ -98,20 +108,32 @@ def test_and_so_it_does_for_any_question(query: Query, seed: int) -> None:
         with pytest.raises(PlanError, match="Loop"):
             encoder.reasoner().scores(prepared.plan, entities, relations)
         return
-    wanted = SymbolicReasoner(FactIndex(facts, 2 * len(NAMES)), 4).scores(prepared.plan, entities, relations) == 0
-    assert torch.equal(encoder.reasoner().scores(prepared.plan, entities, relations) > math.log(0.5), wanted)
+    wanted = (
+        SymbolicReasoner(FactIndex(facts, 2 * len(NAMES)), 4).scores(
+            prepared.plan, entities, relations
+        )
+        == 0
+    )
+    assert torch.equal(
+        encoder.reasoner().scores(prepared.plan, entities, relations) > math.log(0.5), wanted
+    )
 
 
 def test_layers_by_loops() -> None:
     """`W [h; a; s·a; a/s]` with the thirteen parts written out, for one entity after the other."""
-    facts, d = SortedFacts(FACTS, SIZE, RELATIONS), 2
+    facts = SortedFacts(FACTS, SIZE, RELATIONS)
+    d = 2
     torch.manual_seed(0)
-    states, query = torch.randn(SIZE, 1, d), torch.randn(1, d)
+    states = torch.randn(SIZE, 1, d)
+    query = torch.randn(1, d)
     boundary = torch.randn(SIZE, 1, d)
-    layer, plain = DescribedLayer(d, RELATIONS), SummedLayer(d)
+    layer = DescribedLayer(d, RELATIONS)
+    plain = SummedLayer(d)
     vectors = layer.relations(query)
     found, simple = (each(states, vectors, boundary, facts, None) for each in (layer, plain))
-    into = [[(u, r) for u, r, t in np.unique(FACTS, axis=0).tolist() if t == v] for v in range(SIZE)]
+    into = [
+        [(u, r) for u, r, t in np.unique(FACTS, axis=0).tolist() if t == v] for v in range(SIZE)
+    ]
     logs = [math.log(len(facts_in) + 1) for facts_in in into]
     for v in range(SIZE):
         told = torch.stack([*(states[u, 0] * vectors[r, 0] for u, r in into[v]), boundary[v, 0]])
@@ -119,14 +141,19 @@ def test_layers_by_loops() -> None:
         parts = torch.cat([told.mean(0), told.amax(0), told.amin(0), spread])
         scale = logs[v] / (sum(logs) / SIZE)
         weights = torch.cat(layer.described.weight.chunk(3), 1)
-        mixed = torch.cat([parts, scale * parts, parts / max(scale, 0.01)]) @ weights.t() + layer.own(states[v, 0])
+        mixed = torch.cat(
+            [parts, scale * parts, parts / max(scale, 0.01)]
+        ) @ weights.t() + layer.own(states[v, 0])
         wanted = states[v, 0] + layer.layer_norm(mixed).relu()
         torch.testing.assert_close(found[v, 0], wanted, rtol=1e-4, atol=1e-5)
         mixed = plain.linear(torch.cat([states[v, 0], told.sum(0)]))
-        torch.testing.assert_close(simple[v, 0], states[v, 0] + plain.layer_norm(mixed).relu(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            simple[v, 0], states[v, 0] + plain.layer_norm(mixed).relu(), rtol=1e-4, atol=1e-5
+        )
     mlp = network(2 * d, 5, 1, 1)
     torch.testing.assert_close(
-        read(mlp, [states], query), mlp(torch.cat([states, query.expand(SIZE, 1, d)], 2))[..., 0].t()
+        read(mlp, [states], query),
+        mlp(torch.cat([states, query.expand(SIZE, 1, d)], 2))[..., 0].t(),
     )
 
 
@@ -134,7 +161,8 @@ def test_the_facts_that_are_left() -> None:
     """None goes without its inverse or unless a hop follows it, and every entity keeps one."""
     world = tacit.load("world")
     facts = SortedFacts(world.triples("train"), world.num_entities, world.num_relations)
-    inverses, generator = inverse_places(facts), torch.Generator().manual_seed(0)
+    inverses = inverse_places(facts)
+    generator = torch.Generator().manual_seed(0)
     assert torch.equal(facts.heads[inverses], facts.tails)
     assert torch.equal(facts.relations[inverses], facts.relations ^ 1)
     sets = torch.rand(3, world.num_entities, generator=generator) < 0.7
@@ -168,11 +196,17 @@ def test_the_loss_of_sets_by_hand() -> None:
     odds = [math.log(p / (1 - p)) for p in (0.9, 0.4)]
     raised = [math.exp(5 * odd) for odd in odds]
     wanted = -(math.log(0.5) + math.log(0.2)) / 2
-    wanted -= sum(r / sum(raised) * math.log(1 - p) for r, p in zip(raised, (0.9, 0.4), strict=True))
+    wanted -= sum(
+        r / sum(raised) * math.log(1 - p) for r, p in zip(raised, (0.9, 0.4), strict=True)
+    )
     found = set_loss(scores.log(), right, 5.0)
     assert found.tolist() == pytest.approx([wanted / 2], rel=1e-5)
-    assert torch.isfinite(set_loss(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[False, True]]), 5.0)).all()
-    assert torch.isfinite(set_loss(torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool), 5.0)).all()
+    assert torch.isfinite(
+        set_loss(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[False, True]]), 5.0)
+    ).all()
+    assert torch.isfinite(
+        set_loss(torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool), 5.0)
+    ).all()
 
 
 @pytest.fixture(scope="module")
@@ -183,12 +217,22 @@ def thirty() -> Graph:
 
 @pytest.fixture(scope="module")
 def trained(thirty: Graph) -> GNNQE:
-    wanted = EncodeSettings("gnnqe", shapes=("1p", "2p", "2i", "2in"), dropout=0.0, **SMALL).settled(30)
+    wanted = EncodeSettings(
+        "gnnqe", shapes=("1p", "2p", "2i", "2in"), dropout=0.0, **SMALL
+    ).with_derived(30)
     encoder = make_encoder(wanted, thirty)
     assert isinstance(encoder, GNNQE)
     torch.manual_seed(0)
     encoder.reset(torch.Generator().manual_seed(0))
-    batches = draws(wanted.shapes, {}, thirty.index("train"), thirty.num_entities, wanted.batch, 1, torch.device("cpu"))
+    batches = draws(
+        wanted.shapes,
+        {},
+        thirty.index("train"),
+        thirty.num_entities,
+        wanted.batch,
+        1,
+        torch.device("cpu"),
+    )
     adam = torch.optim.Adam(encoder.parameters(), lr=0.01)
     for _ in range(40):
         loss = encoder.loss([draw() for draw in batches], torch.zeros(1, dtype=torch.long))
@@ -201,16 +245,26 @@ def trained(thirty: Graph) -> GNNQE:
 @pytest.mark.parametrize("name", ["1p", "2p", "2i", "2in"])
 def test_a_small_graph_is_learnt_by_heart(name: str, thirty: Graph, trained: GNNQE) -> None:
     torch.manual_seed(1)
-    drawn = draws((name,), {}, thirty.index("train"), thirty.num_entities, 50, 1, torch.device("cpu"))[0]()
+    drawn = draws(
+        (name,), {}, thirty.index("train"), thirty.num_entities, 50, 1, torch.device("cpu")
+    )[0]()
     scores = trained.logits(drawn.plan, drawn.entities, drawn.relations)
     right = answers(
-        drawn.plan, drawn.entities.numpy(), drawn.relations.numpy(), thirty.index("train"), thirty.num_entities
+        drawn.plan,
+        drawn.entities.numpy(),
+        drawn.relations.numpy(),
+        thirty.index("train"),
+        thirty.num_entities,
     )
     ranks = []
     for row, weight in enumerate(drawn.weights.tolist()):
         wrong = torch.ones(thirty.num_entities, dtype=torch.bool)
         wrong[torch.from_numpy(right[row]).long()] = False
-        ranks += [1 / (1 + int((scores[row][wrong] >= scores[row, int(a)]).sum())) for a in right[row] if weight]
+        ranks += [
+            1 / (1 + int((scores[row][wrong] >= scores[row, int(a)]).sum()))
+            for a in right[row]
+            if weight
+        ]
     assert np.mean(ranks) > 0.95
 
 
@@ -228,21 +282,27 @@ def test_a_trained_run_opens_again(model: str, thirty: Graph, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["1p", "pni"])
 def test_single_answers_and_states_score_as_all_of_them_do(name: str, thirty: Graph) -> None:
-    """No fact is taken away but in training: a question is answered alike whoever asks, time after time."""
-    encoder = make_encoder(EncodeSettings("gnnqe", **SMALL).settled(30), thirty).eval()
+    """Facts are only removed in training: a question has the same answers every time."""
+    encoder = make_encoder(EncodeSettings("gnnqe", **SMALL).with_derived(30), thirty).eval()
     encoder.reset(torch.Generator().manual_seed(0))
     assert isinstance(encoder, GNNQE)
-    drawn = draws((name,), {}, thirty.index("train"), thirty.num_entities, 20, 1, torch.device("cpu"))[0]()
+    drawn = draws(
+        (name,), {}, thirty.index("train"), thirty.num_entities, 20, 1, torch.device("cpu")
+    )[0]()
     asked = drawn.plan, drawn.entities, drawn.relations
     every = encoder.logits(*asked)
-    assert torch.equal(encoder.logits_of(*asked, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0])
-    torch.testing.assert_close(encoder.match(encoder.states([asked])[0][0]).detach(), every, rtol=1e-4, atol=1e-4)
+    assert torch.equal(
+        encoder.logits_of(*asked, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0]
+    )
+    torch.testing.assert_close(
+        encoder.match(encoder.states([asked])[0][0]).detach(), every, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> None:
     slots_ = torch.tensor([[0]]), torch.tensor([[0, 1]])
     for through in (True, False):
-        wanted = EncodeSettings("gnnqe", through=through, **SMALL).settled(30)
+        wanted = EncodeSettings("gnnqe", through=through, **SMALL).with_derived(30)
         encoder = make_encoder(wanted, thirty)
         encoder.reset(torch.Generator().manual_seed(0))
         batch = [Drawn(SHAPES["2p"].plan, *slots_, torch.tensor([[0]]), torch.ones(1))]
@@ -254,19 +314,29 @@ def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> N
         assert bool(grad[0].abs().sum() > 0) == through
 
 
-def test_as_a_scorer_it_has_searches_reasons_and_certificates(thirty: Graph, trained: GNNQE) -> None:
+def test_as_a_scorer_it_has_searches_reasons_and_certificates(
+    thirty: Graph, trained: GNNQE
+) -> None:
     scorer = trained.scorer()
-    heads, relations, tails = torch.tensor([3, 0, 3]), torch.tensor([1, 0, 1]), torch.tensor([5, 2, 7])
+    heads = torch.tensor([3, 0, 3])
+    relations = torch.tensor([1, 0, 1])
+    tails = torch.tensor([5, 2, 7])
     rows = scorer.logits(heads, relations)
     assert torch.equal(rows[0], rows[2])
-    torch.testing.assert_close(scorer.logits_of(heads, relations, tails), rows[torch.arange(3), tails])
+    torch.testing.assert_close(
+        scorer.logits_of(heads, relations, tails), rows[torch.arange(3), tails]
+    )
     plan = SHAPES["1p"].plan
     torch.testing.assert_close(trained.logits(plan, heads[:, None], relations[:, None]), rows)
     head, relation, _ = thirty.train[0].tolist()
     names = thirty.entities[head], thirty.relations[relation]
     question = f"?t : {names[1]}({names[0]}, ?x) and {names[1]}(?t, ?x)"
-    beam = tacit.Engine(thirty, scorer, calibration="sigmoid", k=30, observed="train").explain(question, top=3)
-    exact = tacit.Engine(thirty, scorer, calibration="sigmoid", search="exact", observed="train").ask(question, top=3)
+    beam = tacit.Engine(thirty, scorer, calibration="sigmoid", k=30, observed="train").explain(
+        question, top=3
+    )
+    exact = tacit.Engine(
+        thirty, scorer, calibration="sigmoid", search="exact", observed="train"
+    ).ask(question, top=3)
     assert [answer.entity for answer in beam] == [answer.entity for answer in exact]
     assert beam.explained
     assert names[0] in {answer.entity for answer in beam if answer.known}

@@ -28,18 +28,23 @@ from tacit.query.text.text import parse
 from tacit.run.folder import RunFolder
 from writings import rewritten
 
-N, R, RANK = 12, 6, 3
-ENTITIES, RELATIONS = [f"e{i}" for i in range(N)], ["r", "q", "p"]
+N = 12
+R = 6
+RANK = 3
+ENTITIES = [f"e{i}" for i in range(N)]
+RELATIONS = ["r", "q", "p"]
 Said = tuple[str, str | None, str, int]  # an atom, or the denial of a variable, with its sign
 
 
 def encoder(model: str = "complex", **given: Any) -> LMPNN:
     predictor = make_model(model, N, R, RANK)
     predictor.reset(1.0, torch.Generator().manual_seed(1))
-    made = LMPNN(N, R, EncodeSettings("lmpnn", hidden=5, **given).settled(N), predictor)
+    made = LMPNN(N, R, EncodeSettings("lmpnn", hidden=5, **given).with_derived(N), predictor)
     made.reset(torch.Generator().manual_seed(2))
     with torch.no_grad():  # lean starts at nothing
-        made.network[2].weight.copy_(torch.randn(made.network[2].weight.shape, generator=torch.Generator()))
+        made.network[2].weight.copy_(
+            torch.randn(made.network[2].weight.shape, generator=torch.Generator())
+        )
     return made
 
 
@@ -65,10 +70,16 @@ def by_hand(made: LMPNN, said: Sequence[Said], rounds: int) -> Tensor:
             for sender, receiver, id_ in ((s, o, r), (o, s, r + 1)):
                 if receiver in heard:
                     product = complex_(x[sender]) * complex_(made.relations[id_])
-                    heard[receiver] = heard[receiver] + sign * torch.cat((product.real, product.imag))
+                    heard[receiver] = heard[receiver] + sign * torch.cat(
+                        (product.real, product.imag)
+                    )
         for name, total in heard.items():
             hidden = (made.network[0].weight @ total + made.network[0].bias).clamp(min=0)
-            x[name] = made.network[2].weight @ hidden + made.network[2].bias + (total if made.residual else 0)
+            x[name] = (
+                made.network[2].weight @ hidden
+                + made.network[2].bias
+                + (total if made.residual else 0)
+            )
     return x["t"]
 
 
@@ -88,7 +99,14 @@ def said_by(query: Query) -> list[Said]:
         formula = formula.part
     for literal in parts_of(formula, And):
         (atom,) = atoms(literal)
-        said.append((atom.subject.name, str(atom.relation), atom.object.name, -1 if isinstance(literal, Not) else 1))
+        said.append(
+            (
+                atom.subject.name,
+                str(atom.relation),
+                atom.object.name,
+                -1 if isinstance(literal, Not) else 1,
+            )
+        )
     return said
 
 
@@ -112,7 +130,9 @@ def test_messages_are_those_of_the_atoms(recipe: str) -> None:
     for question, rounds in CONJUNCTIONS.items():
         query = parse(question)
         expected = by_hand(made, said_by(query), rounds)
-        torch.testing.assert_close(state(made, query), expected[None], msg=lambda told, q=question: f"{q}: {told}")
+        torch.testing.assert_close(
+            state(made, query), expected[None], msg=lambda told, q=question: f"{q}: {told}"
+        )
         for seed in range(2):  # however it is written
             torch.testing.assert_close(state(made, rewritten(query, Random(seed))), expected[None])
 
@@ -132,27 +152,34 @@ def test_a_negated_path_is_a_question_of_its_own() -> None:
 def test_of_branches_the_best_counts_and_logits_are_cosines() -> None:
     made = encoder()
     union, left, right = (
-        state(made, parse(question)) for question in ("?t : r(e0, ?t) | q(e1, ?t)", "?t : r(e0, ?t)", "?t : q(e1, ?t)")
+        state(made, parse(question))
+        for question in ("?t : r(e0, ?t) | q(e1, ?t)", "?t : r(e0, ?t)", "?t : q(e1, ?t)")
     )
     torch.testing.assert_close(union.sort(0).values, torch.cat((left, right)).sort(0).values)
     logits = made.logits(SHAPES["2u"].plan, torch.tensor([[0, 1]]), torch.tensor([[0, 2]]))[0]
     for entity in range(N):
         cosines = [torch.cosine_similarity(branch, made.entities[entity], 0) for branch in union]
-        assert float(logits[entity]) == pytest.approx(float(max(cosines)) / made.settings.temperature, abs=1e-4)
+        assert float(logits[entity]) == pytest.approx(
+            float(max(cosines)) / made.settings.temperature, abs=1e-4
+        )
 
 
 def test_a_state_meets_entities_of_its_own() -> None:
-    made, own = encoder(), torch.tensor([[0, 3], [2, 2], [4, 1]])
+    made = encoder()
+    own = torch.tensor([[0, 3], [2, 2], [4, 1]])
     states = torch.randn(3, made.entities.shape[1], generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(made.match_of(states, own), made.match(states).gather(1, own))
 
 
 def test_a_mix_of_shapes_is_encoded_as_each_is_alone() -> None:
-    made, generator = encoder(), torch.Generator().manual_seed(0)
+    made = encoder()
+    generator = torch.Generator().manual_seed(0)
     mix = []
     for number, shape in enumerate(SHAPES.values()):
         entities = torch.randint(0, N, (2 + number % 2, shape.num_entities), generator=generator)
-        mix.append((shape.plan, entities, torch.randint(0, R, (len(entities), shape.num_relations))))
+        mix.append(
+            (shape.plan, entities, torch.randint(0, R, (len(entities), shape.num_relations)))
+        )
     for together, slots in zip(made.states(mix), mix, strict=True):
         (alone,) = made.states([slots])
         for one, other in zip(together, alone, strict=True):
@@ -165,9 +192,14 @@ def test_only_the_network_and_first_vectors_learn(model: str) -> None:
     before = [made.entities.clone(), made.relations.clone()]
     assert {name.split(".")[0] for name in made.state_dict()} == {"asked", "between", "network"}
     plan = SHAPES["2p"].plan
-    batch = [Drawn(plan, torch.tensor([[1]]), torch.tensor([[0, 3]]), torch.tensor([[4]]), torch.ones(1))]
+    batch = [
+        Drawn(plan, torch.tensor([[1]]), torch.tensor([[0, 3]]), torch.tensor([[4]]), torch.ones(1))
+    ]
     made.loss(batch, torch.arange(N)).backward()
-    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in made.parameters())
+    assert all(
+        parameter.grad is not None and parameter.grad.abs().sum() > 0
+        for parameter in made.parameters()
+    )
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.sub_(parameter.grad)
@@ -177,11 +209,13 @@ def test_only_the_network_and_first_vectors_learn(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["cp", "transe", "rotate"])
 def test_other_predictors_are_refused_by_name(model: str) -> None:
-    with pytest.raises(SettingsError, match="complex or distmult link predictor; that of the run is") as caught:
+    with pytest.raises(
+        SettingsError, match="complex or distmult link predictor; that of the run is"
+    ) as caught:
         encoder(model)
     assert caught.value.parameter == "model"
     with pytest.raises(SettingsError, match="works on a link predictor"):
-        LMPNN(N, R, EncodeSettings("lmpnn").settled(N))
+        LMPNN(N, R, EncodeSettings("lmpnn").with_derived(N))
     with pytest.raises(PlanError, match="no answer occurs in"):
         encoder().check(compile_query(Query((), Atom("r", Entity("e0"), Entity("e1")))).plan)
 
@@ -190,11 +224,13 @@ def test_it_learns_a_small_graph_by_heart() -> None:
     graph = families()
     predictor = make_model("complex", graph.num_entities, graph.num_relations, 16)
     predictor.reset(1.0, torch.Generator().manual_seed(0))
-    settled = EncodeSettings("lmpnn", hidden=128).settled(graph.num_entities)
+    settled = EncodeSettings("lmpnn", hidden=128).with_derived(graph.num_entities)
     made = LMPNN(graph.num_entities, graph.num_relations, settled, predictor)
     made.reset(torch.Generator().manual_seed(0))
     facts = torch.from_numpy(graph.split("train")).long()
-    batch = [Drawn(SHAPES["1p"].plan, facts[:, :1], facts[:, 1:2], facts[:, 2:], torch.ones(len(facts)))]
+    batch = [
+        Drawn(SHAPES["1p"].plan, facts[:, :1], facts[:, 1:2], facts[:, 2:], torch.ones(len(facts)))
+    ]
     optimizer = torch.optim.Adam(made.parameters(), 5e-3)
     for _ in range(60):
         optimizer.zero_grad()
@@ -203,7 +239,9 @@ def test_it_learns_a_small_graph_by_heart() -> None:
     ranks = []
     for head, relation, tail in facts.tolist():
         known = graph.index("train").tails(head, relation)
-        logits = made.logits(SHAPES["1p"].plan, torch.tensor([[head]]), torch.tensor([[relation]]))[0]
+        logits = made.logits(SHAPES["1p"].plan, torch.tensor([[head]]), torch.tensor([[relation]]))[
+            0
+        ]
         others = torch.ones(graph.num_entities, dtype=torch.bool)
         others[torch.from_numpy(known).long()] = False
         ranks.append(1 / (1 + int((logits[others] > logits[tail]).sum())))
@@ -212,16 +250,24 @@ def test_it_learns_a_small_graph_by_heart() -> None:
 
 def test_a_step_takes_more_work_the_wider_the_predictor_is() -> None:
     """By which it gets as many threads as it is worth."""
-    graph, settings = families(), EncodeSettings("lmpnn", device="cpu").settled(40)
-    predictors = (make_model("complex", graph.num_entities, graph.num_relations, rank) for rank in (4, 8))
-    work = [EncoderTraining(graph, settings, valid={}, scorer=predictor).flops for predictor in predictors]
+    graph = families()
+    settings = EncodeSettings("lmpnn", device="cpu").with_derived(40)
+    predictors = (
+        make_model("complex", graph.num_entities, graph.num_relations, rank) for rank in (4, 8)
+    )
+    work = [
+        EncoderTraining(graph, settings, valid={}, scorer=predictor).flops
+        for predictor in predictors
+    ]
     assert work[1] == 2 * work[0] > 30 * settings.batch * graph.num_entities * 8
 
 
 def test_a_run_keeps_it_beside_its_predictor_and_answers_cycles(run: RunFolder) -> None:
     opened = tacit.open(run.path)
     before = {name: weight.clone() for name, weight in opened.engine.scorer.state_dict().items()}  # type: ignore[attr-defined]
-    opened.encode(model="lmpnn", steps=3, hidden=8, batch=16, validate_queries=4, device="cpu", progress=False)
+    opened.encode(
+        model="lmpnn", steps=3, hidden=8, batch=16, validate_queries=4, device="cpu", progress=False
+    )
     weights = load_file(run.path / "encoder.safetensors")
     assert {name.split(".")[0] for name in weights} == {"asked", "between", "network"}
     again = tacit.open(run.path, search="encoder")
@@ -229,7 +275,10 @@ def test_a_run_keeps_it_beside_its_predictor_and_answers_cycles(run: RunFolder) 
         assert torch.equal(weight, before[name])
     triangle = "?t : sibling(p4, ?x) & knows(?x, ?y) & lives(?y, ?t) & lives(?x, ?t)"
     found = again.ask(triangle, top=3)
-    assert found.entities == opened.engine.using(search="encoder").ask(triangle, top=3).entities
-    assert again.engine.about["encoder"] == "LMPNN"
+    assert (
+        found.entities
+        == opened.engine.with_settings(search="encoder").ask(triangle, top=3).entities
+    )
+    assert again.engine.config["encoder"] == "LMPNN"
     evaluation = again.evaluate(by_missing=True)
     assert set(evaluation.by_missing["1p"]) == {1}

@@ -25,8 +25,12 @@ def by_hand(kind: str, x: list[float], s: list[float], v: list[float]) -> float:
         elif kind == "box":
             total += max(0.0, gap - extent) + INSIDE * abs(min(gap, extent))
         else:
-            i, b = abs(math.sin((entity - place) / 2)), abs(math.sin(extent / 2))
-            edges = (abs(math.sin((entity - place + extent) / 2)), abs(math.sin((entity - place - extent) / 2)))
+            i = abs(math.sin((entity - place) / 2))
+            b = abs(math.sin(extent / 2))
+            edges = (
+                abs(math.sin((entity - place + extent) / 2)),
+                abs(math.sin((entity - place - extent) / 2)),
+            )
             total += (min(edges) if i >= b else 0.0) + INSIDE * min(i, b)
     return total
 
@@ -35,18 +39,26 @@ def inputs(kind: str, n: int = 5, m: int = 7, d: int = 3) -> list[Tensor]:
     generator = torch.Generator().manual_seed(3)
     x, s, v = (torch.randn(size, d, generator=generator, dtype=torch.float64) for size in (n, n, m))
     if kind == "cone":
-        x, s, v = 3 * x, math.pi * torch.sigmoid(s), 3 * v
+        x = 3 * x
+        s = math.pi * torch.sigmoid(s)
+        v = 3 * v
     return [x, s, v]
 
 
 def distances(kind: str) -> Callable[..., Tensor]:
     function = getattr(pairs, kind)
-    return (lambda x, s, v: function(x, v)) if kind == "l1" else lambda x, s, v: function(x, s, v, INSIDE)
+    return (
+        (lambda x, s, v: function(x, v))
+        if kind == "l1"
+        else lambda x, s, v: function(x, s, v, INSIDE)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [1, 10, 1 << 17])
-def test_distances_are_those_of_the_formulas(kind: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_distances_are_those_of_the_formulas(
+    kind: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pairs, "_CPU_BLOCK", block)
     x, s, v = inputs(kind)
     states = list(zip(x.tolist(), s.tolist(), strict=True))
@@ -58,7 +70,9 @@ def test_distances_are_those_of_the_formulas(kind: str, block: int, monkeypatch:
 def test_entities_for_each_state_are_those_of_its_row(kind: str) -> None:
     x, s, v = inputs(kind)
     own = torch.tensor([[0, 6], [5, 1], [2, 2], [3, 4], [6, 0]])
-    torch.testing.assert_close(distances(kind)(x, s, v[own]), distances(kind)(x, s, v).gather(1, own))
+    torch.testing.assert_close(
+        distances(kind)(x, s, v[own]), distances(kind)(x, s, v).gather(1, own)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,7 +109,9 @@ def test_kernels_agree_with_plain_operations(kind: str, sizes: tuple[int, int, i
     for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
         parts = [tensor.to(device, dtype, copy=True).requires_grad_() for tensor in given]
         found = distances(kind)(*parts)
-        found.backward(torch.linspace(-1, 1, found.numel(), device=device, dtype=dtype).view_as(found))
+        found.backward(
+            torch.linspace(-1, 1, found.numel(), device=device, dtype=dtype).view_as(found)
+        )
         results.append([found.detach(), *(part.grad for part in parts if part.grad is not None)])
     for plain, kernel in zip(*results, strict=True):
         torch.testing.assert_close(kernel.cpu().double(), plain, rtol=1e-4, atol=1e-4)

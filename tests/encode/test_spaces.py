@@ -19,13 +19,17 @@ from tacit.encode.spaces.gqe import GQE
 from tacit.encode.spaces.space import Space
 
 MODELS = {"betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE}
-ENTITIES, RELATIONS = 9, 4
-OWN = torch.tensor([[0, 8], [5, 1], [2, 2], [7, 3], [4, 0], [1, 6]])  # entities for each of six states
+ENTITIES = 9
+RELATIONS = 4
+# entities for each of six states
+OWN = torch.tensor([[0, 8], [5, 1], [2, 2], [7, 3], [4, 0], [1, 6]])
 
 
 def made(model: str, **given: object) -> Space:
     """A small model in float64, with weights drawn by a seed."""
-    settings = EncodeSettings.of({"model": model, "width": 5, "hidden": 6, "bases": 3, **given}).settled(ENTITIES)
+    settings = EncodeSettings.of(
+        {"model": model, "width": 5, "hidden": 6, "bases": 3, **given}
+    ).with_derived(ENTITIES)
     space = {**MODELS, "gqe": GQE, "q2b": Query2Box}[model](ENTITIES, RELATIONS, settings)
     space.reset(torch.Generator().manual_seed(1))
     return space.double().eval()
@@ -45,15 +49,31 @@ def test_a_state_meets_entities_of_its_own(model: str) -> None:
     torch.testing.assert_close(space.match_of(states, OWN), space.match(states).gather(1, OWN))
 
 
+@pytest.mark.parametrize("model", ["betae", "cone", "fuzzqe", "gqe", "q2b"])
+def test_what_scoring_keeps_of_entities_is_of_the_weights_as_they_are(model: str) -> None:
+    space = made(model).requires_grad_(False)
+    states = states_of(space, 3)
+    space.renew()
+    before = space.match(states)
+    space.load_state_dict(
+        space.state_dict() | {"entities": space.get_parameter("entities").flip(0) / 2}
+    )
+    every = torch.arange(ENTITIES).expand(len(states), -1)
+    torch.testing.assert_close(space.match(states), space.match_of(states, every))
+    assert not torch.equal(space.match(states), before)
+
+
 def test_gradients_of_rows_are_those_of_the_table() -> None:
-    table, weights = torch.rand(ENTITIES, 3, requires_grad=True), torch.rand(*OWN.shape, 3)
+    table = torch.rand(ENTITIES, 3, requires_grad=True)
+    weights = torch.rand(*OWN.shape, 3)
     gradients = []
     for taken in (rows(table, OWN), table[OWN]):
         table.grad = torch.zeros_like(table)
         (taken * weights).sum().backward()
         gradients.append(table.grad)
     torch.testing.assert_close(*gradients)
-    rows(table, torch.empty(0, dtype=torch.long)).sum().backward()  # no rows have no gradient, and are no error
+    # no rows have no gradient, and are no error
+    rows(table, torch.empty(0, dtype=torch.long)).sum().backward()
 
 
 def test_divergences_are_those_of_beta_distributions() -> None:
@@ -70,7 +90,8 @@ def test_cone_distances_are_those_of_raw_sines() -> None:
     states = states_of(space, 6)
     axes, apertures = states[:, None].chunk(2, 2)
     gap = math.pi * torch.tanh(space.entities / 0.2) - axes
-    centre, bound = (gap / 2).sin().abs(), (apertures / 2).sin().abs()
+    centre = (gap / 2).sin().abs()
+    bound = (apertures / 2).sin().abs()
     edge = torch.minimum(((gap + apertures) / 2).sin().abs(), ((gap - apertures) / 2).sin().abs())
     wanted = (edge * (centre >= bound) + 0.02 * torch.minimum(centre, bound)).sum(-1) * space.scale
     torch.testing.assert_close(space.settings.margin - space.match(states), wanted)
@@ -78,7 +99,9 @@ def test_cone_distances_are_those_of_raw_sines() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "apart"), [("lean", 1.0), ("paper", 8.0)])
-def test_how_far_a_step_turns_depends_on_the_width_as_published_alone(recipe: str, apart: float) -> None:
+def test_how_far_a_step_turns_depends_on_the_width_as_published_alone(
+    recipe: str, apart: float
+) -> None:
     turned = []
     for width in (5, 40):
         space = made("cone", recipe=recipe, width=width, margin=12.0)
@@ -90,11 +113,13 @@ def test_how_far_a_step_turns_depends_on_the_width_as_published_alone(recipe: st
 
 @pytest.mark.parametrize("recipe", ["lean", "paper"])
 def test_where_tables_start(recipe: str) -> None:
-    """As published, by margin and width; lean, near each other, where the shape of a cone alone may be any."""
+    """As published, by margin and width; lean ones near each other but for a cone's shape."""
     wide, narrow = (made("betae", recipe=recipe, width=width, margin=8.0) for width in (50, 10))
     cone = made("cone", recipe=recipe, width=50, margin=8.0)
     turns, apertures = cone.relations.chunk(2, 1)
-    ranges = {"lean": (0.2, 0.4, 0.4, 0.02, 0.02, 0.2), "paper": (0.2, 1.0, 1.0, 0.2, 0.2, 0.2)}[recipe]
+    ranges = {"lean": (0.2, 0.4, 0.4, 0.02, 0.02, 0.2), "paper": (0.2, 1.0, 1.0, 0.2, 0.2, 0.2)}[
+        recipe
+    ]
     tables = wide.entities, narrow.entities, narrow.relations, cone.entities, turns, apertures
     for table, most in zip(tables, ranges, strict=True):
         assert 0.9 * most < float(table.detach().abs().max()) <= most * (1 + 1e-6)
@@ -102,7 +127,8 @@ def test_where_tables_start(recipe: str) -> None:
 
 def test_cosines_and_mixed_maps() -> None:
     space = made("fuzzqe")
-    states, relations = states_of(space, 6), torch.tensor([0, 1, 2, 3, 1, 1])
+    states = states_of(space, 6)
+    relations = torch.tensor([0, 1, 2, 3, 1, 1])
     for row, relation in zip(states, relations.tolist(), strict=True):
         matrix = sum(space.mixtures[relation, j] * space.bases[j] for j in range(3))
         bias = sum(space.mixtures[relation, j] * space.biases[j] for j in range(3))
@@ -111,7 +137,9 @@ def test_cosines_and_mixed_maps() -> None:
         projected = space.project(row[None], torch.tensor([relation]))[0]
         torch.testing.assert_close(projected, found.clamp(0, 1))
     degrees = space.entities.clamp(0, 1)
-    wanted = torch.cosine_similarity(states[:, None], degrees[None], dim=2) / space.settings.temperature
+    wanted = (
+        torch.cosine_similarity(states[:, None], degrees[None], dim=2) / space.settings.temperature
+    )
     torch.testing.assert_close(space.match(states), wanted)
     torch.testing.assert_close(space.match_of(states, OWN), wanted.gather(1, OWN))
 
@@ -129,33 +157,50 @@ def weighed(raw: Tensor) -> Tensor:
 
 
 def test_the_published_operators_of_beta_distributions_by_hand() -> None:
-    space, relations = made("betae", recipe="paper", layers=2), torch.tensor([3, 0, 2])
-    w, states = space.state_dict(), states_of(space, 3) * 2
-    for row, relation, found in zip(states, relations, space.project(states, relations), strict=True):
+    space = made("betae", recipe="paper", layers=2)
+    relations = torch.tensor([3, 0, 2])
+    w = space.state_dict()
+    states = states_of(space, 3) * 2
+    for row, relation, found in zip(
+        states, relations, space.project(states, relations), strict=True
+    ):
         raw = through(space, "hop", torch.cat((row, w["relations"][relation])), 4)
         torch.testing.assert_close(found, (1 + raw).clamp(0.05, 1e9))
     inner = (states @ w["attention.inner.weight"].T + w["attention.inner.bias"]).clamp(min=0)
-    shares = weighed(inner @ w["attention.outer.weight"].T + w["attention.outer.bias"])  # [3, d]: one for α and β
+    # [3, d]: one for α and β
+    shares = weighed(inner @ w["attention.outer.weight"].T + w["attention.outer.bias"])
     alpha, beta = states.chunk(2, 1)
     wanted = torch.cat(((shares * alpha).sum(0), (shares * beta).sum(0)))
     torch.testing.assert_close(space.intersect(states[None])[0], wanted)
 
 
 def test_the_published_operators_of_cones_by_hand() -> None:
-    space, relations = made("cone", recipe="paper", layers=2), torch.tensor([3, 0, 2])
-    w, states = space.state_dict(), states_of(space, 3)
-    for row, relation, found in zip(states, relations, space.project(states, relations), strict=True):
-        raw = through(space, "hop", row + math.pi * torch.tanh(w["relations"][relation] / (22 / 5)), 4)
-        axes, apertures = raw[:5], raw[5:]
-        wanted = torch.cat((math.pi * axes.tanh(), math.pi / 2 * (2 * apertures).tanh() + math.pi / 2))
+    space = made("cone", recipe="paper", layers=2)
+    relations = torch.tensor([3, 0, 2])
+    w = space.state_dict()
+    states = states_of(space, 3)
+    for row, relation, found in zip(
+        states, relations, space.project(states, relations), strict=True
+    ):
+        raw = through(
+            space, "hop", row + math.pi * torch.tanh(w["relations"][relation] / (22 / 5)), 4
+        )
+        axes = raw[:5]
+        apertures = raw[5:]
+        wanted = torch.cat(
+            (math.pi * axes.tanh(), math.pi / 2 * (2 * apertures).tanh() + math.pi / 2)
+        )
         torch.testing.assert_close(found, wanted)
     axes, apertures = states.chunk(2, 1)
     edges = torch.cat((axes - apertures, axes + apertures), 1)
     shares = weighed(through(space, "weigh", edges, 2))
-    x, y = (shares * axes.cos()).sum(0), (shares * axes.sin()).sum(0)
+    x = (shares * axes.cos()).sum(0)
+    y = (shares * axes.sin()).sum(0)
     inner = (edges @ w["inner.weight"].T + w["inner.bias"]).clamp(min=0).mean(0)
     shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
-    wanted = torch.cat((torch.atan(y / x) + (x < 0) * math.pi * y.sign(), apertures.min(0).values * shrink))
+    wanted = torch.cat(
+        (torch.atan(y / x) + (x < 0) * math.pi * y.sign(), apertures.min(0).values * shrink)
+    )
     torch.testing.assert_close(space.intersect(states[None])[0], wanted)
     turned = torch.cat((axes - math.pi * torch.where(axes >= 0, 1, -1), math.pi - apertures), 1)
     torch.testing.assert_close(space.complement(states), turned)
@@ -181,7 +226,8 @@ def test_the_complement_of_a_complement_is_the_state(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_projections_take_states_and_relations_row_by_row(model: str) -> None:
     space = made(model)
-    states, relations = states_of(space, 6), torch.tensor([0, 1, 2, 3, 1, 1])
+    states = states_of(space, 6)
+    relations = torch.tensor([0, 1, 2, 3, 1, 1])
     rows = [space.project(states[i : i + 1], relations[i : i + 1])[0] for i in range(6)]
     torch.testing.assert_close(space.project(states, relations), torch.stack(rows))
 
@@ -198,12 +244,16 @@ def test_a_union_of_many_follows_product_logic() -> None:
 def test_everything_is_near_to_all() -> None:
     beta, cone, fuzzy = (made(model) for model in MODELS)
     assert torch.equal(beta.complement(beta.everything()), beta.everything())
-    centre = (math.pi * torch.tanh(cone.entities / 0.2) / 2).sin().abs()  # all that is left is inside
+    # all that is left is inside
+    centre = (math.pi * torch.tanh(cone.entities / 0.2) / 2).sin().abs()
     torch.testing.assert_close(
-        cone.match(cone.everything()[None].double())[0], cone.settings.margin - cone.scale * 0.02 * centre.sum(1)
+        cone.match(cone.everything()[None].double())[0],
+        cone.settings.margin - cone.scale * 0.02 * centre.sum(1),
     )
     states = states_of(fuzzy, 4)
-    torch.testing.assert_close(fuzzy.intersect(torch.stack((states, fuzzy.everything().expand(4, -1)), 1)), states)
+    torch.testing.assert_close(
+        fuzzy.intersect(torch.stack((states, fuzzy.everything().expand(4, -1)), 1)), states
+    )
 
 
 @pytest.mark.parametrize("model", ["betae", "fuzzqe"])
@@ -215,7 +265,9 @@ def test_what_scoring_keeps_is_what_it_would_work_out(model: str) -> None:
     torch.testing.assert_close(space.match(states), before)
     with torch.no_grad():
         space.entities.mul_(0.5)
-    torch.testing.assert_close(space.train().match(states), space.match(states, torch.arange(ENTITIES)))
+    torch.testing.assert_close(
+        space.train().match(states), space.match(states, torch.arange(ENTITIES))
+    )
     space.eval().renew()
     torch.testing.assert_close(space.match(states), space.match(states, torch.arange(ENTITIES)))
 
@@ -231,13 +283,17 @@ def test_opposite_axes_leave_a_finite_slope() -> None:
 def test_apertures_are_dropped_in_training_alone() -> None:
     space = made("cone", dropout=0.5)
     states = states_of(space, 40, 2)
-    closed = [(space.train(mode).intersect(states).chunk(2, 1)[1] == 0).any() for mode in (True, False)]
+    closed = [
+        (space.train(mode).intersect(states).chunk(2, 1)[1] == 0).any() for mode in (True, False)
+    ]
     assert closed == [True, False]
 
 
 def test_an_exact_product_has_its_gradients_and_leaves_the_precision_of_others() -> None:
     before = torch.get_float32_matmul_precision()
     generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(n, 3, generator=generator, dtype=torch.float64).requires_grad_() for n in (4, 5))
+    left, right = (
+        torch.randn(n, 3, generator=generator, dtype=torch.float64).requires_grad_() for n in (4, 5)
+    )
     assert torch.autograd.gradcheck(exact_products, (left, right))
     assert torch.get_float32_matmul_precision() == before

@@ -1,4 +1,4 @@
-"""ULTRA: the graph of relations by loops, published checkpoints read into the same network, hops by hand."""
+"""ULTRA: the graph of relations by loops, published checkpoints, hops by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tacit.errors import DataError
 from tacit.graph.graph import Graph
 
 FACTS = np.unique(random_facts(2, count=12), axis=0)
-WIDTH, LAYERS = 4, 2
+WIDTH = 4
+LAYERS = 2
 
 
 def heads_and_tails(relation: int) -> tuple[set[int], set[int]]:
@@ -28,7 +29,7 @@ def heads_and_tails(relation: int) -> tuple[set[int], set[int]]:
 
 
 def by_loops() -> set[tuple[int, int, int]]:
-    """`(j, joint, i)` where an end of `i` and one of `j` share an entity: heads, tails, head and tail, both ways."""
+    """`(j, joint, i)` where ends of `i` and `j` share an entity, for all pairs of ends."""
     found = set()
     for i in range(RELATIONS):
         for j in range(RELATIONS):
@@ -56,7 +57,9 @@ def published() -> dict[str, Tensor]:
     shapes: dict[str, tuple[int, ...]] = {}
     for i in range(LAYERS):
         for model in ("relation_model", "entity_model"):
-            shapes |= {f"{model}.layers.{i}.layer_norm.{part}": (WIDTH,) for part in ("weight", "bias")}
+            shapes |= {
+                f"{model}.layers.{i}.layer_norm.{part}": (WIDTH,) for part in ("weight", "bias")
+            }
             shapes |= {
                 f"{model}.layers.{i}.linear.weight": (WIDTH, 2 * WIDTH),
                 f"{model}.layers.{i}.linear.bias": (WIDTH,),
@@ -65,30 +68,39 @@ def published() -> dict[str, Tensor]:
         for part in (0, 2):
             name = f"entity_model.layers.{i}.relation_projection.{part}"
             shapes |= {f"{name}.weight": (WIDTH, WIDTH), f"{name}.bias": (WIDTH,)}
-    shapes |= {"entity_model.mlp.0.weight": (2 * WIDTH, 2 * WIDTH), "entity_model.mlp.0.bias": (2 * WIDTH,)}
+    shapes |= {
+        "entity_model.mlp.0.weight": (2 * WIDTH, 2 * WIDTH),
+        "entity_model.mlp.0.bias": (2 * WIDTH,),
+    }
     shapes |= {"entity_model.mlp.2.weight": (1, 2 * WIDTH), "entity_model.mlp.2.bias": (1,)}
     generator = torch.Generator().manual_seed(0)
     return {name: torch.randn(shape, generator=generator) * 0.5 for name, shape in shapes.items()}
 
 
 def saved(path: Path, weights: dict[str, Tensor], prefix: str = "model.model.") -> Path:
-    torch.save({"model": {prefix + name: tensor for name, tensor in weights.items()},
-                "optimizer": {"state": {0: {"step": torch.tensor(3.0), "exp_avg": torch.zeros(2)}}}}, path)  # fmt: skip
+    model = {prefix + name: tensor for name, tensor in weights.items()}
+    moments = {"step": torch.tensor(3.0), "exp_avg": torch.zeros(2)}
+    torch.save({"model": model, "optimizer": {"state": {0: moments}}}, path)
     return path
 
 
-def layer(w: dict[str, Tensor], name: str, states: list[Tensor], told: list[Tensor]) -> list[Tensor]:
+def layer(
+    w: dict[str, Tensor], name: str, states: list[Tensor], told: list[Tensor]
+) -> list[Tensor]:
     out = []
     for state, message in zip(states, told, strict=True):
         mixed = w[f"{name}.linear.weight"] @ torch.cat([state, message]) + w[f"{name}.linear.bias"]
-        normed = layer_norm(mixed, (WIDTH,), w[f"{name}.layer_norm.weight"], w[f"{name}.layer_norm.bias"])
+        normed = layer_norm(
+            mixed, (WIDTH,), w[f"{name}.layer_norm.weight"], w[f"{name}.layer_norm.bias"]
+        )
         out.append(state + normed.relu())
     return out
 
 
 def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) -> Tensor:
-    """The published network for one entity and relation, fact by fact: `(h, r, t)` tells its head of its tail."""
-    facts, r = graph.triples("train").tolist(), graph.num_relations
+    """The published network for one entity and relation, fact by fact, from tail to head."""
+    facts = graph.triples("train").tolist()
+    r = graph.num_relations
     boundary = [torch.ones(WIDTH) if i == relation else torch.zeros(WIDTH) for i in range(r)]
     vectors = boundary
     for number in range(LAYERS):
@@ -102,9 +114,11 @@ def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) ->
     states = boundary
     for number in range(LAYERS):
         name = f"entity_model.layers.{number}"
-        first, last = f"{name}.relation_projection.0", f"{name}.relation_projection.2"
+        first = f"{name}.relation_projection.0"
+        last = f"{name}.relation_projection.2"
         along = [
-            w[f"{last}.weight"] @ (w[f"{first}.weight"] @ z + w[f"{first}.bias"]).relu() + w[f"{last}.bias"]
+            w[f"{last}.weight"] @ (w[f"{first}.weight"] @ z + w[f"{first}.bias"]).relu()
+            + w[f"{last}.bias"]
             for z in vectors
         ]
         told = list(boundary)
@@ -112,7 +126,10 @@ def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) ->
             told[h] = told[h] + states[t] * along[rel]
         states = layer(w, name, states, told)
     mlp = "entity_model.mlp"
-    hidden = [(w[f"{mlp}.0.weight"] @ torch.cat([state, query]) + w[f"{mlp}.0.bias"]).relu() for state in states]
+    hidden = [
+        (w[f"{mlp}.0.weight"] @ torch.cat([state, query]) + w[f"{mlp}.0.bias"]).relu()
+        for state in states
+    ]
     return torch.stack([(w[f"{mlp}.2.weight"] @ h + w[f"{mlp}.2.bias"])[0] for h in hidden])
 
 
@@ -120,27 +137,59 @@ def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) ->
 def test_a_published_checkpoint_answers_as_its_formulas_say(
     prefix: str, tmp_path: Path, graph: Graph, published: dict[str, Tensor]
 ) -> None:
-    encoder, wanted = import_checkpoint(saved(tmp_path / "ultraquery.pth", published, prefix), graph)
-    assert (wanted.model, wanted.width, wanted.layers, wanted.hidden) == ("ultra", WIDTH, LAYERS, 2 * WIDTH)
+    encoder, wanted = import_checkpoint(
+        saved(tmp_path / "ultraquery.pth", published, prefix), graph
+    )
+    assert (wanted.model, wanted.width, wanted.layers, wanted.hidden) == (
+        "ultra",
+        WIDTH,
+        LAYERS,
+        2 * WIDTH,
+    )
     scorer = encoder.scorer()
     for head, relation in ((0, 0), (1, 1), (2, graph.num_relations - 1)):
         found = scorer.logits(torch.tensor([head]), torch.tensor([relation]))[0]
-        torch.testing.assert_close(found, hop_by_hand(published, graph, head, relation), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(
+            found, hop_by_hand(published, graph, head, relation), rtol=1e-3, atol=1e-4
+        )
+
+
+def test_weights_that_are_loaded_anew_count_from_the_next_question_on(
+    tmp_path: Path, graph: Graph, published: dict[str, Tensor]
+) -> None:
+    encoder, _ = import_checkpoint(saved(tmp_path / "ultraquery.pth", published), graph)
+    ids = torch.tensor([0]), torch.tensor([0])
+    with torch.no_grad():
+        encoder.scorer().logits(*ids)
+        other = {name: weight * 0.5 for name, weight in published.items()}
+        encoder.load_state_dict(other)
+        found = encoder.scorer().logits(*ids)[0]
+    torch.testing.assert_close(found, hop_by_hand(other, graph, 0, 0), rtol=1e-3, atol=1e-4)
 
 
 def test_the_public_sizes(graph: Graph) -> None:
-    encoder = make_encoder(EncodeSettings("ultra", recipe="paper").settled(graph.num_entities), graph)
+    encoder = make_encoder(
+        EncodeSettings("ultra", recipe="paper").with_derived(graph.num_entities), graph
+    )
     weights = encoder.state_dict()
     assert (len(weights), sum(tensor.numel() for tensor in weights.values())) == (82, 168_705)
 
 
-def test_what_is_no_checkpoint_of_it_is_refused(tmp_path: Path, graph: Graph, published: dict[str, Tensor]) -> None:
+def test_what_is_no_checkpoint_of_it_is_refused(
+    tmp_path: Path, graph: Graph, published: dict[str, Tensor]
+) -> None:
     path = tmp_path / "some.pth"
     refusals = [
         ({"embeddings.0.weight": torch.zeros(2, 2)}, "no relation_model"),
-        ({name: t for name, t in published.items() if "1.linear.bias" not in name}, "linear.bias is missing"),
+        (
+            {name: t for name, t in published.items() if "1.linear.bias" not in name},
+            "linear.bias is missing",
+        ),
         (published | {"entity_model.mlp.0.bias": torch.zeros(3)}, r"mlp.0.bias is \(3,\)"),
-        (published | {"entity_model.mlp.0.bias": torch.full((2 * WIDTH,), torch.nan)}, "not finite"),
+        (
+            published | {"entity_model.mlp.0.bias": torch.full((2 * WIDTH,), torch.nan)},
+            "not finite",
+        ),
         (published | {"entity_model.mlp.4.bias": torch.zeros(3)}, "mlp.4.bias, which"),
     ]
     for weights, message in refusals:
@@ -148,14 +197,19 @@ def test_what_is_no_checkpoint_of_it_is_refused(tmp_path: Path, graph: Graph, pu
             import_checkpoint(saved(path, weights), graph)
 
 
-def test_vectors_are_kept_until_the_weights_change(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    settled = EncodeSettings("ultra", width=4, layers=1, hidden=8).settled(SIZE)
+def test_vectors_are_kept_until_the_weights_change(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = EncodeSettings("ultra", width=4, layers=1, hidden=8).with_derived(SIZE)
     encoder = make_encoder(settled, graph)
     assert isinstance(encoder, Ultra)
     encoder.reset(torch.Generator().manual_seed(0))
-    heads, relations = torch.tensor([0, 1]), torch.tensor([1, 0])
+    heads = torch.tensor([0, 1])
+    relations = torch.tensor([1, 0])
     first = encoder.scorer().logits(heads, relations)
-    torch.testing.assert_close(encoder.network(encoder.singletons(heads), relations).detach(), first)
+    torch.testing.assert_close(
+        encoder.network(encoder.singletons(heads), relations).detach(), first
+    )
     assert len(encoder._kept) == 2
     monkeypatch.setattr(ultra, "_KEPT", 2 * encoder.num_relations * 4)  # room for two
     encoder.scorer().logits(heads, torch.tensor([2, 2]))

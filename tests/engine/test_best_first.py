@@ -1,4 +1,4 @@
-"""Best-first search against exact search: what it certifies is the same, and it never certifies what is not."""
+"""Best-first search against exact search: certified answers are always the same."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers.answers import Answers
-from tacit.engine.asked import Asked
 from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.search.best_answers import BestAnswers, Wanted
-from tacit.engine.search.best_first import BestFirst
+from tacit.engine.questions import BoundQuery
+from tacit.engine.search.best_first import BestFirstSearch
 from tacit.engine.search.hop import Hop
+from tacit.engine.search.search_context import QueryBatch, SearchContext
+from tacit.engine.search.search_state import SearchState
+from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -42,8 +44,9 @@ from tacit.run.run import open as open_run
 
 
 def share(found: list[Answers], exact: list[Answers]) -> float:
-    """The share of questions that best-first search certifies; those have the answers of exact search, and all others
-    have as many of its first ones as are proven.
+    """The share of certified questions.
+
+    Their answers are those of exact search, and the proven answers of others are its first ones.
     """
     for one, other in zip(found, exact, strict=True):
         assert one.proven is not None
@@ -53,9 +56,11 @@ def share(found: list[Answers], exact: list[Answers]) -> float:
 
 
 def compare(engine: Engine, asked: list[Any], top: int, k: int, budget: int | None = None) -> float:
-    """The share of questions that an engine certifies with `k` candidates a variable, or a budget of rows."""
-    exact = engine.using(search="exact").ask_many(asked, top)
-    return share(engine.using(search="certified", k=k, budget=budget).ask_many(asked, top), exact)
+    """The share of questions that an engine certifies with some `k` or budget of rows."""
+    exact = engine.with_settings(search="exact").ask_many(asked, top)
+    return share(
+        engine.with_settings(search="certified", k=k, budget=budget).ask_many(asked, top), exact
+    )
 
 
 @pytest.mark.parametrize("observed", ["none", "all"])
@@ -66,7 +71,8 @@ def test_what_is_certified_is_what_exact_search_finds(
 ) -> None:
     engine = random_engine(3, logic=norm, calibration=name, observed=observed)
     asked = questions(engine, 5)
-    assert compare(engine, asked, 4, SIZE) == 1.0  # with as many candidates as there are all can be proven
+    # with as many candidates as there are all can be proven
+    assert compare(engine, asked, 4, SIZE) == 1.0
     monkeypatch.setattr("tacit.engine.search.best_first._FEW", 0)  # as on a large graph
     assert compare(engine, asked, 4, 7) >= 0.5
 
@@ -77,7 +83,10 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
     size = draw(st.integers(len(ENTITIES), 7))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     few = draw(st.booleans())
-    return {n: random.choice([0.2, 0.5, 0.8], (size, size)) if few else random.random((size, size)) for n in RELATIONS}
+    return {
+        n: random.choice([0.2, 0.5, 0.8], (size, size)) if few else random.random((size, size))
+        for n in RELATIONS
+    }
 
 
 @given(
@@ -87,13 +96,26 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_nothing_is_proven_wrongly(
-    query: Query, scores: dict[str, Values], norm: str, negation: str, name: str, k: int, top: int, budget: int | None
+    query: Query,
+    scores: dict[str, Values],
+    norm: str,
+    negation: str,
+    name: str,
+    k: int,
+    top: int,
+    budget: int | None,
 ) -> None:
     size = len(scores[RELATIONS[0]])
     names = [*ENTITIES, *(f"n{i}" for i in range(size - len(ENTITIES)))]
     graph = Graph(Vocabulary(names), directed(RELATIONS), no_triples())
     clipped = [scores[name].clip(0.001, 0.999) for name in RELATIONS]
-    given = {"calibration": name, "observed": "none", "logic": norm, "negation": negation, "loops": True}
+    given = {
+        "calibration": name,
+        "observed": "none",
+        "logic": norm,
+        "negation": negation,
+        "loops": True,
+    }
     engine = Engine(graph, FactorScorer(clipped), **given)
     try:
         engine.prepare(query)
@@ -106,17 +128,22 @@ def test_the_embedded_graph_is_answered_as_by_exact_search(tmp_path: Path) -> No
     engine = open_run(quick_world(tmp_path), device="cpu").engine
     hops = [asked for asked in questions(engine, 1) if asked.prepared.plan.has(Project)]
     for name, observed in (("softmax-count", "train"), ("sigmoid", "none"), ("minmax", "train")):
-        assert compare(engine.using(calibration=name, observed=observed), hops, 10, 64) > 0.2, name
+        assert (
+            compare(engine.with_settings(calibration=name, observed=observed), hops, 10, 64) > 0.2
+        ), name
 
 
 def test_a_supremum_that_is_too_low_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison above can fail: with chances of at most a third assumed, what leads further is missed."""
+    """The comparison can fail: with too low a supremum of scores, answers are missed."""
     monkeypatch.setattr("tacit.engine.search.best_first._FIRST", 1)
-    engine = random_engine(3, calibration="sigmoid", observed="none").using(search="certified")
+    engine = random_engine(3, calibration="sigmoid", observed="none").with_settings(
+        search="certified"
+    )
     engine.atoms.calibration.supremum = math.log(1 / 3)
     exact = random_engine(3, calibration="sigmoid", observed="none", search="exact")
     asked = questions(engine, 5, count=3)
-    found, expected = engine.ask_many(asked, 4), exact.ask_many(asked, 4)
+    found = engine.ask_many(asked, 4)
+    expected = exact.ask_many(asked, 4)
     with pytest.raises(AssertionError):
         share(found, expected)
 
@@ -127,7 +154,8 @@ def test_no_score_exceeds_the_supremum(name: str, condition: str | None) -> None
     if name == "minmax" and condition not in (None, "spo"):
         return  # refused: it would change nothing
     engine = random_engine(1)
-    size, relations = engine.graph.num_entities, engine.graph.num_relations
+    size = engine.graph.num_entities
+    relations = engine.graph.num_relations
     model = ComplEx(size, relations, 4).requires_grad_(False)
     model.reset(3.0, torch.Generator().manual_seed(2))  # large logits: some scores are near 1
     calibrated = calibration(name, KnownFacts(engine.graph.index()))
@@ -141,7 +169,8 @@ def test_no_score_exceeds_the_supremum(name: str, condition: str | None) -> None
     highest = float(calibrated(model.logits(heads, along), heads, along).max())
     assert highest <= calibrated.supremum + 1e-7
     if condition in (None, "none"):
-        assert highest == pytest.approx(calibrated.supremum, abs=2e-3)  # and it is no higher than it must be
+        # and it is no higher than it must be
+        assert highest == pytest.approx(calibrated.supremum, abs=2e-3)
 
 
 def chain(k: int, norm: str = "lukasiewicz") -> Engine:
@@ -169,7 +198,8 @@ def test_reasons_come_from_the_candidates_that_were_followed() -> None:
     engine = random_engine(3, calibration="softmax-count")
     for asked in questions(engine, 5):
         exact, found = (
-            engine.using(search=search).ask_many([asked], 3, explain=True)[0] for search in ("exact", "certified")
+            engine.with_settings(search=search).ask_many([asked], 3, explain=True)[0]
+            for search in ("exact", "certified")
         )
         same(found, exact)
         assert found.certified
@@ -206,7 +236,9 @@ class Counting(FactorScorer):
 def test_no_row_is_scored_twice(name: str) -> None:
     engine = random_engine(3, calibration=name, search="certified")
     random = np.random.default_rng(9)
-    scorer = Counting([random.random((SIZE, SIZE))[: engine.graph.num_entities, : engine.graph.num_entities]] * 3)
+    scorer = Counting(
+        [random.random((SIZE, SIZE))[: engine.graph.num_entities, : engine.graph.num_entities]] * 3
+    )
     counted = Engine(engine.graph, scorer, engine.settings)
     for asked in questions(engine, 5):
         if len(set(asked.relations)) < len(asked.relations):
@@ -227,43 +259,55 @@ def test_the_row_of_a_single_atom_is_scored_once(search: str) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
-    """Whatever the shape: proven answers are those of exact search, and others those of a beam with the same k."""
-    proven, given = [], {"logic": norm, "calibration": "sigmoid", "observed": "all", "k": 5}
+    """Proven answers are those of exact search, others those of a beam with the same k."""
+    proven = []
+    given = {"logic": norm, "calibration": "sigmoid", "observed": "all", "k": 5}
     engine = random_engine(4, **given)
     asked = [*questions(engine, 6, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
-    ways = [engine.using(search=search).ask_many(asked, 6) for search in ("auto", "beam", "exact")]
+    ways = [
+        engine.with_settings(search=search).ask_many(asked, 6)
+        for search in ("auto", "beam", "exact")
+    ]
     for found, beam, exact in zip(*ways, strict=True):
         wanted = exact if found.certified else beam
         assert [a.values or a.id for a in found] == [a.values or a.id for a in wanted], found.query
-        assert [a.score for a in found] == pytest.approx([a.score for a in wanted], abs=1e-6), found.query
+        assert [a.score for a in found] == pytest.approx([a.score for a in wanted], abs=1e-6), (
+            found.query
+        )
         proven.append(found.certified)
     assert set(proven) == {True, False}
     assert any("not certified" in str(found) for found in ways[0])
 
 
-def test_known_answers_that_the_beam_has_dropped_come_in_its_order() -> None:
+def test_known_answers_that_the_beam_has_dropped_come_by_id_as_exact_search_lists_them() -> None:
     """All are worth what their facts are, some by paths that were not followed."""
-    random, size = np.random.default_rng(1), 30
+    random = np.random.default_rng(1)
+    size = 30
     facts = [("e0", "r", f"e{i}") for i in range(1, 6)]
     facts += [(f"e{random.integers(1, 6)}", "q", f"e{i}") for i in range(6, size)]
     graph = Graph.of(facts)
     scorer = FactorScorer(list(random.uniform(0.3, 0.7, (2, size, size))))
     engine = Engine(graph, scorer, calibration="sigmoid", k=2)
     question = "?x : exists ?y . r(e0, ?y) & q(?y, ?x)"
-    auto, beam, exact = (engine.using(search=search).ask(question, 28) for search in ("auto", "beam", "exact"))
+    auto, beam = (
+        engine.with_settings(search=search).ask(question, 28) for search in ("auto", "beam")
+    )
     assert not auto.certified
     same(auto, beam)
     known = [answer.id for answer in auto if answer.known]
-    assert sorted(known) == [answer.id for answer in exact if answer.known]  # by id, since all are worth the same
-    assert sorted(known) != known
+    assert known == [graph.entities.id(f"e{i}") for i in range(6, size)]
 
 
 def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows() -> None:
     engine = random_engine(3, calibration="softmax-count", observed="none", k=6)
     size = engine.graph.num_entities
     scorer = Counting([np.random.default_rng(9).random((SIZE, SIZE))[:size, :size]] * 3)
-    counted, prepared = Engine(engine.graph, scorer, engine.settings), compile_template(SHAPES["2p"].query)
-    asked = [Asked(SHAPES["2p"].query, prepared=prepared, entities=[i], relations=[0, 2]) for i in range(12)]
+    counted = Engine(engine.graph, scorer, engine.settings)
+    prepared = compile_template(SHAPES["2p"].query)
+    asked = [
+        BoundQuery(SHAPES["2p"].query, prepared=prepared, entities=[i], relations=[0, 2])
+        for i in range(12)
+    ]
     scorer.asked = []
     together = counted.ask_many(asked, 5)
     shared = len(scorer.asked)
@@ -277,48 +321,67 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
 
 def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_batch_do() -> None:
     engine = random_engine(3, calibration="sigmoid", observed="none", k=2, budget=5)
-    asked = engine.prepare("?x : (exists ?y . r(e1, ?y) & q(?y, ?x)) & (exists ?z . p(e2, ?z) & r(?z, ?x))")
+    asked = engine.prepare(
+        "?x : (exists ?y . r(e1, ?y) & q(?y, ?x)) & (exists ?z . p(e2, ?z) & r(?z, ?x))"
+    )
     slots = torch.tensor([asked.entities] * 2), torch.tensor([asked.relations] * 2)
-    twice = slots[0].repeat(2, 1), slots[1].repeat(2, 1)
-    search = BestFirst(engine.atoms, engine.logic, *twice, k=2, memory=10**9, budget=5)
-    search.whole(asked.prepared.plan.root)
-    first, second = search.hops
-    search._follow_all([{first, second}, {second}])
-    assert [search.hops[step].counts for step in (first, second)] == [[5, 0], [0, 5]]
-    for hop in search.hops.values():
-        assert hop.followed.sum(dim=1).tolist() == hop.counts
-        assert (hop.reached > -math.inf).any(dim=1).tolist() == [count > 0 for count in hop.counts] * 2
+    context = SearchContext(engine.atoms, engine.logic, 2, 10**9)
+    root = asked.prepared.plan.root
+    requests = [TopKRequest(3)] * 2
+    search = BestFirstSearch(root, requests, SearchState.of(context, QueryBatch(*slots), budget=5))
+    search.bounds.whole(root)
+    first, second = search.state.frontiers
+    search.expand([{first, second}, {second}])
+    frontiers = search.state.frontiers
+    assert [frontiers[step].counts for step in (first, second)] == [[5, 0], [0, 5]]
+    for frontier in frontiers.values():
+        assert frontier.expanded.sum(dim=1).tolist() == frontier.counts
+        for reached in (frontier.beam, frontier.low, frontier.high):
+            assert (reached > -math.inf).any(dim=1).tolist() == [
+                count > 0 for count in frontier.counts
+            ]
 
 
 def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds of candidates that are not exact are not followed beside their values: that would take twice the time."""
+    """Bounds of inexact candidates are not expanded beside values, at twice the time."""
     pairs: list[int] = []
     followed = Hop.from_some
-    monkeypatch.setattr(Hop, "from_some", lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)))
+    monkeypatch.setattr(
+        Hop,
+        "from_some",
+        lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)),
+    )
     monkeypatch.setattr("tacit.engine.search.best_first._FIRST", 2)
     engine = random_engine(3, calibration="sigmoid", observed="none", k=6)
-    alike = np.random.default_rng(9).uniform(0.4, 0.6, (3, engine.graph.num_entities, engine.graph.num_entities))
+    alike = np.random.default_rng(9).uniform(
+        0.4, 0.6, (3, engine.graph.num_entities, engine.graph.num_entities)
+    )
     engine = Engine(engine.graph, FactorScorer(list(alike)), engine.settings)
     prepared = compile_template(SHAPES["3p"].query)
     for anchor in range(4):
-        asked = Asked(SHAPES["3p"].query, prepared=prepared, entities=[anchor], relations=[0, 2, 4])
+        asked = BoundQuery(
+            SHAPES["3p"].query, prepared=prepared, entities=[anchor], relations=[0, 2, 4]
+        )
         pairs.clear()
         found = engine.ask_many([asked], 5)[0]
         by_search = sum(pairs)
         pairs.clear()
-        same(found, engine.using(search="beam").ask_many([asked], 5)[0])
+        same(found, engine.with_settings(search="beam").ask_many([asked], 5)[0])
         assert not found.certified
         assert by_search == sum(pairs) == 2 * 6
 
 
 def test_what_a_beam_found_of_a_candidate_is_no_bound_of_it() -> None:
-    """The beam leaves `s` for `a` alone; by `b`, which it drops, `m` and so the answer are worth more."""
-    r, q = np.full((6, 6), 0.001), np.full((6, 6), 0.001)
+    """The beam leaves `s` for `a` alone; by `b`, which it drops, `m` is worth more."""
+    r = np.full((6, 6), 0.001)
+    q = np.full((6, 6), 0.001)
     r[0, 1], r[0, 2], r[1, 3], r[2, 3], r[3, 4], q[5, 3] = 0.9, 0.8, 0.3, 0.9, 0.9, 0.9
     graph = Graph(Vocabulary(["s", "a", "b", "m", "t", "z"]), directed(["r", "q"]), no_triples())
     engine = Engine(graph, FactorScorer([r, q]), calibration="sigmoid", observed="none", k=1)
     question = "?t : exists ?x, ?y . r(s, ?x) & r(?x, ?y) & q(z, ?y) & r(?y, ?t)"
-    found, exact = (engine.using(search=search).ask(question, top=1) for search in ("auto", "exact"))
+    found, exact = (
+        engine.with_settings(search=search).ask(question, top=1) for search in ("auto", "exact")
+    )
     assert found[0].score == pytest.approx(0.9 * 0.3 * 0.9 * 0.9, abs=1e-5)
     assert exact[0].score == pytest.approx(0.8 * 0.9 * 0.9 * 0.9, abs=1e-5)
     assert not found.certified
@@ -326,31 +389,42 @@ def test_what_a_beam_found_of_a_candidate_is_no_bound_of_it() -> None:
 
 def test_the_default_is_certified_and_says_what_it_came_to() -> None:
     engine = random_engine(3, k=20)
-    assert (engine.settings.search, engine.about["search"]) == ("auto", "certified")
+    assert (engine.settings.search, engine.config["search"]) == ("auto", "certified")
     assert engine.ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified is True
-    assert engine.using(search="beam").ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified is None
+    assert (
+        engine.with_settings(search="beam").ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified
+        is None
+    )
     shared = random_engine(3)
     vars(shared)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
-    assert shared.about["search"] == "beam"  # which processes that share the entities out follow together
+    # which processes that share the entities out follow together
+    assert shared.config["search"] == "beam"
 
 
 def test_rows_are_counted_and_bounded() -> None:
     engine = random_engine(3, calibration="softmax-count", observed="none", search="certified", k=6)
     plan = SHAPES["3p"].plan
-    entities, relations = torch.tensor([[1], [2]]), torch.tensor([[0, 2, 4], [1, 3, 5]])
-    found = engine.reasoner.top(plan, entities, relations, [Wanted(3)] * 2)
-    assert all(isinstance(each, BestAnswers) and each.rows is not None and 0 < each.rows <= 12 for each in found)
+    entities = torch.tensor([[1], [2]])
+    relations = torch.tensor([[0, 2, 4], [1, 3, 5]])
+    found = engine.reasoner.top(plan, entities, relations, [TopKRequest(3)] * 2)
+    assert all(
+        isinstance(each, TopKResult) and each.rows is not None and 0 < each.rows <= 12
+        for each in found
+    )
 
 
-@pytest.mark.parametrize("denied", ["r(?z, ?x)", "(exists ?w . r(?z, ?w) & q(?w, ?x))", "r(?y, ?x)"])
+@pytest.mark.parametrize(
+    "denied", ["r(?z, ?x)", "(exists ?w . r(?z, ?w) & q(?w, ?x))", "r(?y, ?x)"]
+)
 def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: str) -> None:
-    """Lower and upper bounds follow other candidates, and a negation swaps what is found of one and the same."""
+    """Lower and upper bounds follow other candidates, and a negation swaps them."""
     text = f"?x : exists ?v, ?y, ?z . p(e1, ?v) & r(?v, ?y) & q(?y, ?z) & p(?z, ?x) & !{denied}"
     for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
         engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
         asked = engine.prepare(text)
         given = asked.prepared.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
-        bounds, exact = engine.search.bounds(*given), engine.using(search="exact").search.scores(*given)
+        bounds = engine.search.bounds(*given)
+        exact = engine.with_settings(search="exact").search.scores(*given)
         assert bounds is not None
         assert (bounds[0] <= exact + 1e-5).all()
         assert (bounds[1] >= exact - 1e-5).all()

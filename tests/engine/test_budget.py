@@ -1,4 +1,4 @@
-"""How far a search comes that may not follow everything: what it scores, and how many first answers it proves."""
+"""A search with a budget: the rows it scores, and the first answers it proves."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from tacit.query.plans.plan import Project, walk
 @pytest.mark.parametrize("budget", [None, 9])
 @pytest.mark.parametrize("observed", ["none", "all"])
 def test_the_first_answers_are_proven_where_not_all_are(budget: int | None, observed: str) -> None:
-    """How many of them differs from question to question; they are the first ones of exact search, ties included."""
+    """Their number differs by question; they are the first of exact search, with ties."""
     counts: list[int] = []
     for seed, name in ((4, "sigmoid"), (7, "softmax-count"), (9, "minmax")):
         engine = random_engine(seed, ties=seed != 4, calibration=name, observed=observed, k=3)
         asked = [*questions(engine, seed, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
-        found = engine.using(budget=budget).ask_many(asked, 9)
-        exact = engine.using(search="exact").ask_many(asked, 9)
+        found = engine.with_settings(budget=budget).ask_many(asked, 9)
+        exact = engine.with_settings(search="exact").ask_many(asked, 9)
         for one, other in zip(found, exact, strict=True):
             assert one.proven is not None
-            assert [a.values or a.id for a in one[: one.proven]] == [a.values or a.id for a in other[: one.proven]]
+            assert [a.values or a.id for a in one[: one.proven]] == [
+                a.values or a.id for a in other[: one.proven]
+            ]
             same(one[: one.proven], other[: one.proven])
             counts += [] if one.certified else [one.proven]
     assert len(set(counts)) > 3
@@ -29,10 +31,15 @@ def test_the_first_answers_are_proven_where_not_all_are(budget: int | None, obse
 
 @pytest.mark.parametrize("budget", [1, 9, 40])
 def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(budget: int) -> None:
-    k, engine = 6, random_engine(4, calibration="sigmoid", observed="none", k=6)
+    k = 6
+    engine = random_engine(4, calibration="sigmoid", observed="none", k=6)
     asked = [each for each in questions(engine, 6, count=2) if each.prepared.plan.has(Project)]
-    ways = [engine.using(**way).ask_many(asked, 4) for way in ({"budget": budget}, {"search": "beam"})]
-    exact, most = engine.using(search="exact").ask_many(asked, 4), 0
+    ways = [
+        engine.with_settings(**way).ask_many(asked, 4)
+        for way in ({"budget": budget}, {"search": "beam"})
+    ]
+    exact = engine.with_settings(search="exact").ask_many(asked, 4)
+    most = 0
     for question, found, beam, best in zip(asked, *ways, exact, strict=True):
         hops = sum(isinstance(step, Project) for step in walk(question.prepared.plan.root))
         assert found.rows is not None
@@ -50,7 +57,9 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
 ) -> None:
     calls: list[int] = []
     followed = Hop.from_some
-    monkeypatch.setattr(Hop, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given)))
+    monkeypatch.setattr(
+        Hop, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given))
+    )
     engine = random_engine(3, calibration="softmax-count", observed="all", k=12)
     asked = [each for each in questions(engine, 5, count=4) if "!(exists" in str(each.query)]
     found = [engine.ask_many([each], 6)[0] for each in asked]

@@ -1,4 +1,4 @@
-"""Answers found by codes of the keys: those of exact rows, whatever the keys, and the same to the bit without codes."""
+"""Answers by codes of the keys are those of exact rows, to the bit, for any keys."""
 
 from __future__ import annotations
 
@@ -11,28 +11,34 @@ import torch
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers.answers import Answers
-from tacit.engine.asked import Asked
 from tacit.engine.atoms import atoms as atoms_module
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
+from tacit.engine.questions import BoundQuery
 from tacit.engine.search.coarse_search import CoarseSearch
 from tacit.graph.graph import Graph
 from tacit.links.finders.codes import FEW, Codes
 from tacit.links.models import ComplEx
 from tacit.query.plans.compile import compile_query, compile_template
 from tacit.query.plans.traits import without_hops
-from tacit.query.reading import read
+from tacit.query.question import parse_question
 from tacit.query.sampling.shapes import SHAPES
 
-SIZE, LABELS = 150, ("r", "q", "p")
-NESTED = ("?x : (r(e1, ?x) | q(e2, ?x)) & !(p(e3, ?x) & r(e4, ?x))", "?x : r(e5, ?x) & !q(e5, ?x) & p(?x, e6)")
+SIZE = 150
+LABELS = ("r", "q", "p")
+NESTED = (
+    "?x : (r(e1, ?x) | q(e2, ?x)) & !(p(e3, ?x) & r(e4, ?x))",
+    "?x : r(e5, ?x) & !q(e5, ?x) & p(?x, e6)",
+)
 
 
 def graph() -> Graph:
     random = np.random.default_rng(0)
     facts = random.integers(0, [SIZE, len(LABELS), SIZE], (500, 3))
-    facts = np.concatenate([facts, [[i, 0, i] for i in range(0, SIZE, 5)], [[i, 1, 0] for i in range(SIZE)]])
+    facts = np.concatenate(
+        [facts, [[i, 0, i] for i in range(0, SIZE, 5)], [[i, 1, 0] for i in range(SIZE)]]
+    )
     return Graph.of([(f"e{s}", LABELS[r], f"e{t}") for s, r, t in np.unique(facts, axis=0)])
 
 
@@ -40,7 +46,7 @@ GRAPH = graph()
 
 
 def model(kind: str) -> ComplEx:
-    """Keys that are hard to tell apart by codes: equal ones, nearly equal ones, and ones with a spike."""
+    """Keys that codes hardly separate: equal ones, nearly equal ones, and spikes."""
     factors = ComplEx(GRAPH.num_entities, GRAPH.num_relations, 5).requires_grad_(False)
     factors.reset(1.0, torch.Generator().manual_seed(1))
     table = factors.entities.weight
@@ -53,7 +59,9 @@ def model(kind: str) -> ComplEx:
     return factors
 
 
-def engine(monkeypatch: pytest.MonkeyPatch, kind: str = "plain", large: bool = True, **changes: Any) -> Engine:
+def engine(
+    monkeypatch: pytest.MonkeyPatch, kind: str = "plain", large: bool = True, **changes: Any
+) -> Engine:
     """An engine that asks codes from its first question on, or rows alone."""
     monkeypatch.setattr(atoms_module, "_LARGE", 0 if large else 2**60)
     monkeypatch.setattr(atoms_module, "_ASKED", -1)
@@ -62,25 +70,32 @@ def engine(monkeypatch: pytest.MonkeyPatch, kind: str = "plain", large: bool = T
     return made
 
 
-def questions(count: int = 3) -> list[Asked]:
+def questions(count: int = 3) -> list[BoundQuery]:
     """Questions of every shape without hops, and nested ones."""
-    random, asked = np.random.default_rng(2), []
+    random = np.random.default_rng(2)
+    asked = []
     for shape in SHAPES.values():
         prepared = compile_template(shape.query)
         for _ in range(count if without_hops(prepared.plan) else 0):
             entities = random.integers(0, SIZE, shape.num_entities).tolist()
             relations = random.integers(0, GRAPH.num_relations, shape.num_relations).tolist()
-            asked.append(Asked(shape.query, prepared=prepared, entities=entities, relations=relations))
+            asked.append(
+                BoundQuery(shape.query, prepared=prepared, entities=entities, relations=relations)
+            )
     return asked + [Engine(GRAPH, model("plain")).prepare(text) for text in NESTED]
 
 
 def same(found: Answers, wanted: Answers) -> None:
-    """Equal scores at every place, and the same entities but where rounding may turn equals about."""
+    """Equal scores at every place, and equal entities but where rounding swaps ties."""
     close = {"rel": 1e-5, "abs": 1e-6}
-    assert [answer.score for answer in found] == [pytest.approx(answer.score, **close) for answer in wanted]
+    assert [answer.score for answer in found] == [
+        pytest.approx(answer.score, **close) for answer in wanted
+    ]
     turned = (pair for pair in zip(found, wanted, strict=True) if pair[0].id != pair[1].id)
     for mine, theirs in turned:
-        equals = [answer.id for answer in wanted if answer.score == pytest.approx(theirs.score, **close)]
+        equals = [
+            answer.id for answer in wanted if answer.score == pytest.approx(theirs.score, **close)
+        ]
         assert mine.id in equals or wanted[-1].id in equals, found.query
 
 
@@ -99,7 +114,8 @@ def test_answers_are_those_of_rows(monkeypatch: pytest.MonkeyPatch, kind: str, n
         rows = engine(monkeypatch, kind, large=False, calibration=name, logic=logic)
         for i, question in enumerate(questions(1)):
             page = PAGES[i % len(PAGES)]
-            cold, warm = coded.ask(question, **page), coded.ask(question, **page)
+            cold = coded.ask(question, **page)
+            warm = coded.ask(question, **page)
             same(warm, rows.ask(question, **page))
             assert bits(cold) == bits(warm)
             assert warm.certified
@@ -107,14 +123,16 @@ def test_answers_are_those_of_rows(monkeypatch: pytest.MonkeyPatch, kind: str, n
 
 def compare(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """Both ways give the same answers, the coded one when it is asked again."""
-    coded, rows = engine(monkeypatch, **changes), engine(monkeypatch, large=False, **changes)
+    coded = engine(monkeypatch, **changes)
+    rows = engine(monkeypatch, large=False, **changes)
     for question in questions(1):
         coded.ask(question)
         same(coded.ask(question, 8), rows.ask(question, 8))
 
 
 @pytest.mark.parametrize(
-    "changes", [{"new": True}, {"loops": True}, {"observed": "none"}, {"ceiling": 0.6}, {"strength": 3.0}]
+    "changes",
+    [{"new": True}, {"loops": True}, {"observed": "none"}, {"ceiling": 0.6}, {"strength": 3.0}],
 )
 def test_settings_are_obeyed(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     compare(monkeypatch, **changes)
@@ -130,7 +148,9 @@ def test_adapters_are_followed(monkeypatch: pytest.MonkeyPatch, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax-count"])
-def test_what_was_asked_before_or_beside_a_question_changes_no_bit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_was_asked_before_or_beside_a_question_changes_no_bit(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     asked = [question for question in questions(FEW + 5) if question.query == SHAPES["2i"].query]
     alone = [engine(monkeypatch, calibration=name).ask(question) for question in asked]
     for at_once in (2, FEW, FEW + 5):
@@ -139,7 +159,8 @@ def test_what_was_asked_before_or_beside_a_question_changes_no_bit(monkeypatch: 
         beside = [answers for part in parts for answers in coded.ask_many(part)]
         for each, other in zip(beside, alone, strict=True):
             same(each, other)
-            assert name == "softmax-count" or bits(each) == bits(other)  # whose sums are of other rows
+            # whose sums are of other rows
+            assert name == "softmax-count" or bits(each) == bits(other)
         # Whatever was asked before, and explained or not.
         assert [bits(coded.ask(question)) for question in asked] == list(map(bits, alone))
         assert [bits(coded.explain(question)) for question in asked] == list(map(bits, alone))
@@ -151,7 +172,9 @@ def rewritten(weights: torch.Tensor, way: str, model: torch.nn.Module) -> None:
         case "in place":
             weights.mul_(1.7)
         case "loaded":
-            model.load_state_dict({name: 1.7 * value for name, value in model.state_dict().items()}, assign=True)
+            model.load_state_dict(
+                {name: 1.7 * value for name, value in model.state_dict().items()}, assign=True
+            )
         case "data":
             weights.data.mul_(1.7)
         case "numpy":
@@ -162,16 +185,19 @@ def rewritten(weights: torch.Tensor, way: str, model: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize("way", ["in place", "loaded", "data", "numpy", "row"])
 @pytest.mark.parametrize("name", ["sigmoid", "softmax-count"])
-def test_nothing_is_kept_of_weights_that_were_written_to(monkeypatch: pytest.MonkeyPatch, name: str, way: str) -> None:
-    coded, rows = engine(monkeypatch, calibration=name), engine(monkeypatch, large=False, calibration=name)
-    beam = coded.using(search="beam", k=8)
+def test_nothing_is_kept_of_weights_that_were_written_to(
+    monkeypatch: pytest.MonkeyPatch, name: str, way: str
+) -> None:
+    coded = engine(monkeypatch, calibration=name)
+    rows = engine(monkeypatch, large=False, calibration=name)
+    beam = coded.with_settings(search="beam", k=8)
     hop = "?x : exists ?y . r(e1, ?y) & q(?y, ?x)"
     for question in (*questions(1), hop):
         coded.ask(question)
         beam.ask(question)
     for each in (coded, rows):
         rewritten(each.scorer.keys(), way, each.scorer)  # type: ignore[attr-defined, arg-type]
-    fresh = rows.using(search="beam", k=8)
+    fresh = rows.with_settings(search="beam", k=8)
     if way == "row":  # which nobody sees
         coded.forget()
     for question in questions(1):
@@ -208,7 +234,9 @@ def test_bounds_that_are_too_tight_are_noticed_here(monkeypatch: pytest.MonkeyPa
     coded = engine(monkeypatch, "near", calibration="sigmoid")
     rows = engine(monkeypatch, "near", large=False, calibration="sigmoid")
     of = Codes.products
-    monkeypatch.setattr(Codes, "products", lambda self, *given: (of(self, *given)[0], 1e-9 * of(self, *given)[1]))
+    monkeypatch.setattr(
+        Codes, "products", lambda self, *given: (of(self, *given)[0], 1e-9 * of(self, *given)[1])
+    )
     wrong = 0
     for question in questions():
         wrong += [a.id for a in coded.ask(question, 7)] != [a.id for a in rows.ask(question, 7)]
@@ -216,15 +244,21 @@ def test_bounds_that_are_too_tight_are_noticed_here(monkeypatch: pytest.MonkeyPa
 
 
 def test_plans_with_hops_are_left_to_rows() -> None:
-    one, two = "?x : r(e1, ?x) & !q(e2, ?x)", "?x : exists ?y . r(e1, ?y) & q(?y, ?x)"
-    assert [without_hops(compile_query(read(text, GRAPH, {}).query).plan) for text in (one, two)] == [True, False]
+    one = "?x : r(e1, ?x) & !q(e2, ?x)"
+    two = "?x : exists ?y . r(e1, ?y) & q(?y, ?x)"
+    assert [
+        without_hops(compile_query(parse_question(text, GRAPH, {}).query).plan)
+        for text in (one, two)
+    ] == [True, False]
 
 
 def test_sums_of_rows_do_not_depend_on_threads_or_neighbours() -> None:
     counted = calibration("softmax-count", KnownFacts(GRAPH.index("train")))
     rows = torch.randn(3, 40_001, generator=torch.Generator().manual_seed(4)) * 3
     wanted = counted.log_sums(rows)
-    torch.testing.assert_close(wanted.double(), rows.double().logsumexp(dim=1), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        wanted.double(), rows.double().logsumexp(dim=1), rtol=1e-6, atol=1e-6
+    )
     threads = torch.get_num_threads()
     try:
         for count in (1, 2):

@@ -1,4 +1,4 @@
-"""Continuous search at its edges: penalties of real vectors, adapters that read entities, reliability."""
+"""Continuous search at its edges: penalties, adapters that read entities, reliability."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ def model(name: str = "complex", rank: int = 3) -> FactorModel:
 
 
 def engine(scorer: FactorModel, **changes: Any) -> Engine:
-    options = {"search": "continuous", "calibration": "sigmoid", "observed": "none", "steps": 20} | changes
+    options = {
+        "search": "continuous",
+        "calibration": "sigmoid",
+        "observed": "none",
+        "steps": 20,
+    } | changes
     return Engine(GRAPH, scorer, **options)
 
 
@@ -51,7 +56,9 @@ def test_vectors_of_odd_rank_can_be_penalised(name: str) -> None:
 def test_an_adapter_that_reads_entities_is_refused(condition: str) -> None:
     scorer = model()
     adapted = Adapted(Sigmoid(), Adapter(scorer, condition).requires_grad_(False).eval())
-    asking = Engine(GRAPH, scorer, adapter=adapted, search="continuous", calibration="sigmoid", observed="none")
+    asking = Engine(
+        GRAPH, scorer, adapter=adapted, search="continuous", calibration="sigmoid", observed="none"
+    )
     with pytest.raises(SettingsError, match="adapter on p"):
         asking.ask(TWO_HOPS)
 
@@ -68,29 +75,44 @@ def test_an_adapter_on_the_relation_moves_the_scores() -> None:
 def test_its_reliability_can_be_measured() -> None:
     slots = np.array([[0]]), np.array([[0, 2]])
     two_hops = QuerySet(SHAPES["2p"], *slots, easy=AnswerSets.of([{0}]), hard=AnswerSets.of([{2}]))
-    assert len(reliability(engine(model()).reasoner, two_hops)) == 2  # three entities, less the easy answer
+    # three entities, less the easy answer
+    assert len(reliability(engine(model()).reasoner, two_hops)) == 2
 
 
 @pytest.mark.parametrize("ceiling", [None, 0.25])
 def test_a_hop_is_worth_no_more_than_predictions_are(ceiling: float | None) -> None:
-    """With the product the vectors move alike, and each of two predicted atoms is worth as much of itself."""
-    question, few = "?x : exists ?v . r(c, ?v) & r(?v, ?x)", {"steps": 9}  # so few that none stops early
+    """With the product, the vectors move alike, so two predicted atoms are worth the same."""
+    # so few that none stops early
+    question = "?x : exists ?v . r(c, ?v) & r(?v, ?x)"
+    few = {"steps": 9}
     plain = engine(model(), **few).ask(question)
-    capped = engine(model(), observed="train", observed_score=0.75, ceiling=ceiling, **few).ask(question)
+    capped = engine(model(), observed="train", observed_score=0.75, ceiling=ceiling, **few).ask(
+        question
+    )
     worth = (ceiling or 0.75) ** 2
-    assert {a.entity: a.score for a in capped} == pytest.approx({a.entity: worth * a.score for a in plain}, rel=1e-3)
+    assert {a.entity: a.score for a in capped} == pytest.approx(
+        {a.entity: worth * a.score for a in plain}, rel=1e-3
+    )
 
 
-@pytest.mark.parametrize(("changes", "says"), [({"typed": True}, "no kind"), ({"logic": "lukasiewicz"}, "gradients")])
+@pytest.mark.parametrize(
+    ("changes", "says"), [({"typed": True}, "no kind"), ({"logic": "lukasiewicz"}, "gradients")]
+)
 def test_what_vectors_cannot_heed_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         engine(model(), **changes).ask(TWO_HOPS)
 
 
-@pytest.mark.parametrize("changes", [{"steps": 150}, {"steps": 30, "vector_reg": 0.05, "logic": "godel"}])
-def test_the_answers_to_a_question_do_not_depend_on_what_is_asked_beside_it(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"steps": 150}, {"steps": 30, "vector_reg": 0.05, "logic": "godel"}]
+)
+def test_the_answers_to_a_question_do_not_depend_on_what_is_asked_beside_it(
+    changes: dict[str, Any],
+) -> None:
     asking = engine(model(), **changes)
-    questions = [f"?x : exists ?v . {r}({e}, ?v) & {s}(?v, ?x)" for e, r, s in ("arr", "asr", "brs", "crr")]
+    questions = [
+        f"?x : exists ?v . {r}({e}, ?v) & {s}(?v, ?x)" for e, r, s in ("arr", "asr", "brs", "crr")
+    ]
     for question, beside in zip(questions, asking.ask_many(questions), strict=True):
         with torch.inference_mode():
             alone = {answer.entity: answer.score for answer in asking.ask(question)}

@@ -22,7 +22,7 @@ from tacit.engine.answers.reasons import Proof
 from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.search.best_answers import Wanted
+from tacit.engine.search.top_k import TopKRequest
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph, directed, no_triples
@@ -33,9 +33,11 @@ from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 
 EUROPE = [
-    ("France", "borders", "Spain"), ("Spain", "borders", "France"), ("Spain", "borders", "Portugal"),
-    ("Portugal", "borders", "Spain"), ("France", "borders", "Germany"), ("Germany", "borders", "France"),
-    ("Germany", "speaks", "German"), ("Spain", "speaks", "Spanish"), ("Lisbon", "capital_of", "Portugal"),
+    ("France", "borders", "Spain"), ("Spain", "borders", "France"),
+    ("Spain", "borders", "Portugal"), ("Portugal", "borders", "Spain"),
+    ("France", "borders", "Germany"), ("Germany", "borders", "France"),
+    ("Germany", "speaks", "German"), ("Spain", "speaks", "Spanish"),
+    ("Lisbon", "capital_of", "Portugal"),
 ]  # fmt: skip
 
 
@@ -46,7 +48,9 @@ def europe() -> Engine:
 
 
 def test_answers_come_with_the_facts_that_make_them_true(europe: Engine) -> None:
-    answers = europe.explain("?city : exists ?n . borders(Spain, ?n) & capital_of(?city, ?n)", top=3)
+    answers = europe.explain(
+        "?city : exists ?n . borders(Spain, ?n) & capital_of(?city, ?n)", top=3
+    )
     best = answers[0]
     assert best.entity == "Lisbon"
     assert best.known
@@ -74,13 +78,26 @@ def test_alternative_reasons(europe: Engine) -> None:
 
 def test_every_way_to_read_answers(europe: Engine) -> None:
     answers = europe.explain("?c : borders(France, ?c)", top=2)
-    assert [row["entity"] for row in json.loads(answers.to_json())["answers"]] == ["Spain", "Germany"]
+    assert [row["entity"] for row in json.loads(answers.to_json())["answers"]] == [
+        "Spain",
+        "Germany",
+    ]
     frame = answers.to_pandas()
     assert list(frame["entity"]) == ["Spain", "Germany"]
     assert "<b>Spain</b>" in answers._repr_html_()
     assert "borders(France, Spain)" in str(answers)
     assert len(answers) == 2
     assert answers[:1][0].entity == "Spain"
+
+
+def test_answers_are_told_apart_in_sets(europe: Engine) -> None:
+    question = "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"
+    first = europe.explain(question)
+    again = europe.explain(question)
+    assert (first, hash(first), len({first, again})) == (again, hash(again), 1)
+    assert len(set(first) | set(again)) == len(first)
+    assert set(first).isdisjoint(europe.ask(question))  # which have no reasons
+    assert len({europe.prepare(question), europe.prepare(question)}) == 1
 
 
 def test_html_escapes_labels() -> None:
@@ -98,11 +115,14 @@ def test_questions_of_one_structure_and_others_together(europe: Engine) -> None:
 def test_sparql_and_text_are_asked_alike(europe: Engine) -> None:
     sparql = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }"
     text = "?c : borders(France, ?c) & !speaks(?c, German)"
-    assert europe.explain(sparql) == europe.explain(text)
+    assert europe.explain(sparql) == europe.explain(text, top="likely")
+    assert europe.explain(sparql, top=10) == europe.explain(text)
 
 
 @pytest.mark.parametrize(("limit", "top", "expected"), [(1, 10, 1), (5, 2, 2), (0, 10, 0)])
-def test_the_lower_of_limit_and_top_counts(europe: Engine, limit: int, top: int, expected: int) -> None:
+def test_the_lower_of_limit_and_top_counts(
+    europe: Engine, limit: int, top: int, expected: int
+) -> None:
     sparql = f"PREFIX : <tacit:> SELECT ?c {{ :France :borders ?c }} LIMIT {limit}"
     unlimited, limited = europe.ask_many(["?c : borders(France, ?c)", sparql], top)
     assert limited.answers == unlimited.answers[:expected]
@@ -117,29 +137,35 @@ def test_the_lower_of_limit_and_top_counts(europe: Engine, limit: int, top: int,
         ("", QueryError, "a question starts with"),
     ],
 )
-def test_wrong_questions_say_what_would_work(europe: Engine, question: str, error: type[TacitError], says: str) -> None:
+def test_wrong_questions_say_what_would_work(
+    europe: Engine, question: str, error: type[TacitError], says: str
+) -> None:
     with pytest.raises(error, match=says):
         europe.ask(question)
 
 
 def test_top_beyond_the_graph_and_scores_of_zero(europe: Engine) -> None:
     assert len(europe.ask("?c : borders(France, ?c)", top=1000)) <= europe.graph.num_entities
-    nothing = europe.using(search="symbolic").ask("?c : capital_of(?c, France)")
+    nothing = europe.with_settings(search="symbolic").ask("?c : capital_of(?c, France)")
     assert len(nothing) == 0
     assert "no answer" in str(nothing)
     assert nothing.to_pandas().empty
 
 
-@pytest.mark.parametrize("bad", [{"k": 0}, {"search": "guess"}, {"observed": "tomorrow"}, {"nonsense": 1}])
+@pytest.mark.parametrize(
+    "bad", [{"k": 0}, {"search": "guess"}, {"observed": "tomorrow"}, {"nonsense": 1}]
+)
 def test_impossible_settings(europe: Engine, bad: dict[str, object]) -> None:
     with pytest.raises(SettingsError):
-        europe.using(**bad)
+        europe.with_settings(**bad)
     with pytest.raises(SettingsError, match="top"):
         europe.ask("?c : borders(France, ?c)", top=0)
 
 
 def test_symbolic_search_finds_nothing_where_nothing_is_known(europe: Engine) -> None:
-    assert not europe.using(search="symbolic", observed="none").ask("?c : borders(France, ?c)")
+    assert not europe.with_settings(search="symbolic", observed="none").ask(
+        "?c : borders(France, ?c)"
+    )
 
 
 def test_what_is_no_question_is_refused(europe: Engine) -> None:
@@ -153,17 +179,51 @@ def test_what_is_no_question_is_refused(europe: Engine) -> None:
 
 
 def test_a_variable_that_only_a_negation_speaks_of_keeps_all_its_values(europe: Engine) -> None:
-    """The complement of a few languages is nearly everything: a beam of two would keep two entities by chance."""
+    """The complement of a few languages is nearly all; a beam of two would pick by chance."""
     question = "?c : exists ?l . speaks(?c, ?l) & !speaks(Germany, ?l)"
-    answers = europe.using(k=2).explain(question, top=1)
+    answers = europe.with_settings(k=2).explain(question, top=1)
     assert answers.entities == ["Spain"]
     assert answers[0].witnesses[0].variables == {"l": "Spanish"}
     assert answers.certified
 
 
 def test_twenty_atoms(europe: Engine) -> None:
-    chain = " & ".join(f"borders(?v{i}, ?v{i + 1})" for i in range(20)).replace("?v0", "France").replace("?v20", "?t")
+    chain = (
+        " & ".join(f"borders(?v{i}, ?v{i + 1})" for i in range(20))
+        .replace("?v0", "France")
+        .replace("?v20", "?t")
+    )
     assert europe.ask(f"?t : {chain}", top=1)[0].known
+
+
+@pytest.mark.parametrize("query", ["?t : r(x, ?t)", "PREFIX : <tacit:> SELECT ?t { :x :r ?t }"])
+def test_a_question_that_was_prepared_on_another_graph_is_refused(query: str) -> None:
+    """Its ids mean other things: `x` is 2 in one graph and 0 in the other."""
+    first = Engine.of_facts(Graph.of([("foo", "r", "bar"), ("x", "r", "bar")]))
+    second = Engine.of_facts(Graph.of([("x", "r", "t2"), ("bar", "r", "t1")], name="second"))
+    asked = first.prepare(query)
+    doors = (
+        second.ask, second.explain, second.count, second.describe, second.seconds, second.prepare,
+        lambda each: second.ask_many([query, each]),
+        lambda each: second.with_settings(new=True).ask(each),
+    )  # fmt: skip
+    for door in doors:
+        with pytest.raises(
+            QueryError,
+            match=r"prepared on another graph, .* in second; ask its text itself: \?t : r",
+        ):
+            door(asked)
+    assert (first.ask(asked).entities, second.ask(query).entities) == (["bar"], ["t2"])
+    few = Engine.of_facts(Graph.of([("x", "r", "x")]))  # which has no entity 2
+    with pytest.raises(QueryError, match="prepared on another graph"):
+        few.ask(asked)
+
+
+def test_a_question_that_was_prepared_on_fewer_facts_is_asked_of_more() -> None:
+    """Labels that were appended change no id."""
+    before = Engine.of_facts(Graph.of([("x", "r", "y")]))
+    after = Engine.of_facts(Graph.of([("x", "r", "y"), ("x", "r", "z"), ("z", "q", "y")]))
+    assert after.ask(before.prepare("?t : r(x, ?t)")).entities == ["y", "z"]
 
 
 def test_a_model_of_another_graph_is_refused(europe: Engine) -> None:
@@ -176,8 +236,15 @@ def small_engine(scores: dict[str, Values], **changes: object) -> Engine:
     size = len(scores[RELATIONS[0]])
     names = [*ENTITIES, *(f"n{i}" for i in range(size - len(ENTITIES)))]
     graph = Graph(Vocabulary(names), directed(RELATIONS), no_triples())
-    options = {"calibration": "sigmoid", "observed": "none", "strength": 1.0, "loops": True} | changes
-    return Engine(graph, FactorScorer([scores[name] for name in RELATIONS]), EngineSettings(), **options)
+    options = {
+        "calibration": "sigmoid",
+        "observed": "none",
+        "strength": 1.0,
+        "loops": True,
+    } | changes
+    return Engine(
+        graph, FactorScorer([scores[name] for name in RELATIONS]), EngineSettings(), **options
+    )
 
 
 @st.composite
@@ -191,14 +258,24 @@ def worth(proof: Proof, norm: str, negation: str) -> float:
     """What the atoms of a proof are worth, put together by the formulas of a logic."""
     if proof.atom is not None:
         return math.exp(proof.score)
+    if proof.sides is not None:
+        return float(proof.sides[0] != proof.sides[1])
     parts = [np.float64(worth(part, norm, negation)) for part in proof.parts]
     if proof.kind == "not":
         return float(FORMULAS[negation](parts[0]))
-    return float(reduce(LOGICS[norm][proof.kind == "or"], parts, np.float64(1.0 if proof.kind != "or" else 0.0)))
+    return float(
+        reduce(
+            LOGICS[norm][proof.kind == "or"], parts, np.float64(1.0 if proof.kind != "or" else 0.0)
+        )
+    )
 
 
 @given(
-    queries(), tables(), st.sampled_from(sorted(NORMS)), st.sampled_from(sorted(NEGATIONS)), st.sampled_from([2, 100])
+    queries(),
+    tables(),
+    st.sampled_from(sorted(NORMS)),
+    st.sampled_from(sorted(NEGATIONS)),
+    st.sampled_from([2, 100]),
 )
 @settings(max_examples=50, deadline=None)
 def test_a_witness_recomputes_to_the_score_of_its_answer(
@@ -209,7 +286,7 @@ def test_a_witness_recomputes_to_the_score_of_its_answer(
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
     values = engine.reasoner.scores(prepared.plan, entities, relations)[0]
-    told = engine.reasoner.explain(prepared.plan, entities, relations, Wanted(1))
+    told = engine.reasoner.explain(prepared.plan, entities, relations, TopKRequest(1))
     for answer in range(len(values)):
         proof = told.proofs(answer, 1)[0]
         assert worth(proof, norm, negation) == pytest.approx(float(values[answer].exp()), abs=1e-5)
@@ -218,7 +295,9 @@ def test_a_witness_recomputes_to_the_score_of_its_answer(
 
 @given(queries(), tables(), st.sampled_from(sorted(NORMS)), st.integers(1, 5), st.integers(1, 3))
 @settings(max_examples=75, deadline=None)
-def test_a_certified_list_is_never_wrong(query: Query, scores: dict[str, Values], norm: str, k: int, top: int) -> None:
+def test_a_certified_list_is_never_wrong(
+    query: Query, scores: dict[str, Values], norm: str, k: int, top: int
+) -> None:
     engine = small_engine(scores, logic=norm, k=k)
     exact = BruteForce(scores, norm, "standard").answers(query)
     try:
@@ -241,17 +320,26 @@ def test_a_short_list_is_certified_only_where_nothing_could_be_missing() -> None
     hops = np.full((5, 5), 0.001)
     hops[s, v1], hops[s, v2], hops[v1, x], hops[v2, y] = 0.99, 0.9, 0.99, 0.9
     graph = Graph(Vocabulary(["s", "v1", "v2", "x", "y"]), directed(["r"]), no_triples())
-    engine = Engine(graph, FactorScorer([hops]), calibration="sigmoid", observed="none", logic="lukasiewicz", k=1)
+    engine = Engine(
+        graph,
+        FactorScorer([hops]),
+        calibration="sigmoid",
+        observed="none",
+        logic="lukasiewicz",
+        k=1,
+    )
     question = "?t : exists ?v . r(s, ?v) & r(?v, ?t)"
     assert engine.explain(question).entities == ["x"]
     assert (engine.explain(question).certified, engine.explain(question).proven) == (False, 1)
     assert engine.explain(question, top=1).certified is True
-    assert engine.using(search="exact").explain(question).entities == ["x", "y"]
-    assert engine.using(search="exact").explain(question).certified is True
+    assert engine.with_settings(search="exact").explain(question).entities == ["x", "y"]
+    assert engine.with_settings(search="exact").explain(question).certified is True
 
 
 def witness(score: float) -> Witness:
-    return Witness(score, {}, WitnessPart("atom", score, atom=WitnessAtom("a", "r", "b", score, False)))
+    return Witness(
+        score, {}, WitnessPart("atom", score, atom=WitnessAtom("a", "r", "b", score, False))
+    )
 
 
 def test_further_reasons_are_set_apart() -> None:
@@ -268,7 +356,10 @@ def test_further_reasons_are_set_apart() -> None:
 
 def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:
     reason = witness(0.5)
-    plain, told = (Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, why),)) for why in ((), (reason,)))
+    plain, told = (
+        Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, why),))
+        for why in ((), (reason,))
+    )
     assert repr(plain) == "?x : r(a, ?x)\n   1. b  0.500  predicted"
     assert "because" not in plain._repr_html_()
     assert "r(a, b)  0.500 predicted" in told._repr_html_()
@@ -278,40 +369,57 @@ def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:
 @pytest.mark.parametrize("search", ["beam", "exact"])
 @pytest.mark.parametrize("norm", NORMS)
 def test_equal_answers_are_listed_by_id(search: str, norm: str) -> None:
-    """Probabilities of few values: nearly every answer ties with others, at the cut of the beam and of the list."""
-    random, size = np.random.default_rng(4), 12
+    """With few distinct scores, answers tie at the cut of the beam and of the list."""
+    random = np.random.default_rng(4)
+    size = 12
     hops = random.choice([0.25, 0.5, 0.75], (size, size))
     names = [f"e{i}" for i in range(size)]
     graph = Graph(Vocabulary(names), directed(["r"]), no_triples())
-    given: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "logic": norm, "loops": True, "k": 3}
+    given: dict[str, Any] = {
+        "calibration": "sigmoid",
+        "observed": "none",
+        "logic": norm,
+        "loops": True,
+        "k": 3,
+    }
     engine = Engine(graph, FactorScorer([hops]), search=search, **given)
     kept = sorted(range(size), key=lambda v: (-hops[0, v], v))[: 3 if search == "beam" else size]
     joined = LOGICS[norm][0]
     for question, values in {
         "?t : r(e0, ?t)": hops[0],
-        "?t : exists ?v . r(e0, ?v) & r(?v, ?t)": np.max([joined(hops[0, v], hops[v]) for v in kept], axis=0),
+        "?t : exists ?v . r(e0, ?v) & r(?v, ?t)": np.max(
+            [joined(hops[0, v], hops[v]) for v in kept], axis=0
+        ),
     }.items():
-        order = sorted((t for t in range(size) if values[t] > 0), key=lambda t: (-round(values[t], 6), t))
+        order = sorted(
+            (t for t in range(size) if values[t] > 0), key=lambda t: (-round(values[t], 6), t)
+        )
         assert [answer.id for answer in engine.ask(question, top=5)] == order[:5]
 
 
 @pytest.mark.parametrize("calibration", ["sigmoid", "minmax", "softmax-count", "softmax-observed"])
 def test_a_scorer_that_hands_out_what_it_keeps_keeps_it(calibration: str) -> None:
-    """All rows are one vector of popularities, which an engine that writes into it would answer from the next time."""
+    """All rows are one vector; an engine that wrote into it would change later answers."""
 
     class Popularity(TableScorer):
         popularity = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
 
-        def logits(self, heads: torch.Tensor, relations: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        def logits(
+            self, heads: torch.Tensor, relations: torch.Tensor, out: torch.Tensor | None = None
+        ) -> torch.Tensor:
             return self.popularity.expand(len(heads), -1)
 
-        def logits_of(self, heads: torch.Tensor, relations: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+        def logits_of(
+            self, heads: torch.Tensor, relations: torch.Tensor, tails: torch.Tensor
+        ) -> torch.Tensor:
             return self.popularity[tails]
 
     graph = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("c", "q", "d"), ("d", "q", "a")])
     scorer = Popularity([np.full((4, 4), 0.5)] * 2)
     questions = ["?x : r(a, ?x)", "?x : exists ?y . r(a, ?y) & q(?y, ?x)", "?x, ?y : r(?x, ?y)"]
-    first, second = (Engine(graph, scorer, calibration=calibration).ask_many(questions) for _ in range(2))
+    first, second = (
+        Engine(graph, scorer, calibration=calibration).ask_many(questions) for _ in range(2)
+    )
     assert first == second
     assert scorer.popularity.tolist() == [1.0, 2.0, 3.0, 4.0]
     if calibration == "sigmoid":
@@ -322,7 +430,9 @@ def test_a_scorer_that_hands_out_what_it_keeps_keeps_it(calibration: str) -> Non
 def test_numbers_that_scores_are_not_made_of_are_refused_in_a_line() -> None:
     graph = Graph.of([("a", "r", "b"), ("b", "r", "c")])
     model = make_model("complex", graph.num_entities, graph.num_relations, 2)
-    with pytest.raises(SettingsError, match=r"vectors of torch.float64; scores are float32: use model.float()"):
+    with pytest.raises(
+        SettingsError, match=r"vectors of torch.float64; scores are float32: use model.float()"
+    ):
         Engine(graph, model.double()).ask("?x : r(a, ?x)")
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)

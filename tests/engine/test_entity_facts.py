@@ -15,7 +15,10 @@ from tacit.errors import SettingsError, UnknownName
 from tacit.graph.graph import Graph
 
 NAMES = [f"e{i}" for i in range(9)]
-FACTS = {("e1", "r0", "e1"), *((f"e{i % 9}", f"r{i % 10}", f"e{(5 * i + 3 + i // 9) % 9}") for i in range(40))}
+FACTS = {
+    ("e1", "r0", "e1"),
+    *((f"e{i % 9}", f"r{i % 10}", f"e{(5 * i + 3 + i // 9) % 9}") for i in range(40)),
+}
 GRAPH = Graph.of(sorted(FACTS)).named({"e1": ["zebra"], "e2": ["Apple"], "r1": ["eats"]})
 
 
@@ -29,7 +32,9 @@ def engine() -> Engine:
 
 def listed(told: EntityFacts) -> dict[tuple[str, str], float]:
     """Directed relation and entity of every fact told, with its score; none may come twice."""
-    rows = [((each.relation, fact.entity), fact.score) for each in told.relations for fact in each.facts]
+    rows = [
+        ((each.relation, fact.entity), fact.score) for each in told.relations for fact in each.facts
+    ]
     assert len(dict(rows)) == len(rows)
     return dict(rows)
 
@@ -41,7 +46,9 @@ def test_every_known_fact_comes_once_in_its_direction(engine: Engine, label: str
     told = known_facts(engine, label)
     assert set(listed(told)) == ahead | back
     assert all(each.count == len(each.facts) > 0 for each in told.relations)
-    assert [each.inverse for each in told.relations] == sorted(each.relation.endswith("^-1") for each in told.relations)
+    assert [each.inverse for each in told.relations] == sorted(
+        each.relation.endswith("^-1") for each in told.relations
+    )
     for each in told.relations:
         shown = [fact.name.casefold() for fact in each.facts]
         assert shown == sorted(shown)
@@ -64,7 +71,8 @@ def test_predictions_are_what_both_ends_of_a_missing_fact_say(engine: Engine, la
 
     expected = {}
     for relation in GRAPH.relations.labels:
-        stored, back = relation.removesuffix("^-1"), relation.endswith("^-1")
+        stored = relation.removesuffix("^-1")
+        back = relation.endswith("^-1")
         for other, score in answers(f"?o : {relation}({label}, ?o)").items():
             fact = (other, stored, label) if back else (label, stored, other)
             mean = math.sqrt(score * answers(f"?s : {relation}(?s, {other})").get(label, 0.0))
@@ -81,7 +89,8 @@ def test_predictions_are_what_both_ends_of_a_missing_fact_say(engine: Engine, la
 
 
 def test_predicting_stops_in_time_and_goes_on_where_it_stopped(engine: Engine) -> None:
-    whole, first = predicted_facts(engine, "e4", min_score=0.1), predicted_facts(engine, "e4", min_score=0.1, seconds=0)
+    whole = predicted_facts(engine, "e4", min_score=0.1)
+    first = predicted_facts(engine, "e4", min_score=0.1, seconds=0)
     assert first.next == GRAPH.relations[2]  # after one relation and its inverse
     rest = predicted_facts(engine, "e4", min_score=0.1, start=first.next)
     assert rest.next is None
@@ -101,4 +110,4 @@ def test_pages_of_facts_join_up_to_all_of_them(engine: Engine) -> None:
 
 
 def test_where_nothing_is_observed_nothing_is_known(engine: Engine) -> None:
-    assert known_facts(engine.using(observed="none"), "e4").relations == ()
+    assert known_facts(engine.with_settings(observed="none"), "e4").relations == ()

@@ -1,4 +1,4 @@
-"""Hops on a GPU, where a kernel calibrates raw scores on their way to a maximum, equal those of a CPU."""
+"""Hops on a GPU, whose kernel fuses calibration and maximum, equal those of a CPU."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
+from tacit.engine.atoms import hop_kernels as kernels
 from tacit.engine.atoms.calibration import ByRow
 from tacit.engine.atoms.calibration import calibration as calibrated
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
 from tacit.engine.search import hop as projection
-from tacit.engine.search import hop_kernels as kernels
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.links.ranking import TIES, Ties, ranks
@@ -28,13 +28,18 @@ SHAPES_WITH_HOPS = ("2p", "3p", "pi", "ip", "up", "inp", "pin", "pni")
 def odd_graph(entities: int = 90) -> Graph:
     """Many known tails here and none there, relations that loop and some that do not."""
     random = np.random.default_rng(1)
-    facts = {(f"e{a}", f"r{r}", f"e{b}") for r, a, b in random.integers((3, 9, entities), size=(260, 3)).tolist()}
+    facts = {
+        (f"e{a}", f"r{r}", f"e{b}")
+        for r, a, b in random.integers((3, 9, entities), size=(260, 3)).tolist()
+    }
     facts |= {(f"e{a}", "r0", f"e{a}") for a in range(5)}
     facts |= {(f"e{a}", "r1", f"e{(a + 1) % entities}") for a in range(entities)}
     return Graph.of(sorted(facts))
 
 
-def scores_of(graph: Graph, device: str, adapted: bool = False, **settings: Any) -> dict[str, torch.Tensor]:
+def scores_of(
+    graph: Graph, device: str, adapted: bool = False, **settings: Any
+) -> dict[str, torch.Tensor]:
     """The scores of a few queries of each shape, by random weights."""
     model = ComplEx(graph.num_entities, graph.num_relations, 8)
     model.reset(0.7, torch.Generator().manual_seed(3))
@@ -44,11 +49,14 @@ def scores_of(graph: Graph, device: str, adapted: bool = False, **settings: Any)
         learned = Adapter(model, "p")
         with torch.no_grad():
             for weight in learned.parameters():
-                weight.copy_(0.4 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+                weight.copy_(
+                    0.4 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+                )
         facts = KnownFacts(graph.index("train"), device=model.device)
         adapter = Adapted(calibrated(settings["calibration"], facts), learned)
     engine = Engine(graph, model, adapter=adapter, k=7, **settings)
-    drawn, scores = torch.Generator().manual_seed(5), {}
+    drawn = torch.Generator().manual_seed(5)
+    scores = {}
     for name in SHAPES_WITH_HOPS:
         plan = SHAPES[name].plan
         entities = torch.randint(graph.num_entities, (40, plan.num_entities), generator=drawn)
@@ -60,8 +68,10 @@ def scores_of(graph: Graph, device: str, adapted: bool = False, **settings: Any)
 
 @gpu
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
-def test_queries_share_rows_however_many_go_together(monkeypatch: pytest.MonkeyPatch, calibration: str) -> None:
-    """Candidates of one query that do not fit beside each other, and queries that go together by threes."""
+def test_queries_share_rows_however_many_go_together(
+    monkeypatch: pytest.MonkeyPatch, calibration: str
+) -> None:
+    """A query with too many candidates for one batch, and queries in groups of three."""
     together = scores_of(odd_graph(), "cuda", calibration=calibration)
     for rows in (3, 7, 22):
         monkeypatch.setattr(projection, "_GPU_ROWS", rows)
@@ -78,7 +88,12 @@ def test_queries_share_rows_however_many_go_together(monkeypatch: pytest.MonkeyP
 def test_kernels_change_no_score(
     monkeypatch: pytest.MonkeyPatch, search: str, calibration: str, logic: str, observed: str
 ) -> None:
-    settings: dict[str, Any] = {"search": search, "calibration": calibration, "logic": logic, "observed": observed}
+    settings: dict[str, Any] = {
+        "search": search,
+        "calibration": calibration,
+        "logic": logic,
+        "observed": observed,
+    }
     graph = odd_graph()
     by_kernels = scores_of(graph, "cuda", **settings)
     on_cpu = scores_of(graph, "cpu", **settings)
@@ -86,7 +101,7 @@ def test_kernels_change_no_score(
     plain = scores_of(graph, "cuda", **settings)
     for name in SHAPES_WITH_HOPS:
         torch.testing.assert_close(by_kernels[name], plain[name], rtol=1e-5, atol=1e-4)
-        # A beam may keep another one of two candidates that differ by a rounding, and Łukasiewicz's sums cancel.
+        # Rounding may swap candidates of a beam, and Łukasiewicz's sums cancel.
         if search == "exact" and logic != "lukasiewicz":
             torch.testing.assert_close(by_kernels[name], on_cpu[name], rtol=1e-4, atol=1e-3)
 
@@ -94,7 +109,9 @@ def test_kernels_change_no_score(
 @gpu
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
 @pytest.mark.parametrize("logic", ["product", "godel"])
-def test_kernels_change_no_adapted_score(monkeypatch: pytest.MonkeyPatch, calibration: str, logic: str) -> None:
+def test_kernels_change_no_adapted_score(
+    monkeypatch: pytest.MonkeyPatch, calibration: str, logic: str
+) -> None:
     settings: dict[str, Any] = {"calibration": calibration, "logic": logic}
     by_kernels = scores_of(odd_graph(), "cuda", adapted=True, **settings)
     monkeypatch.setattr(kernels, "on_gpu", lambda device, norm: False)
@@ -107,9 +124,12 @@ def test_kernels_change_no_adapted_score(monkeypatch: pytest.MonkeyPatch, calibr
 @pytest.mark.parametrize("search", ["beam", "exact"])
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count", "softmax-observed"])
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_16_bits_change_scores_by_their_rounding(search: str, calibration: str, precision: str) -> None:
+def test_16_bits_change_scores_by_their_rounding(
+    search: str, calibration: str, precision: str
+) -> None:
     settings: dict[str, Any] = {"search": search, "calibration": calibration, "observed": "none"}
-    near = 0.03 if precision == "bf16" else 0.005  # for logits up to 10, in products of up to three atoms
+    # for logits up to 10, in products of up to three atoms
+    near = 0.03 if precision == "bf16" else 0.005
     wide = scores_of(odd_graph(), "cuda", **settings)
     narrow = scores_of(odd_graph(), "cuda", precision=precision, **settings)
     for name in ("2p", "ip", "3p"):
@@ -124,7 +144,7 @@ def test_16_bits_change_scores_by_their_rounding(search: str, calibration: str, 
 
 @gpu
 def test_maxima_of_sigmoids_hold_where_odds_are_too_large_for_a_float() -> None:
-    """Scores far below 0, candidates that are nearly or wholly impossible, and columns that no row can reach."""
+    """Scores far below 0, impossible candidates, and columns that no row can reach."""
     drawn = torch.Generator("cuda").manual_seed(0)
     rows = torch.randint(30, (6, 7), generator=drawn, device="cuda")
     for far, light in ((8.0, 1.0), (60.0, 1.0), (60.0, 200.0)):
@@ -133,7 +153,9 @@ def test_maxima_of_sigmoids_hold_where_odds_are_too_large_for_a_float() -> None:
         weights = -torch.rand(6, 7, generator=drawn, device="cuda") * light
         weights[0], weights[1, :3] = -torch.inf, -torch.inf
         shift, scale = (torch.rand(30, generator=drawn, device="cuda") + 0.5 for _ in range(2))
-        scores = torch.nn.functional.logsigmoid((raw * scale[:, None] + shift[:, None]).double()) - 0.01
+        scores = (
+            torch.nn.functional.logsigmoid((raw * scale[:, None] + shift[:, None]).double()) - 0.01
+        )
         expected = (scores[rows] + weights[:, :, None]).amax(1).float()
         found = kernels.best_of(raw, rows, weights, "product", ByRow(shift, scale), -0.01)
         torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
@@ -155,7 +177,9 @@ def test_sums_and_maxima_of_rows_equal_plain_operations() -> None:
     drawn = torch.Generator("cuda").manual_seed(0)
     raw = torch.randn(300, 5000, generator=drawn, device="cuda") * 8
     raw[3], raw[4, 5] = -torch.inf, -torch.inf
-    torch.testing.assert_close(kernels.log_sums(raw), raw.double().logsumexp(1).float(), rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(
+        kernels.log_sums(raw), raw.double().logsumexp(1).float(), rtol=1e-6, atol=1e-5
+    )
     assert torch.equal(kernels.log_sums(raw.half()), kernels.log_sums(raw.half().float()))
     rows = torch.randint(300, (20, 40), generator=drawn, device="cuda")
     weights = -torch.rand(20, 40, generator=drawn, device="cuda")
@@ -164,7 +188,9 @@ def test_sums_and_maxima_of_rows_equal_plain_operations() -> None:
     capped = (raw + shift[:, None]).clamp(max=-0.001) - 0.01
     for by_row, values in ((ByRow(shift, scale), moved), (ByRow(shift, cap=-0.001), capped)):
         expected = (values[rows] + weights[:, :, None]).amax(1)
-        torch.testing.assert_close(kernels.best_of(raw, rows, weights, "product", by_row, -0.01), expected)
+        torch.testing.assert_close(
+            kernels.best_of(raw, rows, weights, "product", by_row, -0.01), expected
+        )
         narrow, wide = (
             kernels.best_of(scores, rows, weights, "product", by_row, -0.01)
             for scores in (raw.half(), raw.half().float())

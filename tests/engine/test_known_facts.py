@@ -1,4 +1,4 @@
-"""What an engine may know: only the facts of the parts it is told to observe, and how they are valued."""
+"""An engine knows only the facts of its observed splits, at their score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 
-GRAPH = Graph.of([("a", "r", "b")], valid=[("a", "r", "c")], test=[("a", "r", "d"), ("a", "r", "e")])
+GRAPH = Graph.of(
+    [("a", "r", "b")], valid=[("a", "r", "c")], test=[("a", "r", "d"), ("a", "r", "e")]
+)
 
 
 def scorer(best: float = 0.9) -> FactorScorer:
@@ -34,13 +36,17 @@ def test_an_adapted_engine_counts_the_facts_it_observes_and_no_others() -> None:
     for observed in ("train", "train+valid", "none"):
         fresh = Engine(GRAPH, scorer(), calibration="softmax-count", observed=observed)
         expected = [(a.entity, pytest.approx(a.score)) for a in fresh.ask("?x : r(a, ?x)")]
-        assert [(a.entity, a.score) for a in whole.using(observed=observed).ask("?x : r(a, ?x)")] == expected
+        assert [
+            (a.entity, a.score) for a in whole.with_settings(observed=observed).ask("?x : r(a, ?x)")
+        ] == expected
 
 
 def test_known_facts_come_before_every_prediction() -> None:
-    """A prediction of 0.9999 is worth less than a fact known at 0.999, and both keep their order by certificate."""
+    """A prediction of 0.9999 ranks below a fact at 0.999; both keep their order."""
     for search in ("exact", "beam"):
-        engine = Engine(GRAPH, scorer(0.9999), calibration="sigmoid", observed="train", search=search)
+        engine = Engine(
+            GRAPH, scorer(0.9999), calibration="sigmoid", observed="train", search=search
+        )
         answers = engine.explain("?x : r(a, ?x)", top=2)
         assert answers.entities == ["b", "e"]
         assert answers[0].score == pytest.approx(1 - 2**-10)
@@ -53,7 +59,9 @@ def test_what_three_known_facts_imply_comes_before_a_surer_prediction() -> None:
     table = np.full((5, 5), 0.01)
     table[0, 2] = 0.99999
     engine = Engine(graph, FactorScorer([table, table]), calibration="sigmoid", observed_score=0.9)
-    answers = engine.explain("?x : exists ?y, ?z . r(a, ?y) & r(?y, ?z) & r(?z, ?x) | q(a, ?x)", top=3)
+    answers = engine.explain(
+        "?x : exists ?y, ?z . r(a, ?y) & r(?y, ?z) & r(?z, ?x) | q(a, ?x)", top=3
+    )
     assert answers.entities[:2] == ["e", "d"]  # known at 0.9 and at 0.9³
     assert answers.entities[2] == "c"
     assert answers[2].score > answers[1].score

@@ -1,4 +1,4 @@
-"""Questions through lists: the answers of exact search, known ones first, and no certificate that is not earned."""
+"""Questions through lists: exact answers, known ones first, and earned certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tacit.links.settings import TrainSettings
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.folder import CODES, INDEX, LOG_SUMS, MODEL, ROWS, RunFolder
 
-N, R = 400, 6
+N = 400
+R = 6
 QUESTIONS = {
     "1p": "?t : r0(e1, ?t)",
     "2p": "?t : exists ?v . r0(e1, ?v) & r1(?v, ?t)",
@@ -45,9 +46,19 @@ OVER_ROWS = ("pni", "cycle")
 def graph() -> Graph:
     random = np.random.default_rng(0)
     facts = np.stack(
-        [random.integers(N, size=900), 2 * random.integers(R, size=900), random.integers(N, size=900)], 1
+        [
+            random.integers(N, size=900),
+            2 * random.integers(R, size=900),
+            random.integers(N, size=900),
+        ],
+        1,
     ).astype(np.int32)
-    return Graph(Vocabulary(f"e{i}" for i in range(N)), directed(f"r{i}" for i in range(R)), facts, name="random")
+    return Graph(
+        Vocabulary(f"e{i}" for i in range(N)),
+        directed(f"r{i}" for i in range(R)),
+        facts,
+        name="random",
+    )
 
 
 def model(seed: int = 1, scale: float = 0.7) -> ComplEx:
@@ -70,14 +81,20 @@ def opened(folder: RunFolder, **settings: object) -> tacit.Run:
 def same(found: tacit.Answers, wanted: tacit.Answers) -> None:
     assert found.entities == wanted.entities
     assert [answer.known for answer in found] == [answer.known for answer in wanted]
-    np.testing.assert_allclose([a.log_score for a in found], [a.log_score for a in wanted], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        [a.log_score for a in found], [a.log_score for a in wanted], rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
 @pytest.mark.parametrize(("observed", "new"), [("all", False), ("all", True), ("none", False)])
-def test_a_scan_gives_the_answers_of_exact_search_and_proves_them(calibration: str, observed: str, new: bool) -> None:
-    exact = Engine(graph(), model(), search="exact", calibration=calibration, observed=observed, new=new)
-    scan = exact.using(search="certified", candidates="scan", k=N)
+def test_a_scan_gives_the_answers_of_exact_search_and_proves_them(
+    calibration: str, observed: str, new: bool
+) -> None:
+    exact = Engine(
+        graph(), model(), search="exact", calibration=calibration, observed=observed, new=new
+    )
+    scan = exact.with_settings(search="certified", candidates="scan", k=N)
     for name, question in QUESTIONS.items():
         for top in (1, 10, 60):
             found = scan.ask(question, top)
@@ -87,25 +104,35 @@ def test_a_scan_gives_the_answers_of_exact_search_and_proves_them(calibration: s
 
 
 def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> None:
-    exact = Engine(graph(), model(scale=2.0), search="exact", calibration="sigmoid")  # so large that all scores are 1
-    scan, proven = exact.using(search="certified", candidates="scan"), []
+    # so large that all scores are 1
+    exact = Engine(graph(), model(scale=2.0), search="exact", calibration="sigmoid")
+    scan = exact.with_settings(search="certified", candidates="scan")
+    proven = []
     for question in (QUESTIONS[name] for name in QUESTIONS if name not in OVER_ROWS):
         for top in (1, 10, 60):
-            found, wanted = scan.ask(question, top), exact.ask(question, top)
+            found = scan.ask(question, top)
+            wanted = exact.ask(question, top)
             proven.append(found.certified)
             assert not found.certified or found.entities == wanted.entities
             assert found.entities[: found.proven] == wanted.entities[: found.proven]
-            np.testing.assert_allclose([a.score for a in found], [a.score for a in wanted], atol=1e-5)
+            np.testing.assert_allclose(
+                [a.score for a in found], [a.score for a in wanted], atol=1e-5
+            )
     assert len(set(proven)) == 2
 
 
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
-@pytest.mark.parametrize("search", [{"search": "exact"}, {"search": "certified"}, {"candidates": "scan"}])
+@pytest.mark.parametrize(
+    "search", [{"search": "exact"}, {"search": "certified"}, {"candidates": "scan"}]
+)
 def test_entities_with_one_embedding_go_by_id(calibration: str, search: dict[str, str]) -> None:
     """Wherever they stand in the table, of which the last columns are no whole tile."""
-    alike, equal = torch.randint(0, 20, (N,), generator=torch.Generator().manual_seed(3)), model()
+    alike = torch.randint(0, 20, (N,), generator=torch.Generator().manual_seed(3))
+    equal = model()
     equal.keys().copy_(equal.keys()[alike])
-    engine = Engine(graph(), equal, calibration=calibration, observed="none", loops=True, k=N, **search)
+    engine = Engine(
+        graph(), equal, calibration=calibration, observed="none", loops=True, k=N, **search
+    )
     for name in (name for name in QUESTIONS if name != "cycle"):
         found = engine.ask(QUESTIONS[name], 350)
         kinds = [int(alike[answer.id]) for answer in found]
@@ -128,14 +155,17 @@ def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None
             same(found, plain.ask(question))
             assert found.certified or name in OVER_ROWS
     assert folder.has(ROWS)
-    same(coded.engine.using(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
+    same(coded.engine.with_settings(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_rows_are_kept_wherever_the_weights_were_read_to(
-    folder: RunFolder, mode: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
+    folder: RunFolder,
+    mode: Callable[[], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tacit.links.loading.MAPS", False)  # as where no file that is open may be replaced
+    # as where no file that is open may be replaced
+    monkeypatch.setattr("tacit.links.loading.MAPS", False)
     with mode():
         run = opened(folder, candidates="scan", calibration="sigmoid")
     exact = opened(folder, search="exact", calibration="sigmoid")
@@ -145,14 +175,17 @@ def test_rows_are_kept_wherever_the_weights_were_read_to(
 
 
 @pytest.mark.parametrize("table", ["entities", "relations"])
-def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder: RunFolder, table: str) -> None:
+def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(
+    folder: RunFolder, table: str
+) -> None:
     pytest.importorskip("faiss")
     opened(folder).index()
     early, late = (opened(folder, candidates="scan", calibration="sigmoid") for _ in range(2))
     early.ask(QUESTIONS["2p"])
-    for run in (early, late):  # one whose codes and rows were read before, and one that would read them
+    # one whose codes and rows were read before, and one that would read them
+    for run in (early, late):
         getattr(run.engine.scorer, table).weight.mul_(-1.3)
-        exact = run.engine.using(search="exact", candidates="rows")
+        exact = run.engine.with_settings(search="exact", candidates="rows")
         for name in ("1p", "2p"):
             found = run.ask(QUESTIONS[name])
             same(found, exact.ask(QUESTIONS[name]))
@@ -165,8 +198,10 @@ def test_weights_that_were_written_to_are_not_answered_by_what_is_on_disk(folder
 
 @pytest.mark.parametrize("candidates", ["scan", "index"])
 @pytest.mark.parametrize("whole", [True, False])
-def test_writes_that_torch_does_not_count_are_seen_or_told(folder: RunFolder, candidates: str, whole: bool) -> None:
-    """A write to a whole table through `.data` is seen; one to single rows is, once the engine is to forget."""
+def test_writes_that_torch_does_not_count_are_seen_or_told(
+    folder: RunFolder, candidates: str, whole: bool
+) -> None:
+    """A `.data` write to a whole table is seen, one to single rows once the engine forgets."""
     pytest.importorskip("faiss")
     opened(folder).index()
     run = opened(folder, candidates=candidates, calibration="sigmoid")
@@ -175,12 +210,51 @@ def test_writes_that_torch_does_not_count_are_seen_or_told(folder: RunFolder, ca
     weight.data[slice(None) if whole else slice(7, 190)] *= -1.3
     if not whole:
         run.engine.forget()
-    exact = run.engine.using(search="exact", candidates="rows")
+    exact = run.engine.with_settings(search="exact", candidates="rows")
     for name in ("1p", "2p"):
         same(run.ask(QUESTIONS[name]), exact.ask(QUESTIONS[name]))
 
 
-def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("candidates", ["scan", "index"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_engine_made_after_such_a_write_uses_what_is_on_disk_or_keeps_anything_there(
+    folder: RunFolder, candidates: str, whole: bool
+) -> None:
+    pytest.importorskip("faiss")
+    opened(folder).index()
+    asked = {"candidates": candidates, "calibration": "sigmoid"}
+    opened(folder, **asked).ask(QUESTIONS["2p"])  # which keeps rows
+    run = opened(folder)
+    weight = run.engine.scorer.entities.weight  # type: ignore[attr-defined]
+    weight.data[slice(None) if whole else slice(7, 190)] *= -1.3
+    if not whole:
+        run.engine.forget()
+    exact = run.engine.with_settings(search="exact", calibration="sigmoid")
+    for name in ("1p", "2p"):
+        same(run.engine.with_settings(**asked).ask(QUESTIONS[name]), exact.ask(QUESTIONS[name]))
+    with pytest.raises(RunError, match="written to in memory"):
+        run.index()
+    same(
+        opened(folder, candidates="scan", calibration="sigmoid").ask(QUESTIONS["1p"]),
+        opened(folder, search="exact", calibration="sigmoid").ask(QUESTIONS["1p"]),
+    )
+
+
+def test_a_copy_of_weights_that_were_written_to_is_not_answered_by_what_is_on_disk(
+    folder: RunFolder,
+) -> None:
+    asked = {"candidates": "scan", "calibration": "sigmoid"}
+    opened(folder, **asked).ask(QUESTIONS["1p"])
+    run = opened(folder)
+    run.engine.scorer.entities.weight.data.mul_(-1.3)  # type: ignore[attr-defined]
+    copied = pickle.loads(pickle.dumps(run.engine))
+    exact = run.engine.with_settings(search="exact", calibration="sigmoid")
+    same(copied.with_settings(**asked).ask(QUESTIONS["1p"]), exact.ask(QUESTIONS["1p"]))
+
+
+def test_an_index_answers_and_promises_nothing(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(index_top, "_DRAWN", 100)
     monkeypatch.setattr(index_top, "_SUMMED", 40)
@@ -190,9 +264,9 @@ def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: p
     assert (built["entities"], built["nlist"]) == (N, 20)
     assert folder.has(INDEX)
     assert folder.has(CODES)
-    exact = run.engine.using(search="exact")
+    exact = run.engine.with_settings(search="exact")
     for name in ("1p", "2p", "2i", "2u"):
-        found = run.engine.using(candidates="index", nprobe=8).ask(QUESTIONS[name])
+        found = run.engine.with_settings(candidates="index", nprobe=8).ask(QUESTIONS[name])
         assert found.certified is False
         assert found.estimated
         assert "estimates" in str(found)
@@ -200,38 +274,49 @@ def test_an_index_answers_and_promises_nothing(folder: RunFolder, monkeypatch: p
         assert found.to_dict()["estimated"] is True
         assert len(set(found.entities) & set(exact.ask(QUESTIONS[name]).entities)) >= 5
         assert found.settings["candidates"] == "index"
-    by_sigmoid = run.engine.using(candidates="index", nprobe=8, calibration="sigmoid").ask(QUESTIONS["2p"])
+    by_sigmoid = run.engine.with_settings(candidates="index", nprobe=8, calibration="sigmoid").ask(
+        QUESTIONS["2p"]
+    )
     assert by_sigmoid.certified is False
     assert not by_sigmoid.estimated
     assert "estimates" not in str(by_sigmoid)
 
 
-def test_exact_sums_are_used_where_they_are_kept(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_sums_are_used_where_they_are_kept(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(index_top, "_DRAWN", 100)
     monkeypatch.setattr(index_top, "_SUMMED", 40)
     monkeypatch.setattr(index_top, "_EXACT", 8)
     run = opened(folder)
     run.index(nlist=20)
-    index = run.engine.using(candidates="index", nprobe=20)
+    index = run.engine.with_settings(candidates="index", nprobe=20)
     assert index.ask(QUESTIONS["1p"]).estimated
-    exact = run.engine.using(search="certified", candidates="scan").ask(QUESTIONS["1p"])
+    exact = run.engine.with_settings(search="certified", candidates="scan").ask(QUESTIONS["1p"])
     assert folder.has(LOG_SUMS)
     again = index.ask(QUESTIONS["1p"])
     assert not again.estimated
     same(again, exact)
 
 
-def test_what_the_index_does_by_itself_depends_on_size(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_index_does_by_itself_depends_on_size(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("faiss")
     run = opened(folder)
     run.index()
     assert run.engine.candidates == "rows"
     monkeypatch.setattr("tacit.engine.engine.WORTH", N - 1)
     large = opened(folder).engine
-    assert (large.candidates, large.about["search"]) == ("index", "beam")
+    assert (large.candidates, large.config["search"]) == ("index", "beam")
     assert "the index may have missed better answers" in str(large.ask(QUESTIONS["2p"]))
-    for settings in ({"search": "exact"}, {"search": "certified"}, {"calibration": "minmax"}, {"typed": True}):
+    for settings in (
+        {"search": "exact"},
+        {"search": "certified"},
+        {"calibration": "minmax"},
+        {"typed": True},
+    ):
         assert opened(folder, **settings).engine.candidates == "rows"
     pickled = pickle.loads(pickle.dumps(opened(folder).engine))
     assert pickled.candidates == "index"
@@ -253,7 +338,10 @@ def test_rows_kept_of_other_weights_or_rules_are_not_believed(folder: RunFolder)
     opened(folder, candidates="scan").ask(QUESTIONS["2p"])
     for settings in ({}, {"loops": True}):
         scan = opened(folder, candidates="scan", search="certified", **settings)
-        same(scan.ask(QUESTIONS["2p"]), opened(folder, search="exact", **settings).ask(QUESTIONS["2p"]))
+        same(
+            scan.ask(QUESTIONS["2p"]),
+            opened(folder, search="exact", **settings).ask(QUESTIONS["2p"]),
+        )
     save_model(folder, model(seed=3))
     scan = opened(folder, candidates="scan", search="certified")
     same(scan.ask(QUESTIONS["2p"]), opened(folder, search="exact").ask(QUESTIONS["2p"]))
@@ -271,7 +359,9 @@ def test_a_run_that_was_copied_keeps_its_index(folder: RunFolder, tmp_path: Path
 
 
 def test_what_cannot_be_is_refused_in_a_line(folder: RunFolder) -> None:
-    with pytest.raises(SettingsError, match="candidates is 'index', which serves beam and certified search"):
+    with pytest.raises(
+        SettingsError, match="candidates is 'index', which serves beam and certified search"
+    ):
         opened(folder, search="exact", candidates="index")
     with pytest.raises(SettingsError, match="lists cannot serve"):
         opened(folder, candidates="scan", calibration="minmax").ask(QUESTIONS["1p"])
@@ -287,14 +377,14 @@ def test_what_cannot_be_is_refused_in_a_line(folder: RunFolder) -> None:
 
 def test_all_shapes_are_answered_as_a_beam_that_keeps_everything(folder: RunFolder) -> None:
     engine = Engine(graph(), load_model(folder), k=N, candidates="scan")
-    rows = engine.using(candidates="rows")
+    rows = engine.with_settings(candidates="rows")
     for shape in SHAPES.values():
         same(engine.ask(str(shape.query)), rows.ask(str(shape.query)))
 
 
 def test_what_rows_would_take_is_foretold_of_rows_alone() -> None:
     rows = Engine(graph(), model(), candidates="rows")
-    lists = rows.using(candidates="scan")
+    lists = rows.with_settings(candidates="scan")
     for name, question in QUESTIONS.items():
         taken = rows.seconds(question)
         assert lists.seconds(question) == (taken if name in OVER_ROWS else None), name

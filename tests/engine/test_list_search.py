@@ -1,4 +1,4 @@
-"""Search over lists against exact search over rows: equal where it is proven, bounds that hold where it is not."""
+"""Search over lists equals exact search where proven, and its bounds hold elsewhere."""
 
 from __future__ import annotations
 
@@ -17,22 +17,34 @@ from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.finders.codes import Codes
-from tacit.links.finders.finder import Top, TopScorer
+from tacit.links.finders.retriever import TopK, TopKRetriever
 from tacit.links.finders.scan import CodedTop, ScanTop
 from tacit.links.models import ComplEx
 from tacit.query.plans.traits import listable
 from tacit.query.sampling.shapes import SHAPES, Shape
 
-N, R, TOP = 150, 3, 5
+N = 150
+R = 3
+TOP = 5
 LISTED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip", "2u", "up", "2in", "3in", "inp", "pin")
 
 
 def graph() -> Graph:
     random = np.random.default_rng(0)
     facts = np.stack(
-        [random.integers(N, size=200), 2 * random.integers(R, size=200), random.integers(N, size=200)], 1
+        [
+            random.integers(N, size=200),
+            2 * random.integers(R, size=200),
+            random.integers(N, size=200),
+        ],
+        1,
     ).astype(np.int32)
-    return Graph(Vocabulary(f"e{i}" for i in range(N)), directed(f"r{i}" for i in range(R)), facts, name="random")
+    return Graph(
+        Vocabulary(f"e{i}" for i in range(N)),
+        directed(f"r{i}" for i in range(R)),
+        facts,
+        name="random",
+    )
 
 
 def scorer(scale: float = 1.6) -> ComplEx:
@@ -60,7 +72,10 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 def queries(shape: Shape, count: int = 6) -> list[tuple[list[int], list[int]]]:
     random = np.random.default_rng(2)
     slots = [
-        (random.integers(N, size=shape.num_entities), random.integers(2 * R, size=shape.num_relations))
+        (
+            random.integers(N, size=shape.num_entities),
+            random.integers(2 * R, size=shape.num_relations),
+        )
         for _ in range(count)
     ]
     return [(entities.tolist(), relations.tolist()) for entities, relations in slots]
@@ -71,7 +86,7 @@ def exact(asked: Engine, shape: Shape, entities: list[int], relations: list[int]
 
 
 def check(listing: Listing, scores: Tensor, proven: bool) -> None:
-    """All bounds hold; where the search was not cut short, the best are there with the scores of exact search."""
+    """All bounds hold; a finished search has the best answers with exact scores."""
     assert at_most(listing.low, scores[listing.ids])
     assert at_most(scores[listing.ids], listing.high)
     assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.rest))
@@ -83,7 +98,7 @@ def check(listing: Listing, scores: Tensor, proven: bool) -> None:
 
 
 def at_most(a: Tensor, b: Tensor) -> bool:
-    """But for rounding, of log-scores or, where `x + y - 1` leaves few digits of them, of scores."""
+    """At most, up to rounding of log-scores, or of scores where `x + y - 1` cancels."""
     return bool(((a <= b + 2e-5 + 1e-5 * b.abs()) | (a.exp() <= b.exp() + 1e-5)).all())
 
 
@@ -100,22 +115,23 @@ def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observ
         for entities, relations in queries(shape, 2):
             found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
             listing = found.top(shape.plan.root, TOP)
-            check(listing, exact(asked, shape, entities, relations), proven=listing.settled(TOP))
+            check(listing, exact(asked, shape, entities, relations), proven=listing.is_decided(TOP))
             assert found.rows.sure
             assert not found.rows.estimated
             if logic == "product":
-                assert listing.settled(TOP), name
+                assert listing.is_decided(TOP), name
 
 
 @pytest.mark.usefixtures("short_lists")
 def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
     asked = engine(calibration="sigmoid", observed="none")
-    finder, unsettled = ScanTop(asked.scorer, loopless(asked.atoms)), 0  # type: ignore[arg-type]
+    finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    unsettled = 0  # type: ignore[arg-type]
     for name in ("2p", "3p", "ip", "pi", "up"):
         for entities, relations in queries(SHAPES[name]):
             found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, 1)
             listing = found.top(SHAPES[name].plan.root, TOP)
-            unsettled += not (listing.settled(TOP) and bool((listing.low == listing.high).all()))
+            unsettled += not (listing.is_decided(TOP) and bool((listing.low == listing.high).all()))
             check(listing, exact(asked, SHAPES[name], entities, relations), proven=False)
     assert unsettled > 5
 
@@ -126,18 +142,18 @@ def test_few_rows_are_looked_up() -> None:
         finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
         found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
         found.top(SHAPES["2p"].plan.root, TOP)
-        assert 1 + len(found.followed) < N / 2  # the row of the anchor, and those of candidates
+        assert 1 + len(found.expanded) < N / 2  # the row of the anchor, and those of candidates
 
 
 @dataclass
 class Guessing:
     """A finder that knows neither what it has not found nor what rows weigh."""
 
-    inner: TopScorer
+    inner: TopKRetriever
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         top = self.inner.top(heads, relations, m)
-        return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
+        return TopK(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         sums, exact = self.inner.log_sums(heads, relations)

@@ -22,9 +22,13 @@ from tacit.query.plans.compile import compile_query
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text.text import parse
 
-ENTITIES, RELATIONS, BUDGET = 5_000, 8, 20e6  # bytes
+# bytes
+ENTITIES = 5_000
+RELATIONS = 8
+BUDGET = 20e6
 SLACK = 4e6  # blocks of fixed size, and what the allocator keeps
-STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
+RESET = Path("/proc/self/clear_refs")
 
 # The calibration, k, the number of queries at once, and the question.
 HOPS = "?x : exists ?y . r0(e1, ?y) & r1(?y, ?x)"
@@ -35,18 +39,21 @@ CASES = {
     "exact of whole rows": ("softmax-count", None, 1, HOPS),
     "parallel edges": (
         "softmax-count", 128, 8,
-        "?x : exists ?y . r0(e1, ?y) & r1(?y, ?x) & r2(?y, ?x) & !r3(?y, ?x) & (r4(?y, ?x) | r5(?y, ?x) | r6(?y, ?x))",
+        "?x : exists ?y . r0(e1, ?y) & r1(?y, ?x) & r2(?y, ?x) & !r3(?y, ?x) & (r4(?y, ?x) | "
+        "r5(?y, ?x) | r6(?y, ?x))",
     ),
     "condition": (
-        "sigmoid", 24, 16, "?x : exists ?y, ?z . r0(e1, ?y) & r1(?y, ?z) & r2(?z, ?x) & r3(?y, ?x) & r4(e2, ?z)",
+        "sigmoid", 24, 16,
+        "?x : exists ?y, ?z . r0(e1, ?y) & r1(?y, ?z) & r2(?z, ?x) & r3(?y, ?x) & r4(e2, ?z)",
     ),
     "two conditions": (
         "sigmoid", 6, 10,
-        "?x : exists ?v, ?y, ?z . "
-        "r0(e1, ?y) & r1(?y, ?z) & r2(?z, ?x) & r3(?y, ?x) & r4(?v, ?y) & r5(?v, ?x) & r6(?v, ?z)",
+        "?x : exists ?v, ?y, ?z . r0(e1, ?y) & r1(?y, ?z) & r2(?z, ?x) & r3(?y, ?x) & r4(?v, ?y) & "
+        "r5(?v, ?x) & r6(?v, ?z)",
     ),
     "loop": ("sigmoid", 16, 2, "?x : r0(?x, ?x) & r1(e1, ?x)"),
-    "many sets": ("softmax-count", 16, 300, "?x : r0(e1, ?x) & r1(e2, ?x) & !r2(e3, ?x) & (r3(e4, ?x) | r4(e5, ?x))"),
+    "many sets": ("softmax-count", 16, 300,
+                  "?x : r0(e1, ?x) & r1(e2, ?x) & !r2(e3, ?x) & (r3(e4, ?x) | r4(e5, ?x))"),
 }  # fmt: skip
 
 
@@ -60,23 +67,32 @@ def measure(number: int, budget: float) -> dict[str, float]:
     """The bytes each case takes at its peak, beyond what it returns."""
     random = np.random.default_rng(0)
     facts = KnownFacts(
-        FactIndex(np.unique(random.integers(0, [ENTITIES, RELATIONS, ENTITIES], (50_000, 3)), axis=0), RELATIONS)
+        FactIndex(
+            np.unique(random.integers(0, [ENTITIES, RELATIONS, ENTITIES], (50_000, 3)), axis=0),
+            RELATIONS,
+        )
     )
     model = ComplEx(ENTITIES, RELATIONS, 4).requires_grad_(False)
     model.reset(0.8, torch.Generator().manual_seed(0))
     found = {}
     for name, (how, k, batch, text) in CASES.items():
-        reasoner = MessageReasoner(Atoms(model, calibration(how, facts), facts), Logic(), k, budget / 1e9)
+        reasoner = MessageReasoner(
+            Atoms(model, calibration(how, facts), facts), Logic(), k, budget / 1e9
+        )
         plan = compile_query(parse(text)).plan
         entities = torch.from_numpy(random.integers(0, ENTITIES, (batch, plan.num_entities)))
         relations = torch.from_numpy(random.integers(0, RELATIONS, (batch, plan.num_relations)))
-        reasoner.scores(SHAPES["1p"].plan, entities[:1, :1], relations[:1, :1])  # whatever is made once
+        # whatever is made once
+        reasoner.scores(SHAPES["1p"].plan, entities[:1, :1], relations[:1, :1])
         ctypes.CDLL(None).malloc_trim(0)
         RESET.write_text("5")
-        before, mapped = memory("VmRSS"), memory("RssFile")
+        before = memory("VmRSS")
+        mapped = memory("RssFile")
         scores = reasoner.scores(plan, entities, relations)
         # Pages of libraries come and go as the system likes; what is computed is in none of them.
-        found[name] = memory("VmHWM") - before - max(0, memory("RssFile") - mapped) - 4.0 * scores.numel()
+        found[name] = (
+            memory("VmHWM") - before - max(0, memory("RssFile") - mapped) - 4.0 * scores.numel()
+        )
         del scores, reasoner
     return found
 

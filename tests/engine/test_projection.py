@@ -19,7 +19,9 @@ from tacit.engine.search.hop import Hop
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 
-N, R, K = 150, 6, 9
+N = 150
+R = 6
+K = 9
 BY_LOGARITHMS = {"product": torch.add, "godel": torch.minimum}
 
 
@@ -44,14 +46,19 @@ def by_definition(atoms: Atoms, source: Tensor, relations: Tensor, norm: str) ->
         if norm in BY_LOGARITHMS:
             out.append(BY_LOGARITHMS[norm](scores, weights).amax(0))
         else:
-            out.append(torch.as_tensor(LOGICS[norm][0](scores.exp().numpy(), weights.exp().numpy())).log().amax(0))
+            out.append(
+                torch.as_tensor(LOGICS[norm][0](scores.exp().numpy(), weights.exp().numpy()))
+                .log()
+                .amax(0)
+            )
     return torch.stack(out)
 
 
 @pytest.mark.parametrize("queries_share", [True, False])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", CALIBRATIONS)
-@pytest.mark.parametrize("rows", [4, 40, 512])  # less than a query, a few queries, all of them at once
+# less than a query, a few queries, all of them at once
+@pytest.mark.parametrize("rows", [4, 40, 512])
 def test_a_hop_is_the_best_over_its_candidates(
     name: str, norm: str, rows: int, queries_share: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +87,9 @@ def test_nearly_certain_scores_keep_their_order_and_digits() -> None:
     source[0, 5] = -1e-12
     found = Hop(atoms, Logic("product"), 1, 10**9).over(source, torch.tensor([2]))[0]
     logits = atoms.scorer.logits(torch.tensor([5]), torch.tensor([2]))[0].double()
-    torch.testing.assert_close(found.double(), -torch.log1p(torch.exp(-logits)) - 1e-12, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        found.double(), -torch.log1p(torch.exp(-logits)) - 1e-12, rtol=1e-6, atol=0
+    )
     saturated = logits > 17
     assert int(saturated.sum()) >= 5
     assert len(found[saturated].unique()) == int(saturated.sum())
@@ -110,10 +119,9 @@ def test_known_facts_count_with_their_score_whatever_it_is() -> None:
         )
 
 
-@pytest.mark.parametrize("bounded", [True, False])
 @pytest.mark.parametrize("blocks", [64, 512])
 def test_of_equal_candidates_a_hop_keeps_the_lowest_ids(
-    blocks: int, bounded: bool, monkeypatch: pytest.MonkeyPatch
+    blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three values for 150 candidates: the cut after nine of them is among ties in every row."""
     monkeypatch.setattr(projection, "_CPU_BYTES", 4 * blocks)
@@ -121,27 +129,36 @@ def test_of_equal_candidates_a_hop_keeps_the_lowest_ids(
     source = -torch.randint(3, (12, N), generator=generator).float()
     relations = torch.randint(R, (12,), generator=generator)
     atoms = Atoms(model(0.7), calibration("sigmoid", facts()))
-    raised = torch.zeros(12, dtype=torch.bool) if bounded else None
-    found = Hop(atoms, Logic("product"), K, 10**9, raised).over(source, relations)
+    hop = Hop(atoms, Logic("product"), K, 10**9)
+    found = hop.over(source, relations)
+    beyond = hop.beyond(source)
+    assert beyond is not None
     for query, values in enumerate(source.tolist()):
         kept = torch.tensor(sorted(range(N), key=lambda i, values=values: (-values[i], i))[:K])
         reached = atoms.rows(kept, relations[query].expand(K)) + source[query, kept, None]
         torch.testing.assert_close(found[query], reached.amax(dim=0), rtol=1e-5, atol=1e-6)
+        assert float(beyond[query]) == sorted(values, reverse=True)[K]
 
 
 @pytest.mark.parametrize("how", ["softmax-count", "minmax"])
-def test_rows_that_all_queries_share_are_scored_once(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_all_queries_share_are_scored_once(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As for the candidates of a cycle: many queries, few rows, one relation."""
     monkeypatch.setattr(projection, "_CPU_PAIRS", 64)
     monkeypatch.setattr(projection, "_CPU_SCORES", N * 64)
-    atoms, count = Atoms(model(0.5), calibration(how, facts()), facts(), ceiling=OBSERVED), 40
+    atoms = Atoms(model(0.5), calibration(how, facts()), facts(), ceiling=OBSERVED)
+    count = 40
     source = -torch.rand(count, N, generator=torch.Generator().manual_seed(1)) * 5
     source[:, 30:] -= 20.0  # all candidates are among the first 30
     relations = torch.full((count,), 2)
     expected = by_definition(atoms, source, relations, "product").float()
-    scored, blocks = list[int](), Atoms.blocks
+    scored = list[int]()
+    blocks = Atoms.blocks
     monkeypatch.setattr(
-        Atoms, "blocks", lambda self, heads, *rest: scored.append(len(heads)) or blocks(self, heads, *rest)
+        Atoms,
+        "blocks",
+        lambda self, heads, *rest: scored.append(len(heads)) or blocks(self, heads, *rest),
     )
     hop = Hop(atoms, Logic("product"), K, 10**8)
     torch.testing.assert_close(hop.over(source, relations), expected, rtol=1e-5, atol=1e-5)
@@ -166,7 +183,8 @@ def test_a_hop_is_the_same_to_the_bit_on_any_threads(
     monkeypatch.setattr(projection, "_CPU_PAIRS", 40)
     source = -torch.rand(queries, N, generator=torch.Generator().manual_seed(1)) * 5
     relations = torch.arange(queries) % R
-    before, hop = torch.get_num_threads(), Hop(Atoms(model(0.8), calibration(name, facts())), Logic(), k, 10**9)
+    before = torch.get_num_threads()
+    hop = Hop(Atoms(model(0.8), calibration(name, facts())), Logic(), k, 10**9)
     found = []
     try:
         for threads in (1, 2, 3):
@@ -182,7 +200,7 @@ def test_a_hop_is_the_same_to_the_bit_on_any_threads(
 
 @pytest.mark.parametrize("heads", [1, 300, 450, 511, 512])
 def test_columns_that_are_scored_at_a_time_are_whole_tiles(heads: int) -> None:
-    """A product of its own for what is left over of each block would take up to a tenth of the time."""
+    """A product of its own for the rest of each block would take up to a tenth of the time."""
     made = ComplEx(5000, R, 1).requires_grad_(False)
     hop = Hop(Atoms(made, calibration("sigmoid", facts())), Logic(), K, 10**9)
     width = hop._width(heads)

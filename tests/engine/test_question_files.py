@@ -69,7 +69,9 @@ def test_each_line_has_its_answers_or_its_error(asked: Path) -> None:
     assert list(told) == [n for n in range(1, 21) if n != 5]
     rows = {o.line.number: o.rows() for o in outcomes(engine, question_lines(asked, {}), top=3)}
     both = [(a.values["a"], a.values["b"]) for a in engine.ask("?a, ?b : borders(?a, ?b)", top=3)]
-    assert [(row[3], *json.loads(row[5]).values()) for row in rows[17]] == [("", a, b) for a, b in both]
+    assert [(row[3], *json.loads(row[5]).values()) for row in rows[17]] == [
+        ("", a, b) for a, b in both
+    ]
     assert [row[2:6] for row in rows[18]] == [(1, "", "", "{}")]
     assert json.loads(rows[19][0][5]) == engine.count("?c : borders(France, ?c)")._asdict()
     assert told[20]["error"]["message"] == "the line is not UTF-8"
@@ -91,11 +93,12 @@ class Refusing(Engine):
 
 
 def test_an_error_of_the_search_is_that_of_its_question_alone() -> None:
-    plain, texts = open_europe(), [f"?c : borders({name}, ?c)" for name in ("France", "Spain", "Poland")]
+    plain = open_europe()
+    texts = [f"?c : borders({name}, ?c)" for name in ("France", "Spain", "Poland")]
     engine = Refusing(plain.graph, plain.scorer, plain.settings)
     lines = [Line(number, text, text) for number, text in enumerate(texts)]
     first, second, third = (outcome.result for outcome in outcomes(engine, lines))
-    assert (first, third) == (plain.ask(texts[0]), plain.ask(texts[2]))
+    assert (first, third) == (plain.ask(texts[0], top="likely"), plain.ask(texts[2], top="likely"))
     assert str(second) == "that is too much"
 
 
@@ -110,7 +113,14 @@ def test_no_more_is_read_than_is_asked_together(monkeypatch: pytest.MonkeyPatch)
             yield Line(read, "", "?c : borders(France, ?c)")
 
     some = outcomes(open_europe(), lines())
-    assert [(next(some).line.number, read) for _ in range(6)] == [(1, 4), (2, 4), (3, 4), (4, 4), (5, 8), (6, 8)]
+    assert [(next(some).line.number, read) for _ in range(6)] == [
+        (1, 4),
+        (2, 4),
+        (3, 4),
+        (4, 4),
+        (5, 8),
+        (6, 8),
+    ]
     with pytest.raises(SettingsError, match="top must be at least 1"):
         next(outcomes(open_europe(), lines(), top=0))
 
@@ -126,7 +136,9 @@ def rows_of(many: list[Outcome]) -> list[list[str]]:
         else:
             for rank, a in enumerate(result, start=1):
                 told = [str(rank), a.entity, a.name, f'{{"c": "{a.entity}"}}', f"{a.score:.6g}"]
-                rows.append([str(line.number), result.query, *told, "true" if a.known else "false", ""])
+                rows.append(
+                    [str(line.number), result.query, *told, "true" if a.known else "false", ""]
+                )
     return rows
 
 
@@ -134,14 +146,21 @@ def rows_of(many: list[Outcome]) -> list[list[str]]:
 def test_the_command_writes_them_and_its_exit_code_tells(tmp_path: Path, kind: str) -> None:
     facts = tmp_path / "facts.tsv"
     graph = europe()
-    triples = [(graph.entities[s], graph.relations[r], graph.entities[o]) for s, r, o in graph.train.tolist()]
+    triples = [
+        (graph.entities[s], graph.relations[r], graph.entities[o])
+        for s, r, o in graph.train.tolist()
+    ]
     facts.write_text("".join("\t".join(triple) + "\n" for triple in triples), encoding="utf-8")
-    lines = ["?c : borders($who, ?c)", "?c : speaks($who, ?c)", "?c : borders($who, ?x) & speaks(?x, ?c)"]
-    out, call = (
-        tmp_path / f"answers.{kind}",
-        ["ask", str(facts), "--symbolic", "--param", "who=New York", "--top", "all"],
+    lines = [
+        "?c : borders($who, ?c)",
+        "?c : speaks($who, ?c)",
+        "?c : borders($who, ?x) & speaks(?x, ?c)",
+    ]
+    out = tmp_path / f"answers.{kind}"
+    call = ["ask", str(facts), "--symbolic", "--param", "who=New York", "--top", "all"]
+    done = CliRunner().invoke(
+        app, [*call, "--file", "-", "--out", str(out)], input="\n".join(lines)
     )
-    done = CliRunner().invoke(app, [*call, "--file", "-", "--out", str(out)], input="\n".join(lines))
     assert (done.exit_code, done.stdout) == (0, f"wrote the answers to 3 questions to {out}\n")
     lines.insert(1, "?c : borders(")
     (tmp_path / "q.txt").write_text("\n".join(lines), encoding="utf-8")
@@ -149,9 +168,12 @@ def test_the_command_writes_them_and_its_exit_code_tells(tmp_path: Path, kind: s
     assert done.exit_code == 1
     assert "error: 1 of 4 questions could not be answered; line 2: the question ends" in done.stderr
 
-    engine = open_europe().using(search="symbolic")
+    engine = open_europe().with_settings(search="symbolic")
     many = list(outcomes(engine, question_lines(tmp_path / "q.txt", {"who": "New York"}), top=None))
-    assert [len(outcome.result) if not isinstance(outcome.result, TacitError) else -1 for outcome in many] == [
+    assert [
+        len(outcome.result) if not isinstance(outcome.result, TacitError) else -1
+        for outcome in many
+    ] == [
         1,
         -1,
         0,
@@ -167,28 +189,45 @@ def test_the_command_writes_them_and_its_exit_code_tells(tmp_path: Path, kind: s
 
         table = duckdb.read_parquet(str(out)).fetchall()
         words = [["" if cell is None else str(cell) for cell in row] for row in table]
-        assert [[*row[:6], *row[8:]] for row in words] == [[*row[:6], *row[8:]] for row in rows_of(many)]
+        assert [[*row[:6], *row[8:]] for row in words] == [
+            [*row[:6], *row[8:]] for row in rows_of(many)
+        ]
     else:
         import gzip
 
-        text = gzip.decompress(out.read_bytes()).decode() if kind.endswith("gz") else out.read_text(encoding="utf-8")
+        text = (
+            gzip.decompress(out.read_bytes()).decode()
+            if kind.endswith("gz")
+            else out.read_text(encoding="utf-8")
+        )
         assert list(csv.reader(io.StringIO(text)))[1:] == rows_of(many)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "ask one question, or many with --file"),
-        (["?c : r(a, ?c)", "--file", "-"], "ask one question, or many with --file"),
-        (["--file", "-", "--out", "x.ttl"], "'x.ttl' is no file of answers; its name ends in .jsonl, .csv or .parquet"),
+        ([], "no question is given; write one after"),
+        (["?c : r(a, ?c)", "--file", "-"], "a question and --file are given; leave one out"),
+        (
+            ["--file", "-", "--out", "x.ttl"],
+            "--out is 'x.ttl'; a file of answers must end in .jsonl, .csv or .parquet",
+        ),
         (["?c : r(a, ?c)", "--param", "who"], "--param is 'who'; it must be NAME=LABEL"),
-        (["?c : r($w, ?c)", "--param", "w=a", "--param", "$w=b"], "--param gives w two labels, 'a' and 'b'"),
-        (["?c : r(a, ?c)", "--top", "many"], "--top is 'many'; it must be a whole number, or all"),
+        (
+            ["?c : r($w, ?c)", "--param", "w=a", "--param", "$w=b"],
+            "--param gives w two labels, 'a' and 'b'",
+        ),
+        (
+            ["?c : r(a, ?c)", "--top", "many"],
+            "--top is 'many'; it must be a whole number, likely, or all",
+        ),
         (["--file", "no.txt"], "no.txt: no such file"),
     ],
 )
 def test_what_cannot_be_asked(tmp_path: Path, options: list[str], says: str) -> None:
     (tmp_path / "g.tsv").write_text("a\tr\tb\n")
-    error = CliRunner().invoke(app, ["ask", str(tmp_path / "g.tsv"), "--symbolic", *options]).exception
+    error = (
+        CliRunner().invoke(app, ["ask", str(tmp_path / "g.tsv"), "--symbolic", *options]).exception
+    )
     assert isinstance(error, TacitError)
     assert says in str(error)

@@ -1,4 +1,4 @@
-"""Reasons people can follow: which branch carried an answer, and what comes nearest to what is denied."""
+"""Reasons: the branch that carried an answer, and the nearest denied fact."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def test_of_an_or_the_branch_that_carried_the_answer_comes_first(engine: Engine)
     assert best.entity == "b"
     assert best.score == pytest.approx(1 - 0.1 * 0.4)
     tree = best.witnesses[0].tree
-    assert [(part.atom.relation, part.carried) for part in tree.parts if part.atom] == [("q", False), ("r", True)]
+    assert [(part.atom.relation, part.carried) for part in tree.parts if part.atom] == [
+        ("q", False),
+        ("r", True),
+    ]
     lines = best.witnesses[0].lines()
     assert lines == [
         ("r(a, b)  0.900 predicted", True),
@@ -62,13 +65,19 @@ def test_what_is_denied_is_explained_by_what_comes_nearest_to_it(engine: Engine)
 
 
 def test_a_name_that_is_bound_twice_is_told_apart() -> None:
-    graph = Graph.of([("a", "r", "b"), ("b", "r", "e"), ("a", "q", "c"), ("c", "q", "e"), ("c", "q", "b")])
+    graph = Graph.of(
+        [("a", "r", "b"), ("b", "r", "e"), ("a", "q", "c"), ("c", "q", "e"), ("c", "q", "b")]
+    )
     engine = Engine(graph, FactorScorer([np.full((4, 4), 0.1)] * 2), calibration="sigmoid")
-    both = engine.explain("?y : (exists ?x . r(a, ?x) & r(?x, ?y)) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1)
+    both = engine.explain(
+        "?y : (exists ?x . r(a, ?x) & r(?x, ?y)) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1
+    )
     assert both.entities == ["e"]
     assert sorted(both[0].witnesses[0].variables.values()) == ["b", "c"]
     assert set(both[0].witnesses[0].variables) == {"x", "x'"}
-    hidden = engine.explain("?x : exists ?y . r(a, ?y) & r(?y, ?x) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1)
+    hidden = engine.explain(
+        "?x : exists ?y . r(a, ?y) & r(?y, ?x) & (exists ?x . q(a, ?x) & q(?x, ?y))", 1
+    )
     assert (hidden.entities, hidden[0].witnesses[0].variables) == (["e"], {"y": "b", "x'": "c"})
     assert hidden.to_pandas()[["entity", "?y", "?x'"]].values.tolist() == [["e", "b", "c"]]
 
@@ -80,8 +89,53 @@ def test_how_much_is_predicted_is_said_in_a_line() -> None:
     assert (best.witnesses[0].predicted, len(best.witnesses[0].atoms)) == (1, 2)
 
 
+def test_under_a_known_answer_nothing_is_said_of_predicted_atoms() -> None:
+    """What is denied is no fact, and so predicted; but the answer rests on what is known."""
+    asked = Engine(GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train", loops=True)
+    known, other = asked.explain("?x : r(a, ?x) & !q(c, ?x)", top=2)
+    assert (known.entity, known.known, other.known) == ("b", True, False)
+    assert known.witnesses[0].lines() == [
+        ("r(a, b)  0.999 known", True),
+        ("not q(c, b)  0.599 predicted", True),
+    ]
+    assert known.witnesses[0].to_dict()["known"] is True
+    assert other.witnesses[0].lines()[-1] == ("2 of 2 atoms predicted", False)
+    assert other.witnesses[0].to_dict()["known"] is False
+
+
+@pytest.mark.parametrize("search", ["exact", "certified", "beam"])
+def test_the_first_reason_of_a_known_answer_is_by_facts_where_predictions_tie(search: str) -> None:
+    """Predictions may score as facts do; of two equal reasons the known one comes first."""
+    facts = [("a", "r", "m2"), ("m2", "q", "x"), ("m1", "p", "m1")]
+    graph = Graph.of([("m1", "q", "a"), ("m1", "r", "a"), *facts])
+    # of equal ones a search takes the first
+    assert graph.entities.id("m1") < graph.entities.id("m2")
+    size = graph.num_entities
+    tables = [np.full((size, size), 0.1) for _ in range(graph.num_relations // 2)]
+    a, m1, x = (graph.entities.id(name) for name in ("a", "m1", "x"))
+    for name, ends in (("r", (a, m1)), ("q", (m1, x))):
+        tables[graph.relations.id(name) // 2][ends] = 1 - 1e-9  # of what a fact is worth
+    made = Engine(
+        graph,
+        FactorScorer(tables),
+        calibration="sigmoid",
+        search=search,
+        observed_score=0.9,
+        loops=True,
+    )
+    for question in ("?x : r(a, ?m) & q(?m, ?x)", "?x : (r(a, ?m) | p(x, ?m)) & q(?m, ?x)"):
+        (answer,) = made.explain(question, 1, paths=2)
+        first, second = answer.witnesses
+        assert (answer.entity, answer.known) == ("x", True)
+        assert [atom.observed for atom in first.atoms if atom.relation != "p"] == [True, True]
+        assert first.variables == {"m": "m2"}
+        assert first.score == pytest.approx(answer.score, rel=1e-6)
+        assert second.variables == {"m": "m1"}
+        assert second.lines()[-1][0].startswith("2 of 2" if "|" not in question else "3 of 3")
+
+
 def test_a_search_without_reasons_says_so(engine: Engine) -> None:
-    asked = engine.using(search="symbolic", observed="train")
+    asked = engine.with_settings(search="symbolic", observed="train")
     answers = asked.explain("?x : r(a, ?x)")
     assert answers.explained is False
     assert answers.certified is True
@@ -96,8 +150,10 @@ def test_a_tree_is_told_whole() -> None:
 
 HANGING = (
     "?x : exists ?w, ?y, ?z . r(e1, ?w) & q(?w, ?y) & p(?y, ?z) & q(?z, ?x) & r(?x, ?y)",
-    "?x : exists ?y, ?z . q(e1, ?y) & p(?y, ?z) & r(?z, ?x) & q(?x, ?y) & !(exists ?v . p(e2, ?v) & r(?v, ?x))",
-    "?x : exists ?y . (exists ?w . r(e1, ?w) & q(?w, ?y)) & (p(?y, ?x) | (exists ?v . r(?y, ?v) & q(?v, ?x)))",
+    "?x : exists ?y, ?z . q(e1, ?y) & p(?y, ?z) & r(?z, ?x) & q(?x, ?y) & !(exists ?v . p(e2, ?v) "
+    "& r(?v, ?x))",
+    "?x : exists ?y . (exists ?w . r(e1, ?w) & q(?w, ?y)) & (p(?y, ?x) | (exists ?v . r(?y, ?v) & "
+    "q(?v, ?x)))",
     "?x, ?y : exists ?z . r(e1, ?x) & q(?x, ?z) & p(?z, ?y) & !(exists ?v . r(?x, ?v) & q(?v, ?y))",
 )  # cycles, disjunctions and pairs that hang on hops
 
@@ -110,21 +166,44 @@ def worth(part: WitnessPart, norm: str) -> float:
     values = [np.float64(worth(inner, norm)) for inner in part.parts]
     if part.kind == "not":
         return 1.0 - values[0]
-    return float(reduce(conjunction if part.kind == "and" else disjunction, values)) if values else 1.0
+    return (
+        float(reduce(conjunction if part.kind == "and" else disjunction, values)) if values else 1.0
+    )
 
 
 @pytest.mark.parametrize(
     ("seed", "given"),
     [
         (1, {"calibration": "sigmoid", "observed": "none", "k": 1, "budget": 4}),
-        (2, {"calibration": "softmax-count", "observed": "all", "k": 2, "budget": 9, "logic": "godel"}),
+        (
+            2,
+            {
+                "calibration": "softmax-count",
+                "observed": "all",
+                "k": 2,
+                "budget": 9,
+                "logic": "godel",
+            },
+        ),
         (3, {"calibration": "sigmoid", "observed": "all", "k": 1, "budget": 60}),
-        (4, {"calibration": "softmax-count", "observed": "none", "k": 3, "budget": 20, "logic": "lukasiewicz"}),
+        (
+            4,
+            {
+                "calibration": "softmax-count",
+                "observed": "none",
+                "k": 3,
+                "budget": 20,
+                "logic": "lukasiewicz",
+            },
+        ),
     ],
 )
-def test_the_atoms_of_a_witness_are_worth_what_the_answer_is(seed: int, given: dict[str, Any]) -> None:
-    """Proven or not, by more candidates than a beam keeps or by fewer; and why changes nothing in what is listed."""
-    engine, proven = random_engine(seed, ties=seed == 4, **given), set()
+def test_the_atoms_of_a_witness_are_worth_what_the_answer_is(
+    seed: int, given: dict[str, Any]
+) -> None:
+    """Proven or not, whatever the beam; and explaining changes nothing in the list."""
+    engine = random_engine(seed, ties=seed == 4, **given)
+    proven = set()
     hops = [asked for asked in questions(engine, seed) if asked.prepared.plan.has(Project)]
     asked = [*hops, *map(engine.prepare, (*CYCLES, *KINDS, *HANGING))]
     for question, plain in zip(asked, engine.ask_many(asked, 2), strict=True):
@@ -135,33 +214,47 @@ def test_the_atoms_of_a_witness_are_worth_what_the_answer_is(seed: int, given: d
             value = worth(answer.witnesses[0].tree, engine.settings.logic)
             assert answer.score == pytest.approx(same.score, abs=1e-6)
             assert answer.witnesses[0].score == pytest.approx(value, rel=1e-4, abs=1e-7)
-            if not (answer.known and not found.certified and "|" in found.query):  # which are worth that at least
-                assert value == pytest.approx(answer.score, rel=1e-4, abs=1e-7), (found.query, answer)
+            # which are worth that at least
+            if not (answer.known and not found.certified and "|" in found.query):
+                assert value == pytest.approx(answer.score, rel=1e-4, abs=1e-7), (
+                    found.query,
+                    answer,
+                )
             assert value >= answer.score * (1 - 1e-4)
     assert proven == {True, False}
 
 
 @pytest.mark.parametrize("search", ["certified", "beam"])
-def test_a_known_answer_is_explained_by_its_facts_where_the_search_has_dropped_them(search: str) -> None:
+def test_a_known_answer_is_explained_by_its_facts_where_the_search_has_dropped_them(
+    search: str,
+) -> None:
     hub = [("hub", "r", f"m{i}") for i in range(9)]
     ends = [(f"m{i}", "q", f"x{i}") for i in range(9)] + [("m7", "q", "y"), ("y", "r", "m7")]
     graph = Graph.of(hub + ends)
-    scorer = FactorScorer(list(np.random.default_rng(3).uniform(0.1, 0.6, (2, graph.num_entities, graph.num_entities))))
+    scorer = FactorScorer(
+        list(
+            np.random.default_rng(3).uniform(0.1, 0.6, (2, graph.num_entities, graph.num_entities))
+        )
+    )
     engine = Engine(graph, scorer, calibration="sigmoid", search=search, k=2)
     for text, atoms in (("", 2), (" & r(?x, ?m)", 3)):
-        found = engine.explain(f"?x : exists ?m . r(hub, ?m) & q(?m, ?x){text}", 10 if not text else 1)
+        found = engine.explain(
+            f"?x : exists ?m . r(hub, ?m) & q(?m, ?x){text}", 10 if not text else 1
+        )
         assert sum(answer.known for answer in found) == (10 if not text else 1)
         plain = engine.ask(f"?x : exists ?m . r(hub, ?m) & q(?m, ?x){text}", len(found))
         assert [answer.id for answer in found] == [answer.id for answer in plain]
         for answer in found:
             witness = answer.witnesses[0]
             assert (witness.predicted, len(witness.atoms)) == (0, atoms)
-            assert witness.variables["m"] == ("m7" if answer.entity == "y" else "m" + answer.entity[1:])
+            assert witness.variables["m"] == (
+                "m7" if answer.entity == "y" else "m" + answer.entity[1:]
+            )
             assert witness.score == pytest.approx(answer.score, rel=1e-6)
 
 
 def test_a_known_pair_is_explained_by_its_facts_where_a_fact_is_worth_1() -> None:
-    """Of nine values of `?m` a beam of two drops the one that facts lead over, from either end of the pair."""
+    """A beam of two drops the value of `?m`, of nine, that facts lead over, from either end."""
     wide = [("hub", "r", f"m{i}") for i in range(9)] + [(f"m{i}", "q", "end") for i in range(9)]
     graph = Graph.of([*wide, ("m8", "q", "x"), ("s", "r", "m8")])
     size = graph.num_entities
@@ -180,13 +273,18 @@ def test_a_known_pair_is_explained_by_its_facts_where_a_fact_is_worth_1() -> Non
 
 
 def test_what_is_proven_stays_proven_when_reasons_are_asked_for() -> None:
-    """A cycle of known answers is proven by a bound that is closer than those of its body with a beam of one."""
-    engine = random_engine(8, k=1, budget=30, calibration="sigmoid", observed_score=0.95, loops=True)
+    """A cycle of known answers is proven by a closer bound than that of its body."""
+    engine = random_engine(
+        8, k=1, budget=30, calibration="sigmoid", observed_score=0.95, loops=True
+    )
     cycle = "?x : exists ?y, ?z . r(?x, ?y) & q(?y, ?z) & p(?z, ?x)"
-    plain, found = engine.ask(cycle, 2), engine.explain(cycle, 2)
+    plain = engine.ask(cycle, 2)
+    found = engine.explain(cycle, 2)
     assert plain.certified
     assert found.certified
-    assert [(answer.id, answer.score) for answer in found] == [(answer.id, answer.score) for answer in plain]
+    assert [(answer.id, answer.score) for answer in found] == [
+        (answer.id, answer.score) for answer in plain
+    ]
     for answer in found:
         assert worth(answer.witnesses[0].tree, "product") == pytest.approx(answer.score, rel=1e-5)
 
@@ -207,7 +305,7 @@ ROWS_ASKED = [
 def test_rows_that_the_reasons_of_all_answers_need_are_scored_once(
     question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A softmax scores whole rows for the sake of single atoms, and each answer asks for nearly the same ones."""
+    """A softmax scores whole rows for single atoms, nearly the same for each answer."""
     scored: Counter[tuple[tuple[int, ...], ...]] = Counter()
     rows = Atoms.rows
 

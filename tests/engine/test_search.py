@@ -1,4 +1,4 @@
-"""Exact and beam search against the definition, and the graph as a scorer against symbolic answers."""
+"""Exact and beam search against the definition, and a graph as scorer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tacit.graph.fact_index import FactIndex
 from tacit.links.scorer import GraphScorer
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query, compile_template
-from tacit.query.plans.plan import Prepared
+from tacit.query.plans.plan import CompiledQuery
 from tacit.query.sampling.shapes import SHAPES
 
 
@@ -31,7 +31,7 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
     return {name: random.random((size, size)) * 0.98 + 0.01 for name in RELATIONS}
 
 
-def slots(prepared: Prepared) -> tuple[torch.Tensor, torch.Tensor]:
+def slots(prepared: CompiledQuery) -> tuple[torch.Tensor, torch.Tensor]:
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
     return entities, relations
@@ -40,11 +40,14 @@ def slots(prepared: Prepared) -> tuple[torch.Tensor, torch.Tensor]:
 def observed_facts(scores: dict[str, Values], seed: int) -> tuple[FactIndex, dict[str, Values]]:
     """Some facts of each relation, and the tables with those facts lifted."""
     random = np.random.default_rng(seed)
-    triples, lifted = [], {}
+    triples = []
+    lifted = {}
     for r, name in enumerate(RELATIONS):
         known = random.random(scores[name].shape) < 0.2
         lifted[name] = np.where(known, 1 - 2.0**-10, scores[name])
-        triples += [(s, 2 * r, t) for s, t in np.argwhere(known)] + [(t, 2 * r + 1, s) for s, t in np.argwhere(known)]
+        triples += [(s, 2 * r, t) for s, t in np.argwhere(known)] + [
+            (t, 2 * r + 1, s) for s, t in np.argwhere(known)
+        ]
     return FactIndex(np.array(triples).reshape(-1, 3), 2 * len(RELATIONS)), lifted
 
 
@@ -65,7 +68,9 @@ def test_search_has_the_value_of_the_formula(
     expected = BruteForce(scores, norm, negation).answers(query)
     prepared = compile_query(query, safe=False)
     for k in (None, scorer.num_entities, scorer.num_entities + 3):
-        reasoner = MessageReasoner(Atoms(scorer, Sigmoid(), facts), Logic(norm, negation), k, memory / 1e9)
+        reasoner = MessageReasoner(
+            Atoms(scorer, Sigmoid(), facts), Logic(norm, negation), k, memory / 1e9
+        )
         found = reasoner.scores(prepared.plan, *slots(prepared)).exp().numpy()[0]
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -76,7 +81,9 @@ def test_search_has_the_value_of_the_formula(
 def test_batches_of_every_shape(shape: str, norm: str, negation: str) -> None:
     """A batch of queries with different entities and relations, each against the definition."""
     random = np.random.default_rng(7)
-    size, plan, template = 7, SHAPES[shape].plan, SHAPES[shape].query
+    size = 7
+    plan = SHAPES[shape].plan
+    template = SHAPES[shape].query
     scores = {name: random.random((size, size)) * 0.98 + 0.01 for name in RELATIONS}
     scorer = FactorScorer([scores[name] for name in RELATIONS])
     entities = torch.tensor(random.integers(0, len(ENTITIES), (9, plan.num_entities)))
@@ -88,7 +95,9 @@ def test_batches_of_every_shape(shape: str, norm: str, negation: str) -> None:
         names = {slot: ENTITIES[i] for slot, i in zip(prepared.entities, e, strict=True)}
         names |= {slot: RELATIONS[i // 2] for slot, i in zip(prepared.relations, r, strict=True)}
         text = renamed(template, names)
-        np.testing.assert_allclose(found[row], BruteForce(scores, norm, negation).answers(text), atol=1e-5)
+        np.testing.assert_allclose(
+            found[row], BruteForce(scores, norm, negation).answers(text), atol=1e-5
+        )
 
 
 def renamed(query: Query, names: dict[str, str]) -> Query:
@@ -98,7 +107,10 @@ def renamed(query: Query, names: dict[str, str]) -> Query:
     def fill(formula: Formula) -> Formula:
         match formula:
             case Atom(relation, subject, object_):
-                ends = [Entity(names[e.name]) if isinstance(e, Entity) else e for e in (subject, object_)]
+                ends = [
+                    Entity(names[e.name]) if isinstance(e, Entity) else e
+                    for e in (subject, object_)
+                ]
                 return Atom(names[relation], ends[0], ends[1])
             case And(parts):
                 return And(tuple(map(fill, parts)))
@@ -113,22 +125,38 @@ def renamed(query: Query, names: dict[str, str]) -> Query:
     return Query(query.target, fill(query.formula))
 
 
-@given(queries(), st.integers(0, 10_000), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)))
+@given(
+    queries(),
+    st.integers(0, 10_000),
+    st.sampled_from(sorted(LOGICS)),
+    st.sampled_from(sorted(NEGATIONS)),
+)
 @settings(max_examples=75, deadline=None)
-def test_the_graph_as_a_scorer_gives_the_symbolic_answers(query: Query, seed: int, norm: str, negation: str) -> None:
-    random, n = np.random.default_rng(seed), 8
+def test_the_graph_as_a_scorer_gives_the_symbolic_answers(
+    query: Query, seed: int, norm: str, negation: str
+) -> None:
+    random = np.random.default_rng(seed)
+    n = 8
     facts = np.unique(random.integers(0, [n, len(RELATIONS), n], (30, 3)), axis=0)
     forward = facts * [1, 2, 1]
     index = FactIndex(np.concatenate([forward, forward[:, ::-1] + [0, 1, 0]]), 2 * len(RELATIONS))
     prepared = compile_query(query, safe=False)
     expected = SymbolicReasoner(index, n).scores(prepared.plan, *slots(prepared)) == 0
     for k in (None, n):
-        reasoner = MessageReasoner(Atoms(GraphScorer(index, n), Sigmoid()), Logic(norm, negation), k)
+        reasoner = MessageReasoner(
+            Atoms(GraphScorer(index, n), Sigmoid()), Logic(norm, negation), k
+        )
         found = reasoner.scores(prepared.plan, *slots(prepared)).exp() > 0.5
         assert found.tolist() == expected.tolist()
 
 
-@given(queries(), tables(), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)), st.integers(1, 4))
+@given(
+    queries(),
+    tables(),
+    st.sampled_from(sorted(LOGICS)),
+    st.sampled_from(sorted(NEGATIONS)),
+    st.integers(1, 4),
+)
 @settings(max_examples=75, deadline=None)
 def test_bounds_hold_whatever_the_beam_drops(
     query: Query, scores: dict[str, Values], norm: str, negation: str, k: int
@@ -149,7 +177,9 @@ def test_one_atom_ranks_as_the_raw_scores_do() -> None:
     class Fixed(TableScorer):
         def __init__(self) -> None:
             self._logits = logits.expand(2, 8, 8)
-            self.num_relations, self.num_entities, self.device = 2, 8, torch.device("cpu")
+            self.num_relations = 2
+            self.num_entities = 8
+            self.device = torch.device("cpu")
 
     reasoner = MessageReasoner(Atoms(Fixed(), Sigmoid()), Logic(), k=2)
     ranking = reasoner.ranking(SHAPES["1p"].plan, torch.tensor([[3]]), torch.tensor([[0]]))[0]

@@ -1,4 +1,4 @@
-"""Answers over 2 and 3 processes that share the entities out, beside those of one: values, order, ties and reasons."""
+"""Answers over 2 and 3 processes that share the entities, beside those of one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from formulas import ENTITIES, RELATIONS, queries
 from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
+from tacit.engine.atoms.sharded import whole
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import hard_ranks
-from tacit.engine.search.best_answers import BestAnswers, Wanted
 from tacit.engine.search.hop import Hop
-from tacit.engine.search.sharded import best_answers, whole
+from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
@@ -42,7 +42,13 @@ SEARCHES: tuple[dict[str, Any], ...] = (
     {"search": "beam", "k": 4, "calibration": "softmax-count", "logic": "godel"},
     {"search": "beam", "k": 3, "calibration": "minmax", "logic": "lukasiewicz", "typed": True},
     {"search": "exact", "calibration": "softmax-count", "observed": "none"},
-    {"search": "exact", "calibration": "sigmoid", "logic": "lukasiewicz", "negation": "cosine", "loops": True},
+    {
+        "search": "exact",
+        "calibration": "sigmoid",
+        "logic": "lukasiewicz",
+        "negation": "cosine",
+        "loops": True,
+    },
     {"search": "exact", "preset": "fit", "ceiling": 0.9},
     {"search": "symbolic"},
 )
@@ -58,9 +64,13 @@ QUESTIONS = (
 
 @cache
 def graph(size: int = SIZE) -> Graph:
-    """Facts so many that every hop has more known tails than a small beam keeps, all of one score."""
+    """So many facts that every hop has more known tails, all equal, than a small beam keeps."""
     random = np.random.default_rng(3)
-    facts = np.unique(random.integers(0, [size, len(RELATIONS), size], (10 * size, 3)), axis=0) * [1, 2, 1]
+    facts = np.unique(random.integers(0, [size, len(RELATIONS), size], (10 * size, 3)), axis=0) * [
+        1,
+        2,
+        1,
+    ]
     labels = Vocabulary(f"e{i}" for i in range(size))
     return Graph(labels, directed(RELATIONS), facts.astype(np.int32), name="ties")
 
@@ -72,7 +82,7 @@ def few_facts(size: int) -> Graph:
 
 
 def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
-    """Small whole numbers as weights: products come out exact, whatever the size of blocks, and many are equal."""
+    """Small integer weights: products are exact for any block size, and many are equal."""
     made = make_model(kind, shards.total, 2 * len(RELATIONS), rank, shards=shards)
     random = torch.Generator().manual_seed(5)
     for name, table in sorted(made.named_children()):
@@ -103,21 +113,35 @@ def random_queries() -> list[Query]:
 
 @torch.no_grad()
 def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
-    """The scores of every formula by every search, and of every shape by every second one, `[B, N]` each."""
+    """Scores `[B, N]` of every formula by every search, and of shapes by every second one."""
     found = []
     random = np.random.default_rng(11)
     for number, changes in enumerate(SEARCHES):
         asked = engine(shards, ("complex", "cp", "transe")[number % 3], **changes)
         for shape in list(SHAPES.values())[number % 2 :: 2]:
             entities = torch.from_numpy(random.integers(0, SIZE, (6, shape.plan.num_entities)))
-            relations = torch.from_numpy(random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations)))
+            relations = torch.from_numpy(
+                random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations))
+            )
             scores = asked.reasoner.scores(shape.plan, entities, relations)
             found.append(whole(asked.reasoner.shards, scores))
         for query in formulas if changes["search"] != "symbolic" else ():
             prepared = compile_query(query, safe=False)
-            entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long().view(1, -1)
-            relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long().view(1, -1)
-            found.append(whole(asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)))
+            entities = (
+                torch.tensor([[ENTITIES.index(name) for name in prepared.entities]])
+                .long()
+                .view(1, -1)
+            )
+            relations = (
+                torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]])
+                .long()
+                .view(1, -1)
+            )
+            found.append(
+                whole(
+                    asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)
+                )
+            )
     return found
 
 
@@ -125,7 +149,12 @@ def all_answers(shards: Shards) -> list[Any]:
     """Answers with their reasons and certificates, as plain data."""
     found = []
     new = {**SEARCHES[1], "new": True}
-    ways = (SEARCHES[1], QUESTIONS), (new, QUESTIONS[:3]), (SEARCHES[3], QUESTIONS[1:2]), (CONTINUOUS, QUESTIONS[1:2])
+    ways = (
+        (SEARCHES[1], QUESTIONS),
+        (new, QUESTIONS[:3]),
+        (SEARCHES[3], QUESTIONS[1:2]),
+        (CONTINUOUS, QUESTIONS[1:2]),
+    )
     for changes, some in ways:
         asked = engine(shards, **changes)
         found += [answers.to_dict() for answers in asked.ask_many(some, 2, explain=True, paths=2)]
@@ -138,7 +167,9 @@ def all_ranks(shards: Shards) -> Tensor:
     drawn = sample(graph(), SHAPES["2i"], "train", 5).queries
     asked = engine(shards, **SEARCHES[1], observed="none").reasoner
     last = engine(shards, **SEARCHES[1], new=True).reasoner
-    return torch.stack([hard_ranks(reasoner, drawn, ties) for reasoner in (asked, last) for ties in TIES])
+    return torch.stack(
+        [hard_ranks(reasoner, drawn, ties) for reasoner in (asked, last) for ties in TIES]
+    )
 
 
 @dataclass(frozen=True)
@@ -153,11 +184,16 @@ class Everything:
 
 def everything(rank: int, world: int, formulas: list[Query]) -> Everything:
     shards = Shards(SIZE, rank, world)
-    moved = {size: hop_bytes(Shards(size, rank, world)) for size in (1_000, 50_000)} if world > 1 else {}
+    moved = (
+        {size: hop_bytes(Shards(size, rank, world)) for size in (1_000, 50_000)}
+        if world > 1
+        else {}
+    )
     return Everything(all_scores(shards, formulas), all_answers(shards), all_ranks(shards), moved)
 
 
-K, RANK = 64, 32
+K = 64
+RANK = 32
 
 
 @torch.no_grad()
@@ -174,8 +210,11 @@ def hop_bytes(shards: Shards) -> int:
 @torch.no_grad()
 def ties_at_the_cut() -> int:
     """How many rows of single atoms have equal values on both sides of a beam's cut."""
-    atoms, k = engine(Shards(SIZE), **SEARCHES[1]).atoms, SEARCHES[1]["k"]
-    rows = torch.cat([atoms.rows(torch.arange(SIZE), torch.full((SIZE,), r)) for r in range(2 * len(RELATIONS))])
+    atoms = engine(Shards(SIZE), **SEARCHES[1]).atoms
+    k = SEARCHES[1]["k"]
+    rows = torch.cat(
+        [atoms.rows(torch.arange(SIZE), torch.full((SIZE,), r)) for r in range(2 * len(RELATIONS))]
+    )
     values = rows.sort(dim=1, descending=True).values
     return int((values[:, k - 1] == values[:, k]).sum())
 
@@ -185,7 +224,9 @@ def alone() -> Everything:
     return everything(0, 1, random_queries())
 
 
-def test_processes_that_share_the_entities_answer_as_one_does(alone: Everything, tmp_path: Path) -> None:
+def test_processes_that_share_the_entities_answer_as_one_does(
+    alone: Everything, tmp_path: Path
+) -> None:
     world = 3  # shares of different sizes
     assert ties_at_the_cut() > 10
     found = on_ranks(world, tmp_path, everything, random_queries(), timeout=60.0)
@@ -220,7 +261,8 @@ class Thread(Shards):
 
     def __init__(self, total: int, rank: int, told: list[Tensor], barrier: Barrier) -> None:
         super().__init__(total, rank, barrier.parties)
-        self.told, self.barrier = told, barrier
+        self.told = told
+        self.barrier = barrier
 
     def gathered(self, part: Tensor) -> Tensor:
         self.told[self.rank] = part
@@ -230,13 +272,18 @@ class Thread(Shards):
         return every
 
 
-def listed_together(wanted: Wanted, world: int, columns: list[Tensor | None]) -> list[BestAnswers]:
-    """What each of so many threads lists, each with its share of the columns: scores, finer values, bounds."""
-    told, barrier = [torch.empty(0)] * world, Barrier(world)
+def listed_together(
+    wanted: TopKRequest, world: int, columns: list[Tensor | None]
+) -> list[TopKResult]:
+    """The lists of several threads, each with its columns: scores, finer values, bounds."""
+    told = [torch.empty(0)] * world
+    barrier = Barrier(world)
 
-    def listed(rank: int) -> BestAnswers:
+    def listed(rank: int) -> TopKResult:
         shards = Thread(SIZE, rank, told, barrier)
-        scores, finer, lower, upper = (x if x is None else x[shards.start : shards.stop] for x in columns)
+        scores, finer, lower, upper = (
+            x if x is None else x[shards.start : shards.stop] for x in columns
+        )
         assert scores is not None
         bounds = None if lower is None or upper is None else (lower, upper)
         return best_answers(shards, wanted, scores, finer, bounds)
@@ -246,12 +293,20 @@ def listed_together(wanted: Wanted, world: int, columns: list[Tensor | None]) ->
 
 
 @given(
-    st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.integers(0, 9), st.integers(0, 16), st.booleans(),
-    st.booleans(), st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([0.0, 0.3, 0.9]),
+    st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.integers(0, 9), st.integers(0, 16),
+    st.booleans(), st.booleans(), st.sampled_from([0.0, 0.05, 0.2]),
+    st.sampled_from([0.0, 0.3, 0.9]),
 )  # fmt: skip
 @settings(max_examples=300, deadline=None)
 def test_lists_and_certificates_are_those_of_all_entities(
-    number: int, world: int, count: int, known: int, finer: bool, bounded: bool, loose: float, without: float
+    number: int,
+    world: int,
+    count: int,
+    known: int,
+    finer: bool,
+    bounded: bool,
+    loose: float,
+    without: float,
 ) -> None:
     """Few distinct values, so that most of them tie, and some entities without any."""
     random = np.random.default_rng(number)
@@ -263,7 +318,7 @@ def test_lists_and_certificates_are_those_of_all_entities(
     scores = values()
     upper = scores + 2.5 * torch.from_numpy(random.random(SIZE) < loose).float()
     some = sorted(random.permutation(SIZE)[:known].tolist())
-    wanted = Wanted(count, some, -2.5) if number % 3 else Wanted(count, without=some)
+    wanted = TopKRequest(count, some, -2.5) if number % 3 else TopKRequest(count, without=some)
     given_bounds = (scores, upper) if bounded else None
     order = values() if finer else None
     expected = wanted.best(scores, order, given_bounds)

@@ -21,7 +21,9 @@ from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 
 SIZE = 120
-FACTS = [(f"e{i}", f"r{(i * j) % 3}", f"e{(7 * i + j) % SIZE}") for i in range(SIZE) for j in range(1, 4)]
+FACTS = [
+    (f"e{i}", f"r{(i * j) % 3}", f"e{(7 * i + j) % SIZE}") for i in range(SIZE) for j in range(1, 4)
+]
 GRAPH = Graph.of(FACTS)
 TEXTS = [
     text.format(i=i)
@@ -50,8 +52,11 @@ def shown(answers: Answers) -> object:
 
 @pytest.mark.parametrize("search", ["certified", "exact"])
 @pytest.mark.parametrize("how", ["sigmoid", "softmax-count"])
-def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(search: str, how: str) -> None:
-    outside, asked = engine(search, how), engine(search, how)
+def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(
+    search: str, how: str
+) -> None:
+    outside = engine(search, how)
+    asked = engine(search, how)
     with torch.inference_mode():
         scores = asked.reasoner.scores(
             asked.prepare(TEXTS[1]).prepared.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
@@ -63,7 +68,9 @@ def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(search: s
 
 @pytest.mark.parametrize("search", ["beam", "exact"])
 @pytest.mark.parametrize("how", ["sigmoid", "softmax-count"])
-def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(search: str, how: str) -> None:
+def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(
+    search: str, how: str
+) -> None:
     asked = engine(search, how)
     jobs = [
         *((asked.ask, text) for text in TEXTS),
@@ -89,8 +96,9 @@ def test_an_engine_can_be_pickled() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_an_engine_can_be_forked() -> None:
-    """Even after several threads have computed, whose counterparts a forked process does not have."""
-    asked, threads = engine("exact", "sigmoid"), torch.get_num_threads()
+    """Also after several threads have computed, which a forked process does not have."""
+    asked = engine("exact", "sigmoid")
+    threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         torch.ones(2000, 2000) @ torch.ones(2000, 2000)

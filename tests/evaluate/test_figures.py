@@ -14,7 +14,9 @@ def heights(patches: list) -> list[float]:
 
 
 def test_curves_over_steps() -> None:
-    axes = figures.steps({"1 %": ([0, 10], [0.2, 0.25]), "100 %": ([0, 10], [0.2, 0.26])}, "MRR").axes[0]
+    axes = figures.steps(
+        {"1 %": ([0, 10], [0.2, 0.25]), "100 %": ([0, 10], [0.2, 0.26])}, "MRR"
+    ).axes[0]
     assert [line.get_ydata().tolist() for line in axes.lines] == [[0.2, 0.25], [0.2, 0.26]]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["1 %", "100 %"]
 

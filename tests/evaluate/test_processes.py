@@ -1,4 +1,4 @@
-"""An evaluation that several processes share: the figures of one process to the last digit, written and said once."""
+"""An evaluation over several processes has the figures of one, written once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,34 @@ import tiny
 from rank_processes import on_ranks
 from tacit.cli import app
 
-METRICS = ("mrr", "hits@1", "hits@3", "hits@10", "means", "queries", "answers", "settings", "reliability", "relations")
+METRICS = (
+    "mrr",
+    "hits@1",
+    "hits@3",
+    "hits@10",
+    "means",
+    "queries",
+    "answers",
+    "settings",
+    "reliability",
+    "relations",
+)
 
 
 def evaluated(run: Path, queries: Path, out: Path) -> tuple[str, str]:
     """What `tacit eval` says and writes, in batches so small that everybody has some."""
-    given = ["eval", run, "--queries", queries, "--batch", 3, "--reliability", "--per-relation", "--json", out]
+    given = [
+        "eval",
+        run,
+        "--queries",
+        queries,
+        "--batch",
+        3,
+        "--reliability",
+        "--per-relation",
+        "--json",
+        out,
+    ]
     result = CliRunner().invoke(app, [str(argument) for argument in given], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout, out.read_text() if out.exists() else ""
@@ -40,7 +62,8 @@ def test_processes_share_the_queries_and_find_what_one_does(tmp_path: Path) -> N
     said, written = evaluated(tmp_path / "alone", queries, tmp_path / "alone.json")
     first, second = on_ranks(2, tmp_path / "ranks", on_a_rank, run, queries, tmp_path, timeout=60.0)
     assert figures(first[1]) == figures(written)
-    assert first[0].splitlines()[-3:] == said.splitlines()[-3:]  # below the tables, which hold times
+    # below the tables, which hold times
+    assert first[0].splitlines()[-3:] == said.splitlines()[-3:]
     assert second == ("", "")  # neither a word nor a file
     kept = tacit.open(run, device="cpu").results["eval"]
     assert len(kept) == 1

@@ -50,9 +50,12 @@ class Fixed(Reasoner):
     scores = ranking
 
 
-def query_set(name: str, easy: list[set[int]], hard: list[set[int]], relations: list[int] | None = None) -> QuerySet:
+def query_set(
+    name: str, easy: list[set[int]], hard: list[set[int]], relations: list[int] | None = None
+) -> QuerySet:
     """Query `q` starts at entity `q`; its other slots hold zeros."""
-    shape, size = SHAPES[name], len(hard)
+    shape = SHAPES[name]
+    size = len(hard)
     entities = np.zeros((size, shape.num_entities), dtype=np.int32)
     entities[:, 0] = np.arange(size)
     ids = np.zeros((size, shape.num_relations), dtype=np.int32)
@@ -68,7 +71,9 @@ ROWS = [
 QUERIES = query_set("2p", [{0}, set(), {3}], [{1, 3}, {0}, {0}], relations=[4, 0, 2])
 
 
-@pytest.mark.parametrize(("ties", "tied"), [("realistic", 2), ("optimistic", 1), ("pessimistic", 3)])
+@pytest.mark.parametrize(
+    ("ties", "tied"), [("realistic", 2), ("optimistic", 1), ("pessimistic", 3)]
+)
 def test_mrr_and_hits_by_hand(ties: str, tied: int) -> None:
     results = evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(ties=ties))
     assert results.mrr["2p"] == pytest.approx(((1 + 1 / 2) / 2 + 1 / tied + 1 / 3) / 3)
@@ -82,7 +87,8 @@ def test_figures_stay_in_the_order_of_the_queries_while_batches_follow_the_last_
     assert figures.by_query["mrr"].tolist() == pytest.approx([0.75, 0.5, 1 / 3])
     assert [batch[0][-1] for batch in reasoner.batches] == [0, 2, 4]
     assert figures.grouped(QUERIES.relations[QUERIES.hard.rows, -1])[4] == {
-        "mrr": pytest.approx(0.75), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 1, "answers": 2
+        "mrr": pytest.approx(0.75), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 1,
+        "answers": 2
     }  # fmt: skip
 
 
@@ -98,7 +104,8 @@ def test_json_has_the_documented_form(tmp_path) -> None:
     written = tmp_path / "results.json"
     written.write_text(json.dumps(results.to_json()))
     read = read_results(written)
-    seconds, means = read.pop("seconds"), read["means"]
+    seconds = read.pop("seconds")
+    means = read["means"]
     assert set(seconds) == {"2p"}
     assert seconds["2p"] > 0
     metrics = {
@@ -128,7 +135,8 @@ def test_json_has_the_documented_form(tmp_path) -> None:
 def test_a_question_with_two_answers_counts_once_or_twice() -> None:
     # Ranks 1 and 2 of one query, 2 of another, 3 of the third.
     per_question, per_fact = (
-        evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(mean=mean)) for mean in ("question", "fact")
+        evaluate(Fixed(ROWS), {"2p": QUERIES}, EvaluateSettings(mean=mean))
+        for mean in ("question", "fact")
     )
     assert per_question.mrr["2p"] == pytest.approx((0.75 + 1 / 2 + 1 / 3) / 3)
     assert per_fact.mrr["2p"] == pytest.approx((1 + 1 / 2 + 1 / 2 + 1 / 3) / 4)
@@ -140,10 +148,14 @@ def test_a_question_with_two_answers_counts_once_or_twice() -> None:
 def test_relations_are_told_apart_by_the_mean_of_all() -> None:
     graph = Graph.of([("a", "s", "b")], test=[("a", "r", "a"), ("a", "r", "b"), ("b", "r", "c")])
     # Ranks among what is no answer: a and b of `r(a, ?)` 1 and 2, c of `r(b, ?)` 3.
-    scorer = FactorScorer([np.full((3, 3), 0.5), np.array([[0.9, 0.2, 0.4], [0.7, 0.6, 0.5], [0.5, 0.5, 0.5]])])
+    scorer = FactorScorer(
+        [np.full((3, 3), 0.5), np.array([[0.9, 0.2, 0.4], [0.7, 0.6, 0.5], [0.5, 0.5, 0.5]])]
+    )
     engine = Engine(graph, scorer, calibration="sigmoid", observed="none", loops=True)
     both = {
-        mean: evaluated(engine, {"1p": one_hop_queries(graph)}, EvaluateSettings(mean=mean, per_relation=True))
+        mean: evaluated(
+            engine, {"1p": one_hop_queries(graph)}, EvaluateSettings(mean=mean, per_relation=True)
+        )
         for mean in ("question", "fact")
     }
     found = {mean: each.relations["r"]["mrr"] for mean, each in both.items() if each.relations}
@@ -171,8 +183,10 @@ def test_a_reasoner_may_have_one_row_for_all_queries() -> None:
         scores = ranking
 
     asked = query_set("1p", [{3}, set(), set()], [{0}, {1}, {2}])
-    same, apart = hard_ranks(Same([[4.0, 3.0, 2.0, 5.0]]), asked), hard_ranks(Fixed([[4.0, 3.0, 2.0, 5.0]] * 3), asked)
-    assert same.tolist() == apart.tolist() == [1.0, 3.0, 4.0]  # what is filtered for one of them is not for others
+    same = hard_ranks(Same([[4.0, 3.0, 2.0, 5.0]]), asked)
+    apart = hard_ranks(Fixed([[4.0, 3.0, 2.0, 5.0]] * 3), asked)
+    # what is filtered for one of them is not for others
+    assert same.tolist() == apart.tolist() == [1.0, 3.0, 4.0]
 
 
 @pytest.mark.parametrize("search", ["beam", "continuous", "symbolic"])
@@ -181,7 +195,9 @@ def test_results_record_the_calibration_really_used(search: str) -> None:
     model = make_model("complex", graph.num_entities, graph.num_relations, 2).requires_grad_(False)
     adapted = Adapted(Sigmoid(), Adapter(model).requires_grad_(False))
     engine = Engine(graph, model, adapter=adapted, calibration="sigmoid", search=search, steps=1)
-    told = evaluate(engine.reasoner, {"1p": one_hop_queries(graph)}, EvaluateSettings(limit=1), engine.about).settings
+    told = evaluate(
+        engine.reasoner, {"1p": one_hop_queries(graph)}, EvaluateSettings(limit=1), engine.config
+    ).settings
     used = ("none", False) if search == "symbolic" else ("sigmoid", True)
     assert (told["calibration"], told["adapted"]) == used
     assert (told["search"], told["observed"], told["limit"]) == (search, "train+valid+test", 1)
@@ -215,7 +231,9 @@ def test_queries_without_hard_answers_are_left_out() -> None:
         ([{0}] * 3, [{1}] * 3, 0, "entity 2"),
     ],
 )
-def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, relation: int, told: str) -> None:
+def test_queries_of_ids_that_the_graph_does_not_have_are_refused(
+    easy, hard, relation: int, told: str
+) -> None:
     graph = Graph.of([("a", "r", "b")])
     fitting = {"1p": query_set("1p", [{0}], [{1}], [1])}
     assert queries_of(graph, fitting, "test", None) == fitting
@@ -225,7 +243,7 @@ def test_queries_of_ids_that_the_graph_does_not_have_are_refused(easy, hard, rel
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_limit_and_a_batch_are_at_least_one(number: int) -> None:
-    """A limit of -1 would leave one query out, and a batch of -1 would rank nothing: an MRR of 1 / 0."""
+    """A limit of -1 would drop a query, and a batch of -1 rank nothing: an MRR of 1 / 0."""
     for name in ("limit", "batch"):
         with pytest.raises(SettingsError, match=f"{name} is {number}; it must be at least 1"):
             EvaluateSettings(**{name: number})
@@ -243,7 +261,9 @@ def test_shapes_that_were_not_given_are_named() -> None:
 def test_a_limit_takes_the_same_sample_every_time() -> None:
     queries = query_set("1p", [set()] * 40, [{q % 4} for q in range(40)])
     rows = np.random.default_rng(0).normal(size=(40, 4)).tolist()
-    first, second = (evaluate(Fixed(rows), {"1p": queries}, EvaluateSettings(limit=7)) for _ in range(2))
+    first, second = (
+        evaluate(Fixed(rows), {"1p": queries}, EvaluateSettings(limit=7)) for _ in range(2)
+    )
     assert len(first.figures["1p"]) == 7
     assert first.mrr == second.mrr
 
@@ -260,13 +280,17 @@ def test_progress_is_told_after_every_batch() -> None:
 @pytest.mark.parametrize("batch", [1, 2, None])
 def test_ranks_stand_in_the_order_of_the_answers_whatever_the_batches(batch: int | None) -> None:
     assert hard_ranks(Fixed(ROWS), QUERIES, batch=batch).tolist() == [1.0, 2.0, 2.0, 3.0]
-    assert mean_reciprocal_ranks(Fixed(ROWS), {"2p": QUERIES}) == evaluate(Fixed(ROWS), {"2p": QUERIES}).mrr
+    assert (
+        mean_reciprocal_ranks(Fixed(ROWS), {"2p": QUERIES})
+        == evaluate(Fixed(ROWS), {"2p": QUERIES}).mrr
+    )
 
 
 def test_batches_are_as_large_as_the_memory_of_a_reasoner() -> None:
     scorer = GraphScorer(Graph.of([("a", "r", "b")]).index(), 2)
     plan = SHAPES["1p"].plan
-    for gigabytes, expected in ((1e-9, 1), (1e-6, 1000 // (2 * 5 * 4 * 2)), (1.0, 512)):  # five rows of two floats
+    # five rows of two floats
+    for gigabytes, expected in ((1e-9, 1), (1e-6, 1000 // (2 * 5 * 4 * 2)), (1.0, 512)):
         reasoner = MessageReasoner(Atoms(scorer, Sigmoid()), Logic("product"), memory=gigabytes)
         assert batch_size(reasoner, plan) == expected
     assert batch_size(Fixed(ROWS), plan) == 256
@@ -274,12 +298,17 @@ def test_batches_are_as_large_as_the_memory_of_a_reasoner() -> None:
 
 def test_one_hop_queries_ask_both_directions_and_filter_the_parts_before() -> None:
     graph = Graph.of(
-        [("a", "r", "b"), ("a", "r", "c")], valid=[("a", "r", "d")], test=[("a", "r", "e"), ("a", "r", "b")]
+        [("a", "r", "b"), ("a", "r", "c")],
+        valid=[("a", "r", "d")],
+        test=[("a", "r", "e"), ("a", "r", "b")],
     )
     queries = one_hop_queries(graph, "test")
     ids = {name: graph.entities.id(name) for name in "abcde"}
     asked = {
-        (int(queries.entities[q, 0]), int(queries.relations[q, 0])): (set(queries.easy[q]), set(queries.hard[q]))
+        (int(queries.entities[q, 0]), int(queries.relations[q, 0])): (
+            set(queries.easy[q]),
+            set(queries.hard[q]),
+        )
         for q in range(len(queries))
     }
     assert asked == {  # (a, r, b) is a training fact too: known, so nothing is asked about it
@@ -305,39 +334,56 @@ def test_files_that_hold_no_results_are_named(tmp_path) -> None:
 
 
 def test_answers_by_a_key_are_evaluations_of_their_own() -> None:
-    """Ranks 1 and 2 of the first query, 2 (two ties) of the second, 3 of the third, missing 1, 2, 1 and 2 links."""
+    """Ranks 1 and 2, 2 (two ties), and 3 of three queries, missing 1, 2, 1 and 2 links."""
     figures = measure(Fixed(ROWS), QUERIES)
     links = np.array([1, 2, 1, 2])
     by_links = figures.grouped(links)
     assert by_links[1] == {
-        "mrr": pytest.approx((1 + 1 / 2) / 2), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0, "queries": 2, "answers": 2
+        "mrr": pytest.approx((1 + 1 / 2) / 2), "hits@1": 0.5, "hits@3": 1.0, "hits@10": 1.0,
+        "queries": 2, "answers": 2
     }  # fmt: skip
     assert by_links[2]["mrr"] == pytest.approx((1 / 2 + 1 / 3) / 2)
     links[1] = 1
-    per_question, per_fact = (figures.grouped(links, mean)[1]["mrr"] for mean in ("question", "fact"))
+    per_question, per_fact = (
+        figures.grouped(links, mean)[1]["mrr"] for mean in ("question", "fact")
+    )
     assert per_question == pytest.approx((0.75 + 1 / 2) / 2)
     assert per_fact == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
 
 
 def test_known_answers_rank_last_where_new_ones_are_wanted() -> None:
-    """By training facts b and c answer `r(a, ?x) & !q(a, ?x)`; the test fact q(a, c) refutes c, and d is hard."""
+    """In training b and c answer `r(a, ?x) & !q(a, ?x)`; q(a, c) refutes c, and d is hard."""
     graph = Graph.of(
         [("a", "r", "b"), ("a", "r", "c"), ("a", "q", "e")],
         valid=[("e", "q", "e")],
         test=[("a", "q", "c"), ("a", "r", "d")],
     )
-    ids, relations = graph.entities.id, graph.relations.id
+    ids = graph.entities.id
+    relations = graph.relations.id
     shape = SHAPES["2in"]
-    slots = np.array([[ids("a"), ids("a")]], np.int32), np.array([[relations("r"), relations("q")]], np.int32)
-    queries = QuerySet(shape, *slots, AnswerSets.of([{ids("b"), ids("c")}]), AnswerSets.of([{ids("d")}]))
+    slots = (
+        np.array([[ids("a"), ids("a")]], np.int32),
+        np.array([[relations("r"), relations("q")]], np.int32),
+    )
+    queries = QuerySet(
+        shape, *slots, AnswerSets.of([{ids("b"), ids("c")}]), AnswerSets.of([{ids("d")}])
+    )
     refuted = QuerySet(shape, *slots, AnswerSets.of([{ids("b")}]), AnswerSets.of([{ids("d")}]))
     scores = np.full((5, 5), 0.1)
     scores[ids("a"), ids("d")], scores[ids("a"), ids("e")] = 0.5, 0.9
-    engine = Engine(graph, FactorScorer([scores, np.full((5, 5), 0.1)]), calibration="sigmoid", observed="train")
-    plain, new = (evaluate(each.reasoner, {"2in": refuted}).mrr["2in"] for each in (engine, engine.using(new=True)))
+    engine = Engine(
+        graph, FactorScorer([scores, np.full((5, 5), 0.1)]), calibration="sigmoid", observed="train"
+    )
+    plain, new = (
+        evaluate(each.reasoner, {"2in": refuted}).mrr["2in"]
+        for each in (engine, engine.with_settings(new=True))
+    )
     assert (plain, new) == (1 / 2, 1.0)  # c is known to be one for all that is known, and wrong
-    # BetaE's easy answers hold on train and valid facts; what they hold does not compete, and nothing changes.
-    plain, new = (evaluate(each.reasoner, {"2in": queries}).mrr["2in"] for each in (engine, engine.using(new=True)))
+    # BetaE's easy answers hold on train and valid facts; they do not compete, nothing changes.
+    plain, new = (
+        evaluate(each.reasoner, {"2in": queries}).mrr["2in"]
+        for each in (engine, engine.with_settings(new=True))
+    )
     assert (plain, new) == (1.0, 1.0)
 
 
@@ -348,15 +394,18 @@ def test_ranks_with_known_answers_last_by_counting(name: str) -> None:
     parts = np.split(random.permutation(facts).astype(np.int32), [60, 80])
     graph = Graph(Vocabulary(map(str, range(15))), directed("rq"), *parts)
     queries = sample(graph, SHAPES[name], "test", 15).queries
-    engine = Engine(graph, FactorScorer(list(random.uniform(0.01, 0.99, (2, 15, 15)))), calibration="sigmoid",
-                    observed="train", search="exact", loops=True)  # fmt: skip
-    plan, slots = (
-        queries.shape.plan,
-        (torch.from_numpy(each.astype(np.int64)) for each in (queries.entities, queries.relations)),
+    scorer = FactorScorer(list(random.uniform(0.01, 0.99, (2, 15, 15))))
+    engine = Engine(
+        graph, scorer, calibration="sigmoid", observed="train", search="exact", loops=True
+    )
+    plan = queries.shape.plan
+    slots = (
+        torch.from_numpy(each.astype(np.int64)) for each in (queries.entities, queries.relations)
     )
     scores = engine.reasoner.scores(plan, *slots)
     known = answers(plan, queries.entities, queries.relations, graph.index("train"), 15).to_sets()
-    ranks, moved = [], 0
+    ranks = []
+    moved = 0
     for row, implied, easy, hard in zip(
         scores.tolist(), known, queries.easy.to_sets(), queries.hard.to_sets(), strict=True
     ):
@@ -365,8 +414,13 @@ def test_ranks_with_known_answers_last_by_counting(name: str) -> None:
         for answer in sorted(hard):
             better = [e for e in others - implied if answer in implied or row[e] > row[answer]]
             tied = [
-                e for e in others if (e in implied) == (answer in implied) and (e in implied or row[e] == row[answer])
+                e
+                for e in others
+                if (e in implied) == (answer in implied) and (e in implied or row[e] == row[answer])
             ]
             ranks.append(1 + len(better) + len(tied) / 2)
-    assert hard_ranks(engine.using(new=True).reasoner, queries).tolist() == pytest.approx(ranks)
-    assert bool(moved) == (name != "2i")  # without negation, what follows from training facts is an easy answer
+    assert hard_ranks(engine.with_settings(new=True).reasoner, queries).tolist() == pytest.approx(
+        ranks
+    )
+    # without negation, what follows from training facts is an easy answer
+    assert bool(moved) == (name != "2i")

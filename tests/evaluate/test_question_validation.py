@@ -1,4 +1,4 @@
-"""A link predictor in training is asked questions, drawn once and kept with its run, which decide what is best."""
+"""Training validates on questions, drawn once and kept with the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import torch
 
 import tacit
 from ring_runs import GRAPH, SMALL, interrupt_at, new_run
-from tacit.evaluate.question_validation import ASKED, FEWEST, QuestionValidation, affordable, validation
+from tacit.evaluate.question_validation import (
+    ASKED,
+    FEWEST,
+    QuestionValidation,
+    affordable,
+    validation,
+)
 from tacit.graph.graph import Graph
 from tacit.links.training.link_training import Training
 from tacit.query.sampling.queries import QuerySet
@@ -32,40 +38,55 @@ def steps(graph: Graph, *splits: str) -> dict[tuple[int, int], set[int]]:
 
 
 def test_questions_need_a_validation_fact_and_know_nothing_of_the_test() -> None:
-    questions = QuestionValidation(GRAPH, SMALL.settled(42, 24)).questions
+    questions = QuestionValidation(GRAPH, SMALL.with_derived(42, 24)).questions
     assert {"1p", "2p", "2i"} <= set(questions) <= set(ASKED)
     asked = questions["2p"]
     for number in range(len(asked)):
-        start, (first, second) = int(asked.entities[number, 0]), asked.relations[number].tolist()
+        start = int(asked.entities[number, 0])
+        (first, second) = asked.relations[number].tolist()
         found = []
         for splits in (("train",), ("train", "valid")):
             tails = steps(GRAPH, *splits)
-            found.append({t for m in tails.get((start, first), ()) for t in tails.get((m, second), ())})
+            found.append(
+                {t for m in tails.get((start, first), ()) for t in tails.get((m, second), ())}
+            )
         assert set(asked.easy[number].tolist()) == found[0]
         assert set(asked.hard[number].tolist()) == found[1] - found[0] != set()
 
 
 def test_the_figure_of_one_atom_is_its_filtered_rank() -> None:
-    ask = QuestionValidation(GRAPH, SMALL.settled(42, 24))
+    ask = QuestionValidation(GRAPH, SMALL.with_derived(42, 24))
     model = Training(GRAPH, replace(SMALL, init=1.0)).model
-    asked, reciprocal = ask.questions["1p"], []
+    asked = ask.questions["1p"]
+    reciprocal = []
     for number in range(len(asked)):
-        head, relation = asked.entities[number], asked.relations[number]
-        scores = model.logits(torch.from_numpy(head).long(), torch.from_numpy(relation).long())[0].detach().numpy()
+        head = asked.entities[number]
+        relation = asked.relations[number]
+        scores = (
+            model.logits(torch.from_numpy(head).long(), torch.from_numpy(relation).long())[0]
+            .detach()
+            .numpy()
+        )
         # No relation of the ring loops, so that the entity asked about does not compete either.
         answers = {*asked.easy[number].tolist(), *asked.hard[number].tolist(), int(head[0])}
         wrong = np.array([scores[e] for e in range(GRAPH.num_entities) if e not in answers])
-        ranks = [1 + (wrong > scores[e]).sum() + (wrong == scores[e]).sum() / 2 for e in asked.hard[number].tolist()]
+        ranks = [
+            1 + (wrong > scores[e]).sum() + (wrong == scores[e]).sum() / 2
+            for e in asked.hard[number].tolist()
+        ]
         reciprocal.append(np.mean(1 / np.array(ranks)))
     assert ask(model)["1p"] == pytest.approx(np.mean(reciprocal), abs=1e-6)
 
 
-def test_questions_are_drawn_once_and_kept_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = SMALL.settled(42, 24)
+def test_questions_are_drawn_once_and_kept_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SMALL.with_derived(42, 24)
     run = new_run(tmp_path / "run", settings)
     drawn = QuestionValidation(GRAPH, settings, run).questions
     monkeypatch.setattr(
-        "tacit.evaluate.question_validation.sample", lambda *args, **options: pytest.fail("drawn again")
+        "tacit.evaluate.question_validation.sample",
+        lambda *args, **options: pytest.fail("drawn again"),
     )
     kept = QuestionValidation(GRAPH, settings, RunFolder.open(run.path)).questions
 
@@ -80,21 +101,33 @@ def test_questions_are_drawn_once_and_kept_with_the_run(tmp_path: Path, monkeypa
 def test_questions_decide_and_results_say_which(tmp_path: Path) -> None:
     tacit.train(GRAPH, tmp_path / "run", progress=False, **SETTINGS)
     run = RunFolder.open(tmp_path / "run")
-    lines = [event for event in run.events() if event["event"] == "epoch" and event["valid_mrr"] is not None]
+    lines = [
+        event
+        for event in run.events()
+        if event["event"] == "epoch" and event["valid_mrr"] is not None
+    ]
     assert [line["epoch"] for line in lines] == [2, 4, 6]
-    assert all(line["valid_mrr"] == pytest.approx(statistics.fmean(line["mrr"].values())) for line in lines)
+    assert all(
+        line["valid_mrr"] == pytest.approx(statistics.fmean(line["mrr"].values())) for line in lines
+    )
     best = max(lines, key=lambda line: line["valid_mrr"])
     results = run.results()["train"]
     assert (results["best_epoch"], results["valid_mrr"], results["mrr"]) == (
-        best["epoch"], best["valid_mrr"], best["mrr"],
-    )  # fmt: skip
+        best["epoch"],
+        best["valid_mrr"],
+        best["mrr"],
+    )
     assert {"1p", "2p", "2i"} <= set(results["mrr"])
-    tacit.train(GRAPH, tmp_path / "run", progress=False, force=True, **{**SETTINGS, "validate_on": "facts"})
+    tacit.train(
+        GRAPH, tmp_path / "run", progress=False, force=True, **{**SETTINGS, "validate_on": "facts"}
+    )
     assert set(RunFolder.open(tmp_path / "run").results()["train"]["mrr"]) == {"1p"}
     assert not run.has(QUESTIONS)  # it went with the run that was replaced
 
 
-def test_going_on_ends_where_an_unstopped_training_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_going_on_ends_where_an_unstopped_training_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = tacit.train(GRAPH, tmp_path / "whole", progress=False, **SETTINGS)
     with monkeypatch.context() as patch:
         interrupt_at(patch, 30)  # of 54, after the first validation
@@ -116,9 +149,11 @@ def test_a_validation_takes_a_tenth_of_the_epochs_between_two() -> None:
     facts = np.zeros((10_000, 3), dtype=np.int32)
     graph = replace(Graph.of([(f"e{i}", "r", f"e{i + 1}") for i in range(999)]), train=facts)
     settings = replace(SMALL, validate_every=5, validate_questions=10_000)
-    # Products: 3 for each of 20,000 triples in 5 epochs; 1 + 33 + 65 + 2 + 3 + 34 + 34 rows for a question of each
-    # shape, each counted twice.
+    # Products: 3 for each of 20,000 triples in 5 epochs; 1 + 33 + 65 + 2 + 3 + 34 + 34 rows for a
+    # question of each shape, each counted twice.
     assert affordable(graph, settings) == int(0.1 * 3 * 20_000 * 5 / (2 * 172))
-    assert affordable(graph, replace(settings, negatives=500)) == int(0.1 * 3 * 20_000 * 5 / 2 / (2 * 172))
+    assert affordable(graph, replace(settings, negatives=500)) == int(
+        0.1 * 3 * 20_000 * 5 / 2 / (2 * 172)
+    )
     assert affordable(graph, replace(settings, validate_questions=7)) == max(7, FEWEST)
-    assert affordable(GRAPH, SMALL.settled(42, 24)) == FEWEST
+    assert affordable(GRAPH, SMALL.with_derived(42, 24)) == FEWEST

@@ -28,12 +28,17 @@ class Fixed(Reasoner):
 
 def one_hop(easy: list[set[int]], hard: list[set[int]]) -> QuerySet:
     heads = np.arange(len(hard), dtype=np.int32)[:, None]
-    return QuerySet(SHAPES["1p"], heads, np.zeros_like(heads), AnswerSets.of(easy), AnswerSets.of(hard))
+    return QuerySet(
+        SHAPES["1p"], heads, np.zeros_like(heads), AnswerSets.of(easy), AnswerSets.of(hard)
+    )
 
 
 def test_by_hand() -> None:
-    # Bin [0, 0.5): scores 0.1, 0.3 of which one holds; bin [0.5, 1]: 0.5, 0.9, 1.0 of which two hold.
-    measured = Reliability.of(torch.tensor([0.1, 0.3, 0.5, 0.9, 1.0]), torch.tensor([0, 1, 0, 1, 1]), bins=2)
+    # Bin [0, 0.5): scores 0.1, 0.3 of which one holds; bin [0.5, 1]: 0.5, 0.9, 1.0 of which two
+    # hold.
+    measured = Reliability.of(
+        torch.tensor([0.1, 0.3, 0.5, 0.9, 1.0]), torch.tensor([0, 1, 0, 1, 1]), bins=2
+    )
     assert measured.counts.tolist() == [2, 3]
     assert measured.mean_score.tolist() == pytest.approx([0.2, 0.8])
     assert measured.accuracy.tolist() == pytest.approx([0.5, 2 / 3])
@@ -43,7 +48,8 @@ def test_by_hand() -> None:
 
 def test_perfect_and_worst_scores() -> None:
     labels = np.array([0.0, 1.0, 1.0])
-    perfect, worst = Reliability.of(labels, labels), Reliability.of(1 - labels, labels)
+    perfect = Reliability.of(labels, labels)
+    worst = Reliability.of(1 - labels, labels)
     assert (perfect.calibration_error, perfect.brier) == (0.0, 0.0)
     assert (worst.calibration_error, worst.brier) == (1.0, 1.0)
 
@@ -68,7 +74,11 @@ def test_parts_add_up_to_the_whole() -> None:
 def test_empty_bins_have_no_curve() -> None:
     measured = Reliability.of(torch.tensor([0.05]), torch.tensor([1]))
     assert math.isnan(measured.accuracy[5])
-    assert measured.to_json()["curve"] == {"count": [1], "score": [pytest.approx(0.05)], "accuracy": [1.0]}
+    assert measured.to_json()["curve"] == {
+        "count": [1],
+        "score": [pytest.approx(0.05)],
+        "accuracy": [1.0],
+    }
     assert Reliability.empty().calibration_error == 0.0
 
 
@@ -90,7 +100,8 @@ def test_answers_of_queries_without_the_easy_ones(batch: int | None) -> None:
     reasoner = Fixed([[0.9, 0.8, 0.0, 0.2], [0.6, 0.4, 0.4, 0.1]])
     queries = one_hop(easy=[{0}, set()], hard=[{1}, {3}])
     measured = reliability(reasoner, queries, bins=2, batch=batch)
-    assert measured.counts.tolist() == [5, 2]  # 0, .2, .4, .4, .1 and .8, .6; entity 0 of the first query is left out
+    # 0, .2, .4, .4, .1 and .8, .6; entity 0 of the first query is left out
+    assert measured.counts.tolist() == [5, 2]
     assert measured.hits.tolist() == [1.0, 1.0]
     assert measured.scores.tolist() == pytest.approx([1.1, 1.4])
 
@@ -107,8 +118,10 @@ def test_the_best_of_each_query() -> None:
 
 def test_the_best_are_told_apart_where_probabilities_are_alike() -> None:
     reasoner = Fixed([[0.5, 0.5, 0.5, 0.5]])
-    reasoner.table = torch.tensor([[-4e-9, -1e-9, -2e-9, -torch.inf]])  # as probabilities, three times 1
+    # as probabilities, three times 1
+    reasoner.table = torch.tensor([[-4e-9, -1e-9, -2e-9, -torch.inf]])
     measured = reliability(reasoner, one_hop(easy=[set()], hard=[{1}]), bins=1, top=1)
     assert (measured.counts.tolist(), measured.hits.tolist(), measured.brier) == ([1], [1.0], 0.0)
     every = reliability(reasoner, one_hop(easy=[{0, 2}], hard=[{1}]), bins=1, top=2)
-    assert (every.counts.tolist(), every.scores.tolist()) == ([2], [1.0])  # what cannot be comes before what is known
+    # what cannot be comes before what is known
+    assert (every.counts.tolist(), every.scores.tolist()) == ([2], [1.0])

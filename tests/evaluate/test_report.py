@@ -12,7 +12,12 @@ from tacit.evaluate.report import differences, report, sections, write_report
 from tacit.graph.graph import Graph
 from tacit.run.folder import RunFolder
 
-RELIABILITY = {"ece": 0.125, "brier": 0.25, "count": 8, "curve": {"count": [8], "score": [0.5], "accuracy": [0.375]}}
+RELIABILITY = {
+    "ece": 0.125,
+    "brier": 0.25,
+    "count": 8,
+    "curve": {"count": [8], "score": [0.5], "accuracy": [0.375]},
+}
 
 
 def evaluation(k: int, mrr: float, **more: Any) -> dict[str, Any]:
@@ -30,12 +35,20 @@ def run(tmp_path: Path) -> RunFolder:
     run = RunFolder.create(tmp_path / "run", graph, {"model": "complex", "rank": 8})
     for epoch in (1, 2, 3):
         run.trace(
-            {"event": "epoch", "epoch": epoch, "loss": 1 / epoch, "valid_mrr": None if epoch == 2 else epoch / 10}
+            {
+                "event": "epoch",
+                "epoch": epoch,
+                "loss": 1 / epoch,
+                "valid_mrr": None if epoch == 2 else epoch / 10,
+            }
         )
     run.write_results(
         {
             "train": {"epochs": 3, "note": "<script>alert(1)</script>"},
-            "eval": [evaluation(64, 0.604), evaluation(512, 0.611, reliability={"atoms": RELIABILITY})],
+            "eval": [
+                evaluation(64, 0.604),
+                evaluation(512, 0.611, reliability={"atoms": RELIABILITY}),
+            ],
         }
     )
     return run
@@ -59,7 +72,9 @@ class Page(HTMLParser):
         self.words.append(data.strip())
 
 
-def test_an_html_page_has_tables_and_figures_and_loads_nothing(run: RunFolder, tmp_path: Path) -> None:
+def test_an_html_page_has_tables_and_figures_and_loads_nothing(
+    run: RunFolder, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     page = Page(write_report(run, tmp_path / "report.html").read_text())
     assert "script" not in page.tags
@@ -69,7 +84,9 @@ def test_an_html_page_has_tables_and_figures_and_loads_nothing(run: RunFolder, t
         assert word in page.words, word
 
 
-def test_a_markdown_page_has_the_same_tables_with_figures_inline(run: RunFolder, tmp_path: Path) -> None:
+def test_a_markdown_page_has_the_same_tables_with_figures_inline(
+    run: RunFolder, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     text = write_report(run, tmp_path / "report.md").read_text()
     assert "| #1 | 60.4 | 30.0 |" in text
@@ -77,7 +94,9 @@ def test_a_markdown_page_has_the_same_tables_with_figures_inline(run: RunFolder,
     assert text.count("](data:image/png;base64,") == 4
 
 
-def test_without_matplotlib_the_tables_remain(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_tables_remain(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(*args: Any, **kwargs: Any) -> Any:
         raise SettingsError("figures need matplotlib")
 
@@ -103,7 +122,9 @@ def test_where_a_report_cannot_be_written(run: RunFolder, tmp_path: Path) -> Non
 
 def test_what_evaluations_differ_in() -> None:
     assert differences([{"split": "test", "k": 3}]) == []
-    assert differences([{"k": 1, "split": "test"}, {"k": 2, "split": "test", "logic": "godel"}]) == ["k", "logic"]
+    assert differences(
+        [{"k": 1, "split": "test"}, {"k": 2, "split": "test", "logic": "godel"}]
+    ) == ["k", "logic"]
     assert differences([]) == []
 
 
@@ -120,5 +141,7 @@ def test_a_trace_of_two_runs_draws_two_curves(run: RunFolder) -> None:
     pytest.importorskip("matplotlib")
     for step in (0, 10, 0, 5):
         run.trace({"event": "adapt", "step": step, "valid_mrr": 0.1 * step})
-    drawn = [section.figure for section in sections(run) if section.title == "Validation MRR by step"]
+    drawn = [
+        section.figure for section in sections(run) if section.title == "Validation MRR by step"
+    ]
     assert [line.get_xdata().tolist() for line in drawn[0].axes[0].lines] == [[0, 10], [0, 5]]  # type: ignore[union-attr]

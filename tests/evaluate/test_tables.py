@@ -33,7 +33,12 @@ def test_percentages_have_the_averages_they_allow() -> None:
 
 
 def test_columns_are_in_the_order_of_the_benchmarks_then_others() -> None:
-    assert columns_of([{"4p": 1.0, "2in": 1.0}, {"1p": 1.0, "avg_p": 1.0}]) == ["avg_p", "1p", "2in", "4p"]
+    assert columns_of([{"4p": 1.0, "2in": 1.0}, {"1p": 1.0, "avg_p": 1.0}]) == [
+        "avg_p",
+        "1p",
+        "2in",
+        "4p",
+    ]
     assert (cell(None), cell(22.94)) == ("-", "22.9")
 
 
@@ -41,7 +46,8 @@ def test_results_for_a_terminal() -> None:
     lines = printed(metrics_table(RESULTS))
     assert "Hits@10" in lines[1]
     assert next(line.split() for line in lines if "2p" in line)[1:-1] == [
-        "2p", "│", "2.0", "│", "25.0", "│", "50.0", "│", "100.0", "│", "1,000", "│", "2.50",  # 2.5 s for 1,000
+        # 2.5 s for 1,000
+        "2p", "│", "2.0", "│", "25.0", "│", "50.0", "│", "100.0", "│", "1,000", "│", "2.50",
     ]  # fmt: skip
     assert "5.0" in lines[-2]
     assert not any("avg_n" in line for line in lines)
@@ -49,5 +55,7 @@ def test_results_for_a_terminal() -> None:
 
 def test_relations_for_a_terminal_are_sorted_by_how_many_ask_for_them() -> None:
     metrics = {"mrr": 0.5, "hits@1": 0.25, "hits@3": 0.5, "hits@10": 1.0}
-    lines = printed(relations_table({"[few]": {**metrics, "queries": 1}, "many": {**metrics, "queries": 7}}))
+    lines = printed(
+        relations_table({"[few]": {**metrics, "queries": 1}, "many": {**metrics, "queries": 7}})
+    )
     assert [line.split()[1] for line in lines if "50.0" in line] == ["many", "[few]"]

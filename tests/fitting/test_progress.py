@@ -1,4 +1,4 @@
-"""What a training tells: figures in a bar on a terminal, plain lines elsewhere, events to a callback."""
+"""Training reports by a bar on a terminal, by lines elsewhere, by events to a callback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from tacit.fitting.progress import LINE_SECONDS, Event, bar, counting, lines, shown
 
 STEP = Event("step", 50, 300, "epoch 2 of 3", rate=1234.4, examples="facts", seconds=5.0)
-ROUND = Event("round", 100, 300, "epoch 2 of 3", loss=1.25, rate=2000.0, examples="facts", seconds=10.0)
+ROUND = Event(
+    "round", 100, 300, "epoch 2 of 3", loss=1.25, rate=2000.0, examples="facts", seconds=10.0
+)
 VALIDATION = Event("validation", 300, 300, "epoch 3 of 3", loss=1.0, metric=0.5, seconds=30.0)
 NOTE = Event("note", 10, 300, note="this will take about 2 hours")
 
@@ -20,7 +22,7 @@ def test_a_terminal_shows_a_bar_with_all_figures() -> None:
         for event in (STEP, NOTE, ROUND, VALIDATION):
             tell(event)
     text = screen.getvalue()
-    for part in ("epoch 3 of 3", "loss 1.0000", "valid MRR 0.5000", "facts/s", NOTE.note):
+    for part in ("epoch 3 of 3", "loss 1.0000", "valid MRR 50.00%", "facts/s", NOTE.note):
         assert part in text
 
 
@@ -39,14 +41,18 @@ def test_elsewhere_lines_tell_of_validations_notes_and_now_and_then_a_sign_of_li
     assert stream.getvalue().splitlines() == [
         "this will take about 2 hours",
         "epoch 2 of 3, 1,234 facts/s, 25 seconds left",  # 5 seconds for 50 of 300 steps
-        "epoch 3 of 3, loss 1.0000, validation MRR 0.5000",
+        "epoch 3 of 3, loss 1.0000, validation MRR 50.00%",
     ]
 
 
-def test_what_is_counted_has_a_bar_of_its_own_and_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen, now = io.StringIO(), 100.0
+def test_what_is_counted_has_a_bar_of_its_own_and_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = io.StringIO()
+    now = 100.0
     with bar(screen, width=160) as tell, counting(tell) as counts:
-        first, second = counts("2p", 1000), counts("3in", 2000)
+        first = counts("2p", 1000)
+        second = counts("3in", 2000)
         first(1000)
         second(500)
     text = screen.getvalue()
@@ -59,7 +65,8 @@ def test_what_is_counted_has_a_bar_of_its_own_and_a_line_now_and_then(monkeypatc
         tell_facts(10)
         now += LINE_SECONDS
         tell_facts(1000)
-    assert stream.getvalue() == "facts: 1,000 of 4,000, 30 seconds left\n"  # 10 seconds for a quarter
+    # 10 seconds for a quarter
+    assert stream.getvalue() == "facts: 1,000 of 4,000, 30 seconds left\n"
 
 
 def test_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:

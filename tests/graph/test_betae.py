@@ -41,10 +41,14 @@ def test_ids_and_labels_stay_as_they_are(folder: Path) -> None:
 
 
 def test_a_forward_label_that_is_an_inverse_is_joined_as_one(folder: Path) -> None:
-    (folder / "id2rel.pkl").write_bytes(pickle.dumps({0: "in^-1", 1: "in", 2: "near", 3: "near^-1"}))
+    (folder / "id2rel.pkl").write_bytes(
+        pickle.dumps({0: "in^-1", 1: "in", 2: "near", 3: "near^-1"})
+    )
     graph = load([folder, Graph.of([("Bergen", "in", "Norway")])])
     assert graph.relations.labels == ["in", "in^-1", "near", "near^-1"]
-    assert {(graph.entities[h], graph.entities[t]) for h, r, t in graph.train.tolist() if r == 0} == {
+    assert {
+        (graph.entities[h], graph.entities[t]) for h, r, t in graph.train.tolist() if r == 0
+    } == {
         ("Norway", "Oslo"),
         ("Bergen", "Norway"),
     }
@@ -63,7 +67,11 @@ def test_stats_may_be_missing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("train.txt", "0\t0\t1\n1\t1\t0\n0\t0\t3\n3\t1\t0\n", "train.txt, line 3: expected ids of 3 ent"),
+        (
+            "train.txt",
+            "0\t0\t1\n1\t1\t0\n0\t0\t3\n3\t1\t0\n",
+            "train.txt, line 3: expected ids of 3 ent",
+        ),
         (
             "train.txt",
             "0\t0\t1\n1\t1\t0\n0\t4\t1\n1\t5\t0\n",
@@ -72,11 +80,19 @@ def test_stats_may_be_missing(folder: Path) -> None:
         ("train.txt", "0\t0\t-1\n-1\t1\t0\n", "train.txt, line 1: expected ids"),
         ("train.txt", "0\t0\t1\n\n1\tone\t0\n", "train.txt, line 3: expected ids.*1 one 0"),
         ("train.txt", "0\t0\t99999999999999999999\n", "train.txt, line 1: expected ids"),
-        ("train.txt", "0\t0\t1\n1\t1\t0\n1\t2\t2\n", "train.txt, line 3: this triple's inverse .* not in the file"),
+        (
+            "train.txt",
+            "0\t0\t1\n1\t1\t0\n1\t2\t2\n",
+            "train.txt, line 3: this triple's inverse .* not in the file",
+        ),
         ("train.txt", "0\t0\t1\n1\t1\t0\n1\t3\t2\n", "train.txt, line 3: this triple's inverse"),
         ("valid.txt", "0 0 1\n1 1 0\n", "valid.txt, line 1: has 1 column"),
         ("train.txt", "", "train.txt: holds no facts"),
-        ("stats.txt", f"numentity: {'9' * 5000}\n", r"stats.txt, line 1: says numentity 9{20}, but the id map has 3"),
+        (
+            "stats.txt",
+            f"numentity: {'9' * 5000}\n",
+            r"stats.txt, line 1: says numentity 9{20}, but the id map has 3",
+        ),
         (
             "stats.txt",
             "numentity: 3\nnumrelations: 6\n",
@@ -84,7 +100,9 @@ def test_stats_may_be_missing(folder: Path) -> None:
         ),
     ],
 )
-def test_bad_text_files_name_the_file_and_the_line(folder: Path, file: str, content: str, message: str) -> None:
+def test_bad_text_files_name_the_file_and_the_line(
+    folder: Path, file: str, content: str, message: str
+) -> None:
     (folder / file).write_text(content)
     with pytest.raises(DataError, match=message):
         load(folder)
@@ -94,10 +112,22 @@ def test_bad_text_files_name_the_file_and_the_line(folder: Path, file: str, cont
     ("file", "content", "message"),
     [
         ("id2ent.pkl", ["Oslo"], "id2ent.pkl: expected a dict from entity ids to labels"),
-        ("id2ent.pkl", {0: "Oslo", 2: "Norway"}, "id2ent.pkl: has no label for entity 1; expected the ids 0 to 1"),
+        (
+            "id2ent.pkl",
+            {0: "Oslo", 2: "Norway"},
+            "id2ent.pkl: has no label for entity 1; expected the ids 0 to 1",
+        ),
         ("id2ent.pkl", {0: "Oslo", 1: "Oslo"}, "id2ent.pkl: entity label 'Oslo' occurs twice"),
-        ("id2ent.pkl", {0: "\ud800", 1: "Norway"}, "id2ent.pkl: has a label that is not Unicode text"),
-        ("id2ent.pkl", {0: 10**400, float("nan"): "Norway"}, "id2ent.pkl: has no label for entity 0"),
+        (
+            "id2ent.pkl",
+            {0: "\ud800", 1: "Norway"},
+            "id2ent.pkl: has a label that is not Unicode text",
+        ),
+        (
+            "id2ent.pkl",
+            {0: 10**400, float("nan"): "Norway"},
+            "id2ent.pkl: has no label for entity 0",
+        ),
         ("id2rel.pkl", {0: 7, 1: 8}, "id2rel.pkl: has no label for relation 0"),
         ("id2rel.pkl", {0: "in"}, "id2rel.pkl: has 1 relations; expected an even number"),
     ],
@@ -123,8 +153,12 @@ def test_written_folders_read_back_exactly(folder: Path, tmp_path: Path) -> None
     again = load(tmp_path / "again")
     assert again.entities == graph.entities
     assert again.relations == graph.relations
-    assert all(np.array_equal(again.split(part), graph.split(part)) for part in ("train", "valid", "test"))
-    assert pickle.loads((tmp_path / "again" / "rel2id.pkl").read_bytes()) == {v: k for k, v in RELATIONS.items()}
+    assert all(
+        np.array_equal(again.split(part), graph.split(part)) for part in ("train", "valid", "test")
+    )
+    assert pickle.loads((tmp_path / "again" / "rel2id.pkl").read_bytes()) == {
+        v: k for k, v in RELATIONS.items()
+    }
 
 
 def test_writing_leaves_other_files_of_the_folder_alone(folder: Path) -> None:

@@ -13,14 +13,23 @@ from tacit.graph.datasets import load
 from tacit.graph.formats.columns import column_order
 from tacit.graph.graph import Graph
 
-FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Madrid", "capital of", "Spain")]
+FACTS = [
+    ("France", "borders", "Spain"),
+    ("Paris", "capital of", "France"),
+    ("Madrid", "capital of", "Spain"),
+]
 
 
 def facts(graph: Graph, *parts: str) -> list[tuple[str, str, str]]:
-    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts(*parts).tolist()]
+    return [
+        (graph.entities[h], graph.relations[r], graph.entities[t])
+        for h, r, t in graph.facts(*parts).tolist()
+    ]
 
 
-def write(path: Path, rows: list[tuple[str, ...]], order: tuple[int, ...], header: str = "") -> Path:
+def write(
+    path: Path, rows: list[tuple[str, ...]], order: tuple[int, ...], header: str = ""
+) -> Path:
     """Writes facts with their columns in some order, under a header."""
     separator = "," if path.suffix == ".csv" else "\t"
     lines = [header] if header else []
@@ -52,9 +61,11 @@ def test_a_header_tells_the_order(tmp_path: Path, header: str, order: tuple[int,
 
 
 def test_a_label_of_brackets_is_told_from_a_header_at_once(tmp_path: Path) -> None:
-    began, rows = time.process_time(), [("(" * 30_000, "r", "(" * 30_000 + "b"), *FACTS]
+    began = time.process_time()
+    rows = [("(" * 30_000, "r", "(" * 30_000 + "b"), *FACTS]
     assert facts(load(write(tmp_path / "g.tsv", rows, (0, 1, 2)))) == rows
-    assert time.process_time() - began < 0.3  # a search from each bracket to the end of the label takes a second
+    # a search from each bracket to the end of the label takes a second
+    assert time.process_time() - began < 0.3
 
 
 def test_the_note_says_how_columns_were_read(tmp_path: Path) -> None:
@@ -78,25 +89,32 @@ def test_positions_are_not_the_names_of_columns(tmp_path: Path) -> None:
     assert (facts(graph), graph.notes) == ([("1", "3", "2"), ("2", "3", "4")], ())
 
 
-@pytest.mark.parametrize("columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "1,2,x"])
+@pytest.mark.parametrize(
+    "columns", ["head,tail", "1,2", "1,2,2", "0,1,2", "head,head,tail", "a,b,c", "", "1,2,x"]
+)
 def test_columns_that_name_no_order_are_refused(columns: str) -> None:
-    with pytest.raises(SettingsError, match=r"columns '.*' must name the three, as in 'head,tail,relation'"):
+    with pytest.raises(
+        SettingsError, match=r"columns '.*' must name the three, as in 'head,tail,relation'"
+    ):
         column_order(columns)
 
 
 def test_columns_are_for_tables(tmp_path: Path) -> None:
     (tmp_path / "g.nt").write_text("<a:a> <a:r> <a:b> .\n")
-    with pytest.raises(SettingsError, match=r"columns '1,3,2' are of a table, and .*g\.nt is none"):
+    with pytest.raises(SettingsError, match=r"columns is '1,3,2', but .*g\.nt is no table"):
         load(tmp_path / "g.nt", columns="1,3,2")
 
 
 @pytest.mark.parametrize(
-    "header", ["from\tto\tweight", "relation\tid\tname", "city\t:TYPE\tcountry", "source\tobject\tx"]
+    "header",
+    ["from\tto\tweight", "relation\tid\tname", "city\t:TYPE\tcountry", "source\tobject\tx"],
 )
 def test_a_header_that_does_not_tell_the_order_is_refused(tmp_path: Path, header: str) -> None:
     path = write(tmp_path / "g.tsv", FACTS, (0, 1, 2), header)
     with pytest.raises(
-        DataError, match=r"its first line \(.*\) names columns, but not .*; say which is which with columns"
+        DataError,
+        match=r"its first line \(.*\) names columns, but not .*; say which is which, "
+        "such as `columns='head",
     ):
         load(path)
     assert facts(load(path, columns="1,2,3")) == FACTS
@@ -106,7 +124,8 @@ LOOP = ("object", "resembles", "object")
 
 
 @pytest.mark.parametrize(
-    "first", [("France", "type", "country"), ("source", "type", "target group"), ("s", "r", "x"), LOOP]
+    "first",
+    [("France", "type", "country"), ("source", "type", "target group"), ("s", "r", "x"), LOOP],
 )
 def test_a_fact_is_no_header(tmp_path: Path, first: tuple[str, str, str]) -> None:
     rows = [first, ("Spain", "type", "country"), *FACTS]
@@ -123,15 +142,20 @@ def test_a_first_line_that_may_be_a_header_is_noted(
     first = ("who", "what", "value")
     rows = [first, *friends(9)]
     note = (
-        f"train: the first line of {name} has nothing in common with any other; "
-        "if it is a header, give columns 'who,what,value'"
+        f"train: the first line of {name} has nothing in common with any other; if it is a header, "
+        "give `columns='who,what,value'`"
     )
     graph = load(write(tmp_path / name, rows, order), columns=columns)
     assert (facts(graph), graph.notes) == (rows, (note,))
     assert facts(load(tmp_path / name, columns="who,what,value")) == rows[1:]
-    for shared in (("who", "knows", "value"), ("person 3", "what", "value"), ("who", "what", "person 3")):
+    for shared in (
+        ("who", "knows", "value"),
+        ("person 3", "what", "value"),
+        ("who", "what", "person 3"),
+    ):
         assert load(write(tmp_path / name, [shared, *rows[1:]], order), columns=columns).notes == ()
-    assert load(write(tmp_path / name, rows[:9], order), columns=columns).notes == ()  # too few to tell
+    # too few to tell
+    assert load(write(tmp_path / name, rows[:9], order), columns=columns).notes == ()
 
 
 def test_a_part_without_header_is_read_like_the_first(tmp_path: Path) -> None:
@@ -151,12 +175,17 @@ def friends(count: int) -> list[tuple[str, ...]]:
     return [(f"person {i}", ("knows", "likes")[i % 2], f"person {i + 1}") for i in range(count)]
 
 
-@pytest.mark.parametrize(("order", "column", "positions"), [((0, 2, 1), 3, "1,3,2"), ((1, 0, 2), 1, "2,1,3")])
+@pytest.mark.parametrize(
+    ("order", "column", "positions"), [((0, 2, 1), 3, "1,3,2"), ((1, 0, 2), 1, "2,1,3")]
+)
 def test_swapped_columns_without_a_header_are_refused(
     tmp_path: Path, order: tuple[int, ...], column: int, positions: str
 ) -> None:
     path = write(tmp_path / "g.tsv", friends(200), order)
-    message = f"column 2, read as the relation, has 200 different values and column {column} only 2; .*'{positions}'"
+    message = (
+        f"column 2, read as the relation, has 200 different values and column {column} only 2; "
+        f".*'{positions}'"
+    )
     with pytest.raises(DataError, match=message):
         load(path)
     assert facts(load(path, columns=positions)) == friends(200)
@@ -169,8 +198,8 @@ def test_columns_that_may_be_swapped_are_noted(tmp_path: Path) -> None:
     graph = load(write(tmp_path / "g.tsv", answers, (0, 1, 2)))
     assert facts(graph) == answers
     assert graph.notes == (
-        "train: in g.tsv column 2, read as the relation, has 200 different values and column 3 only 2; "
-        "if that is the relation, give columns '1,3,2'",
+        "train: in g.tsv column 2, read as the relation, has 200 different values and column 3 "
+        "only 2; if that is the relation, give `columns='1,3,2'`",
     )
     assert load(tmp_path / "g.tsv", columns="1,2,3").notes == ()
 
@@ -189,7 +218,9 @@ WIDE = [("1", "France", "0.5", "borders", "Spain"), ("2", "Paris", "", "capital 
         ("", "2,4,5"),
     ],
 )
-def test_of_a_wider_table_three_columns_are_chosen(tmp_path: Path, name: str, header: str, columns: str | None) -> None:
+def test_of_a_wider_table_three_columns_are_chosen(
+    tmp_path: Path, name: str, header: str, columns: str | None
+) -> None:
     separator = "," if name.endswith("csv") else "\t"
     path = write(tmp_path / name, WIDE, tuple(range(5)), header.replace(",", separator))
     graph = load(path, columns=columns)
@@ -211,14 +242,31 @@ def test_names_of_columns_may_be_given_that_say_nothing_themselves(tmp_path: Pat
             "a,b,c,d\n",
             None,
             DataError,
-            "g.csv, line 1: has 4 columns; expected 3 .* or columns that say which .* melted",
+            "g.csv, line 1: has 4 columns; expected 3 .* or `columns='2,4,3'`, the positions of "
+            "these; .* melted",
         ),
-        ("x,head,rel,tail,start\n", None, DataError, "g.csv, line 1: has 5 columns; expected 3"),  # start: a head?
-        ("h,r,t,x\na,r,b,1\na,r,b\n", None, DataError, "g.csv, line 3: has 3 columns; the first line has 4"),
+        # start: a head?
+        ("x,head,rel,tail,start\n", None, DataError, "g.csv, line 1: has 5 columns; expected 3"),
+        (
+            "h,r,t,x\na,r,b,1\na,r,b\n",
+            None,
+            DataError,
+            "g.csv, line 3: has 3 columns; the table has 4",
+        ),
         ("h,r,t,x\na,r,,1\n", None, DataError, "g.csv, line 2: the tail is empty"),
         ("h,r,t,x\n", None, DataError, "g.csv: holds no facts"),
-        ("h,r,t,x\na,r,b,1\n", "h,r,y", SettingsError, "columns 'h,r,y' must name three of h, r, t, x or give"),
-        ("h,r,t,x\na,r,b,1\n", "1,2,5", SettingsError, "columns '1,2,5' ask for column 5, and .*g.csv has 4"),
+        (
+            "h,r,t,x\na,r,b,1\n",
+            "h,r,y",
+            SettingsError,
+            "columns 'h,r,y' must name three of h, r, t, x or give",
+        ),
+        (
+            "h,r,t,x\na,r,b,1\n",
+            "1,2,5",
+            SettingsError,
+            "columns '1,2,5' ask for column 5, and .*g.csv has 4",
+        ),
         ("a,r,b\n", "4,5,6", SettingsError, "columns '4,5,6' ask for column 6, and .*g.csv has 3"),
         ("h,r,r,t\na,r,b,1\n", "h,r,t", SettingsError, "columns 'h,r,t' must name three of"),
     ],

@@ -46,7 +46,8 @@ def test_capital_letters_make_no_other_splits_and_hidden_files_no_facts(tmp_path
     for name in ("VALID.TSV", "test.Txt"):
         (tmp_path / name).unlink()
     (tmp_path / "Train.tsv").rename(tmp_path / "facts.tsv")
-    (tmp_path / "._facts.tsv").write_bytes(b"\0\x05\x16\x07")  # what another system leaves beside a file
+    # what another system leaves beside a file
+    (tmp_path / "._facts.tsv").write_bytes(b"\0\x05\x16\x07")
     assert len(load(tmp_path).train) == 1
 
 
@@ -70,7 +71,9 @@ def test_duplicates_are_dropped_and_counted_once(tmp_path: Path) -> None:
 
 
 def test_facts_about_the_unseen_are_kept_but_not_evaluated(tmp_path: Path) -> None:
-    write(tmp_path, train="a\tr\tb\n", valid="b\tr\ta\nb\ts\ta\n", test="b\tr\tb\nz\tr\ta\na\tr\ty\n")
+    write(
+        tmp_path, train="a\tr\tb\n", valid="b\tr\ta\nb\ts\ta\n", test="b\tr\tb\nz\tr\ta\na\tr\ty\n"
+    )
     graph = load(tmp_path)
     assert len(graph.valid) == 2
     assert len(graph.test) == 3
@@ -83,9 +86,13 @@ def test_facts_about_the_unseen_are_kept_but_not_evaluated(tmp_path: Path) -> No
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"wrold: no such file or folder, nor a data set \(there is world\)"):
+    with pytest.raises(
+        DataError, match=r"wrold: no such file or folder, nor a data set \(there is world\)"
+    ):
         load("wrold")
-    with pytest.raises(DataError, match=r"has no train or valid or test file; expected train, valid and test"):
+    with pytest.raises(
+        DataError, match=r"has no train or valid or test file; expected train, valid and test"
+    ):
         load(tmp_path)
     write(tmp_path, train="a\tr\tb\n", test="b\tr\ta\n")
     with pytest.raises(DataError, match="has no valid file"):
@@ -107,7 +114,9 @@ def test_a_part_that_is_there_twice_or_is_a_folder_is_named(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["graph.xlsx", "graph", "graph.json.gz"])
 def test_an_unknown_extension_is_named_with_those_that_work(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("a\tr\tb\n")
-    with pytest.raises(DataError, match=r"unknown extension '.*'; Tacit reads .*\.tsv.* and folders"):
+    with pytest.raises(
+        DataError, match=r"unknown extension '.*'; Tacit reads .*\.tsv.* and folders"
+    ):
         load(tmp_path / name)
 
 
@@ -126,7 +135,9 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         load(tmp_path)
 
 
-def test_a_format_is_a_reader_and_an_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_is_a_reader_and_an_extension(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def read_arrows(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
         """Adds facts such as `France --borders--> Spain`, one a line."""
         for number, line in lines(path):

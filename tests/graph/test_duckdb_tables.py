@@ -1,15 +1,21 @@
-"""Tables through DuckDB: the same facts, ids, notes and errors as the own reader has, and Parquet beside them."""
+"""Tables through DuckDB: the facts, ids, notes and errors of the own reader; Parquet."""
 
 from __future__ import annotations
 
 import gzip
 import lzma
+import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from source_tree import SRC
 from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.datasets import load
@@ -25,11 +31,18 @@ def duckdb() -> Any:
 
 
 def shown(graph: Graph) -> tuple[Any, ...]:
-    return list(graph.entities), list(graph.relations), [graph.split(s).tolist() for s in SPLITS], graph.notes
+    return (
+        list(graph.entities),
+        list(graph.relations),
+        [graph.split(s).tolist() for s in SPLITS],
+        graph.notes,
+    )
 
 
-def read_in_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, Any, bool]:
-    """What the own reader and DuckDB make of a table, an error's text where they refuse; and whether DuckDB read it."""
+def read_in_both_ways(
+    path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> tuple[Any, Any, bool]:
+    """Results or errors of both readers, and whether DuckDB read the table."""
     found: list[Any] = []
     counted: list[int] = []
     monkeypatch.setattr(Builder, "add_coded", lambda *given: counted.append(1) or ADD(*given))
@@ -70,7 +83,9 @@ def test_a_regular_table_is_read_alike(
     ending = {"\t": "tsv", ",": "csv"}[separator]
     path = tmp_path / f"we*ird [name]?.{ending}"
     (tmp_path / f"weXird n?.{ending}").write_text("not\tthe\tsame\n")  # what a pattern would match
-    for number, (header, last) in enumerate([("", "\n"), ("subject,predicate,object\n", "\n"), ("", "")]):
+    for number, (header, last) in enumerate(
+        [("", "\n"), ("subject,predicate,object\n", "\n"), ("", "")]
+    ):
         text = header.replace(",", separator) + "\n".join(random_lines(separator, number)) + last
         path.write_text(text, encoding="utf-8")
         options = {} if columns is None else {"columns": columns}
@@ -89,9 +104,13 @@ def test_a_regular_table_is_read_alike(
         assert not went  # DuckDB does not unpack it
 
 
-def test_the_ids_of_splits_go_on_from_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ids_of_splits_go_on_from_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed, split in enumerate(SPLITS):
-        (tmp_path / f"{split}.tsv").write_text("\n".join(random_lines("\t", seed)) + "\n", encoding="utf-8")
+        (tmp_path / f"{split}.tsv").write_text(
+            "\n".join(random_lines("\t", seed)) + "\n", encoding="utf-8"
+        )
     own, by_duckdb, went = read_in_both_ways(tmp_path, monkeypatch)
     assert own == by_duckdb
     assert went
@@ -99,7 +118,8 @@ def test_the_ids_of_splits_go_on_from_one_another(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     "line",
-    ["a\tr", "a\tr\tb\tc", "a\t\tb", " a\tr\tb ", "", "\t\t", " ", "a\tr\tb\r", "a\r\tr\tb", "\ufeffa\tr\tb",
+    ["a\tr", "a\tr\tb\tc", "a\t\tb", " a\tr\tb ", "", "\t\t", " ", "a\tr\tb\r", "a\r\tr\tb",
+     "\ufeffa\tr\tb",
      'a\t"r\tb"', "a\tr\t\0"],
 )  # fmt: skip
 @pytest.mark.parametrize("at", [0, 100, 200])
@@ -115,14 +135,18 @@ def test_an_irregular_table_is_left_to_the_own_reader(
         assert own == by_duckdb
 
 
-def test_what_is_not_utf8_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_utf8_is_named_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "g.tsv").write_bytes("\n".join(random_lines("\t", 0)).encode() + b"\na\tr\t\xff\n")
     own, by_duckdb, _ = read_in_both_ways(tmp_path / "g.tsv", monkeypatch)
     assert own == by_duckdb
     assert "line 201: is not UTF-8" in own[0]
 
 
-def test_without_duckdb_tables_of_text_are_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_tables_of_text_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "g.tsv").write_text("\n".join(random_lines("\t", 0)), encoding="utf-8")
     monkeypatch.setattr(duckdb_tables, "find_spec", lambda _: None)
     own, again, went = read_in_both_ways(tmp_path / "g.tsv", monkeypatch)
@@ -146,7 +170,9 @@ def parquet(path: Path, rows: list[tuple[Any, ...]], names: str, types: str = "V
 
 def test_parquet_is_a_table_like_any_other(tmp_path: Path) -> None:
     rows = [tuple(line.split("\t")) for line in random_lines("\t", 3)]
-    (tmp_path / "g.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "g.tsv").write_text(
+        "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8"
+    )
     expected = shown(load(tmp_path / "g.tsv"))
     assert shown(load(parquet(tmp_path / "g.parquet", rows, "a,b,c"))) == expected
     turned = [(t, h, r) for h, r, t in rows]
@@ -166,7 +192,12 @@ def test_parquet_is_a_table_like_any_other(tmp_path: Path) -> None:
 
 def test_a_folder_of_parquet_files_and_numbers_for_labels(tmp_path: Path) -> None:
     for split in SPLITS:
-        parquet(tmp_path / f"{split}.parquet", [(12, "r", 7), (7, "r", 9)], "h,r,t", "BIGINT,VARCHAR,UINTEGER")
+        parquet(
+            tmp_path / f"{split}.parquet",
+            [(12, "r", 7), (7, "r", 9)],
+            "h,r,t",
+            "BIGINT,VARCHAR,UINTEGER",
+        )
     graph = load(tmp_path)
     assert list(graph.entities) == ["12", "7", "9"]
     assert graph.train.tolist() == [[0, 0, 1], [1, 0, 2]]
@@ -175,29 +206,48 @@ def test_a_folder_of_parquet_files_and_numbers_for_labels(tmp_path: Path) -> Non
 def test_the_folder_of_a_parquet_file_is_no_column(tmp_path: Path) -> None:
     folder = tmp_path / "relation=near" / "year=2020"
     folder.mkdir(parents=True)
-    graph = load(parquet(folder / "g.parquet", [("a", "r", "b"), ("b", "s", "a")], "head,relation,tail"))
+    graph = load(
+        parquet(folder / "g.parquet", [("a", "r", "b"), ("b", "s", "a")], "head,relation,tail")
+    )
     assert list(graph.relations)[0::2] == ["r", "s"]
     assert graph.notes == ()
 
 
 def test_names_may_be_in_parquet(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("Q90\tin\tQ142\n")
-    names = parquet(tmp_path / "names.parquet", [("Q90", "Paris"), ("Q142", "France")], "label,name")
-    assert load(tmp_path / "g.tsv", labels=names).entities.names == {"Q90": ("Paris",), "Q142": ("France",)}
+    names = parquet(
+        tmp_path / "names.parquet", [("Q90", "Paris"), ("Q142", "France")], "label,name"
+    )
+    assert load(tmp_path / "g.tsv", labels=names).entities.names == {
+        "Q90": ("Paris",),
+        "Q142": ("France",),
+    }
 
 
 @pytest.mark.parametrize(
     ("rows", "names", "types", "message"),
     [
         ([("a", "r")], "h,r", "VARCHAR", "has 2 columns; expected 3 (head, relation, tail)"),
-        ([("a", "r", "b"), ("a", None, "b")], "h,r,t", "VARCHAR", "row 2: the relation is empty; expected head, "),
+        (
+            [("a", "r", "b"), ("a", None, "b")],
+            "h,r,t",
+            "VARCHAR",
+            "row 2: the relation is empty; expected head, ",
+        ),
         ([("a", "r", "b"), ("a", "r", "  ")], "h,r,t", "VARCHAR", "row 2: the tail is empty"),
-        ([("a", "r", 0.5)], "h,r,t", "VARCHAR,VARCHAR,DOUBLE", "column 't' holds DOUBLE; labels are text or integers"),
+        (
+            [("a", "r", 0.5)],
+            "h,r,t",
+            "VARCHAR,VARCHAR,DOUBLE",
+            "column 't' holds DOUBLE; labels are text or integers",
+        ),
         ([("a", "r", ["b"])], "h,r,t", "VARCHAR,VARCHAR,VARCHAR[]", "column 't' holds VARCHAR[]"),
         ([], "h,r,t", "VARCHAR", "holds no facts"),
     ],
 )
-def test_bad_parquet_is_told(tmp_path: Path, rows: list[tuple[Any, ...]], names: str, types: str, message: str) -> None:
+def test_bad_parquet_is_told(
+    tmp_path: Path, rows: list[tuple[Any, ...]], names: str, types: str, message: str
+) -> None:
     path = parquet(tmp_path / "g.parquet", rows, names, types)
     with pytest.raises(DataError) as raised:
         load(path)
@@ -205,12 +255,16 @@ def test_bad_parquet_is_told(tmp_path: Path, rows: list[tuple[Any, ...]], names:
     assert str(path) in str(raised.value)
 
 
-def test_what_is_no_parquet_and_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_parquet_and_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "g.parquet").write_text("a\tr\tb\n")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         load(tmp_path / "g.parquet")
     monkeypatch.setattr(duckdb_tables, "find_spec", lambda _: None)
-    with pytest.raises(DataError, match=r"needs duckdb to be read; install it with: pip install 'tacit\[large\]'"):
+    with pytest.raises(
+        DataError, match=r"needs duckdb to be read; install it with: pip install 'tacit\[large\]'"
+    ):
         load(tmp_path / "g.parquet")
 
 
@@ -218,14 +272,44 @@ def test_what_is_no_parquet_and_what_is_missing(tmp_path: Path, monkeypatch: pyt
     "made",
     [
         "SELECT 'a' AS head, 'b' AS relation, 'c' AS tail FROM range(3000000)",
-        "SELECT repeat('a', 1000000) || i AS head, 'b' AS relation, 'c' AS tail FROM range(40) t(i)",
+        "SELECT repeat('a', 1000000) || i AS head, 'b' AS relation, 'c' AS tail FROM range(40) "
+        "t(i)",
     ],
     ids=["rows", "letters"],
 )
-def test_a_parquet_file_of_far_more_than_its_size_is_refused(tmp_path: Path, duckdb: Any, made: str) -> None:
+def test_a_parquet_file_of_far_more_than_its_size_is_refused(
+    tmp_path: Path, duckdb: Any, made: str
+) -> None:
     path = tmp_path / "x.parquet"
     with duckdb.connect() as connection:
         connection.execute(f"COPY ({made}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
     assert path.stat().st_size < 100_000
     with pytest.raises(DataError, match=r"x\.parquet: has [\d,]+ rows in [\d,]+ bytes"):
         load(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+def test_ctrl_c_ends_what_duckdb_does() -> None:
+    whole = (
+        "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range % 7 = b.range % 11"
+    )
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), duckdb_tables.connected() as connection:
+        connection.execute(whole).fetchall()
+
+
+def test_nothing_is_said_at_the_end_of_a_command_that_used_duckdb(
+    tmp_path: Path, duckdb: Any
+) -> None:
+    path = tmp_path / "facts.parquet"
+    duckdb.sql("SELECT 'a' AS head, 'r' AS relation, 'b' AS tail").write_parquet(str(path))
+    command = [sys.executable, "-m", "tacit", "data", "describe", str(path)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(SRC)},
+    )
+    assert "facts" in done.stdout
+    assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""The sorted index and the keys of facts, at ordinary sizes and where the ids no longer fit into one number."""
+"""The sorted index and keys of facts, also where ids do not fit into one number."""
 
 from __future__ import annotations
 
@@ -44,8 +44,11 @@ def array(triples: list[tuple[int, int, int]]) -> np.ndarray:
 @given(sized_triples(), st.data())
 def test_an_index_finds_what_a_set_holds(drawn: tuple, data: st.DataObject) -> None:
     triples, sizes = drawn
-    asked = triples + data.draw(st.lists(st.tuples(near(sizes[0]), near(sizes[1]), near(sizes[0])), max_size=10))
-    index, known = FactIndex(array(triples), sizes[1]), set(triples)
+    asked = triples + data.draw(
+        st.lists(st.tuples(near(sizes[0]), near(sizes[1]), near(sizes[0])), max_size=10)
+    )
+    index = FactIndex(array(triples), sizes[1])
+    known = set(triples)
     assert len(index) == len(known)
     tails = {(h, r): sorted(t for a, b, t in known if (a, b) == (h, r)) for h, r, _ in asked}
     assert {pair: index.tails(*pair).tolist() for pair in tails} == tails
@@ -68,7 +71,9 @@ def test_known_facts_are_those_of_the_index(drawn: tuple) -> None:
     asked = torch.tensor([*triples, (0, 0, 0), (sizes[0] - 1, sizes[1] - 1, 3)])
     heads, relations, ends = asked.T
     known = set(triples)
-    assert facts.contains(heads, relations, ends).tolist() == [tuple(triple) in known for triple in asked.tolist()]
+    assert facts.contains(heads, relations, ends).tolist() == [
+        tuple(triple) in known for triple in asked.tolist()
+    ]
     expected = [sorted(t for a, b, t in known if [a, b] == [h, r]) for h, r, _ in asked.tolist()]
     assert facts.counts(heads, relations).tolist() == list(map(len, expected))
     rows, found = facts.tails(heads, relations)
@@ -79,10 +84,17 @@ def test_known_facts_are_those_of_the_index(drawn: tuple) -> None:
 @settings(max_examples=40, deadline=None)
 @given(sized_triples(), sized_triples())
 def test_packed_facts_are_equal_where_the_facts_are(one: tuple, other: tuple) -> None:
-    parts, sizes = (one[0], other[0]), max(one[1], other[1])
-    keys = [key for part in packed([array(part) for part in parts], *sizes) for key in part.tolist()]
+    parts = (one[0], other[0])
+    sizes = max(one[1], other[1])
+    keys = [
+        key for part in packed([array(part) for part in parts], *sizes) for key in part.tolist()
+    ]
     facts = [fact for part in parts for fact in part]
-    assert all((a == b) == (f == g) for a, f in zip(keys, facts, strict=True) for b, g in zip(keys, facts, strict=True))
+    assert all(
+        (a == b) == (f == g)
+        for a, f in zip(keys, facts, strict=True)
+        for b, g in zip(keys, facts, strict=True)
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -91,7 +103,9 @@ def test_pairs_keep_their_order(pairs: list[tuple[int, int]]) -> None:
     high, low = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     keys = paired(high, low, MOST[0]).tolist()
     assert all(key >= 0 for key in keys)
-    assert sorted(range(len(keys)), key=keys.__getitem__) == sorted(range(len(keys)), key=pairs.__getitem__)
+    assert sorted(range(len(keys)), key=keys.__getitem__) == sorted(
+        range(len(keys)), key=pairs.__getitem__
+    )
 
 
 class Countless(Vocabulary):
@@ -107,11 +121,27 @@ class Countless(Vocabulary):
 
 def test_a_fact_of_a_graph_as_large_as_freebase_is_found() -> None:
     """Its last ids, few facts, and no array as long as there are entities."""
-    last, relation = FREEBASE[0] - 1, FREEBASE[1] - 2
-    facts = array([(last, relation, last - 1), (last - 1, relation, last), (0, 0, 1), (last, relation, last - 1)])
-    graph = assemble(Countless(FREEBASE[0]), Countless(FREEBASE[1], "relation"), [facts, facts[:1], facts[:0]], "large")
+    last = FREEBASE[0] - 1
+    relation = FREEBASE[1] - 2
+    facts = array(
+        [
+            (last, relation, last - 1),
+            (last - 1, relation, last),
+            (0, 0, 1),
+            (last, relation, last - 1),
+        ]
+    )
+    graph = assemble(
+        Countless(FREEBASE[0]),
+        Countless(FREEBASE[1], "relation"),
+        [facts, facts[:1], facts[:0]],
+        "large",
+    )
     assert graph.train.tolist() == facts[:3].tolist()
-    assert graph.notes == ("train: 1 duplicate fact dropped", "valid: 1 fact dropped that train has too")
+    assert graph.notes == (
+        "train: 1 duplicate fact dropped",
+        "valid: 1 fact dropped that train has too",
+    )
     assert graph.index().tails(last, relation).tolist() == [last - 1]
     assert graph.index().tails(last - 1, relation + 1).tolist() == [last]
     assert graph.index().contains(*facts[:1].T).tolist() == [True]
@@ -121,7 +151,9 @@ def test_a_fact_of_a_graph_as_large_as_freebase_is_found() -> None:
 def test_splits_of_large_ids_keep_pairs_together() -> None:
     """A symmetric relation gives each fact away by its other direction, whatever the ids are."""
     few = [(h, 0, t) for h in range(12) for t in range(12) if h != t]
-    size, relations = 2**22, 2**20  # N²·R = 2⁶⁴
+    # N²·R = 2⁶⁴
+    size = 2**22
+    relations = 2**20
     shift = size - 12
     large = array([(h + shift, relations - 2, t + shift) for h, _, t in few])
     graph = replace(Graph.of([("a", "r", "b")]), entities=Countless(size), train=large)

@@ -1,7 +1,8 @@
-"""Fetching facts from a SPARQL endpoint: a real store behind a local address, with the moods of a real server."""
+"""Fetching from a SPARQL endpoint: a real store, with failures of a real server."""
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 import tacit
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError
-from tacit.fitting.progress import Event
+from tacit.fitting.progress import Event, bar
 from tacit.graph.formats.fetching import Endpoint, fetch
 from tacit.sources import load
 
@@ -35,7 +36,10 @@ class Moody(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answering)
         self.store = oxigraph.Store()
         self.store.load(TURTLE.encode(), oxigraph.RdfFormat.TURTLE)
-        self.cap, self.busy, self.says, self.asked = 100, 0, (503, {"Retry-After": "0"}), list[str]()
+        self.cap = 100
+        self.busy = 0
+        self.says = (503, {"Retry-After": "0"})
+        self.asked = list[str]()
         self.body = b"try later"
 
     @property
@@ -44,7 +48,9 @@ class Moody(ThreadingHTTPServer):
 
     def lines(self) -> set[str]:
         """The facts of the store without blank nodes, as it writes them itself."""
-        text = oxigraph.serialize((quad.triple for quad in self.store), format=oxigraph.RdfFormat.N_TRIPLES)
+        text = oxigraph.serialize(
+            (quad.triple for quad in self.store), format=oxigraph.RdfFormat.N_TRIPLES
+        )
         return {line for line in (text or b"").decode().splitlines() if "_:" not in line}
 
 
@@ -61,7 +67,9 @@ class Answering(BaseHTTPRequestHandler):
         asked = int(query.split("LIMIT ")[1].split()[0])
         capped = query.replace(f"LIMIT {asked}", f"LIMIT {min(asked, self.server.cap)}")
         try:  # results must end in the thread they began in, so no frame that stays has them
-            body = self.server.store.query(capped).serialize(format=oxigraph.QueryResultsFormat.JSON)
+            body = self.server.store.query(capped).serialize(
+                format=oxigraph.QueryResultsFormat.JSON
+            )
         except SyntaxError as error:
             self._send(400, str(error).encode(), {})
             return
@@ -93,7 +101,9 @@ def endpoint(server: Moody, **settings: object) -> Endpoint:
 
 
 @pytest.mark.parametrize("cap", [1, 3, 100])
-def test_all_facts_come_once_whatever_a_server_caps(server: Moody, tmp_path: Path, cap: int) -> None:
+def test_all_facts_come_once_whatever_a_server_caps(
+    server: Moody, tmp_path: Path, cap: int
+) -> None:
     server.cap = cap
     count, whole = fetch(endpoint(server), tmp_path / "facts.nt")
     lines = (tmp_path / "facts.nt").read_text(encoding="utf-8").splitlines()
@@ -108,17 +118,38 @@ def test_a_pattern_chooses_and_most_bounds(server: Moody, tmp_path: Path) -> Non
     assert fetch(some, tmp_path / "some.nt") == (4, True)  # what leads to b or c
     assert fetch(endpoint(server), tmp_path / "few.nt", most=5) == (5, False)
     with pytest.raises(DataError, match="has no facts"):
-        fetch(endpoint(server, pattern="?s <http://example.org/none> ?o . BIND(<x:p> AS ?p)"), tmp_path / "none.nt")
+        fetch(
+            endpoint(server, pattern="?s <http://example.org/none> ?o . BIND(<x:p> AS ?p)"),
+            tmp_path / "none.nt",
+        )
 
 
-def test_a_busy_server_is_asked_again_and_a_broken_one_is_quoted(server: Moody, tmp_path: Path) -> None:
+def test_a_busy_server_is_asked_again_and_a_broken_one_is_quoted(
+    server: Moody, tmp_path: Path
+) -> None:
     server.busy = 2
     assert fetch(endpoint(server), tmp_path / "facts.nt")[0] == len(server.lines())
-    server.busy, server.says = 1, (403, {})
+    server.busy = 1
+    server.says = (403, {})
     with pytest.raises(DataError, match="403 Forbidden: try later"):
         fetch(endpoint(server), tmp_path / "other.nt")
     with pytest.raises(DataError, match="400"):
         fetch(endpoint(server, pattern="?s ?p ?o ???"), tmp_path / "wrong.nt")
+
+
+def test_a_file_is_fetched_by_one_process_at_a_time(server: Moody, tmp_path: Path) -> None:
+    out = tmp_path / "facts.nt"
+    refused = list[str]()
+
+    def again(facts: int) -> None:
+        with pytest.raises(DataError, match="is being fetched by another process") as error:
+            fetch(endpoint(server), out)
+        refused.append(str(error.value))
+
+    fetch(endpoint(server), out, progress=again)
+    assert refused
+    assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())
+    assert [path.name for path in tmp_path.iterdir()] == ["facts.nt"]
 
 
 def test_what_was_stopped_goes_on(server: Moody, tmp_path: Path) -> None:
@@ -164,8 +195,12 @@ def fact(o: object, p: object = None) -> dict[str, object]:
         rows(fact({"type": "uri", "value": "x:o"}, p={"type": "literal", "value": "p"})),
     ],
 )
-def test_what_is_no_answer_of_an_endpoint_is_refused(server: Moody, tmp_path: Path, body: bytes) -> None:
-    server.busy, server.says, server.body = 1, (200, {}), body
+def test_what_is_no_answer_of_an_endpoint_is_refused(
+    server: Moody, tmp_path: Path, body: bytes
+) -> None:
+    server.busy = 1
+    server.says = (200, {})
+    server.body = body
     with pytest.raises(DataError, match="does not answer as a SPARQL endpoint does"):
         fetch(endpoint(server), tmp_path / "facts.nt")
 
@@ -174,20 +209,26 @@ def test_odd_terms_are_written_so_that_the_file_can_be_read(server: Moody, tmp_p
     values = ["http://x.org/a b", "http://x.org/{c}", "http://x.org/d\n<x:y>"]
     odd = [fact({"type": "uri", "value": value}) for value in values]
     odd += [fact({"type": "literal", "value": "half \ud800", "datatype": 'http://x.org/"t'})]
-    server.busy, server.says, server.body = 1, (200, {}), rows(*odd)
+    server.busy = 1
+    server.says = (200, {})
+    server.body = rows(*odd)
     server.store.clear()
     assert fetch(endpoint(server), tmp_path / "facts.nt") == (4, True)
     ends = {str(quad.object) for quad in oxigraph.parse(path=str(tmp_path / "facts.nt"))}
     assert ends == {
-        "<http://x.org/a%20b>", "<http://x.org/%7Bc%7D>", "<http://x.org/d%0A%3Cx:y%3E>",
+        "<http://x.org/a%20b>",
+        "<http://x.org/%7Bc%7D>",
+        "<http://x.org/d%0A%3Cx:y%3E>",
         '"half ?"^^<http://x.org/%22t>',
-    }  # fmt: skip
+    }
 
 
 def test_a_server_that_repeats_its_first_page_is_left(server: Moody, tmp_path: Path) -> None:
-    server.busy, server.says = 100, (200, {})
+    server.busy = 100
+    server.says = (200, {})
     server.body = rows(*(fact({"type": "uri", "value": f"x:{number}"}) for number in range(9)))
-    assert fetch(endpoint(server), tmp_path / "one.nt", most=4) == (4, False)  # though nine were sent
+    # though nine were sent
+    assert fetch(endpoint(server), tmp_path / "one.nt", most=4) == (4, False)
     with pytest.raises(DataError, match="does not heed OFFSET"):
         fetch(endpoint(server), tmp_path / "facts.nt")
     with pytest.raises(DataError, match="does not heed OFFSET"):  # nor when it is gone on with
@@ -197,7 +238,10 @@ def test_a_server_that_repeats_its_first_page_is_left(server: Moody, tmp_path: P
 @pytest.mark.parametrize(
     ("says", "told"),
     [
-        ((301, {"Location": "https://example.org/sparql"}), "sends us to https://example.org/sparql"),
+        (
+            (301, {"Location": "https://example.org/sparql"}),
+            "sends us to https://example.org/sparql",
+        ),
         ((302, {"Location": "file:///etc/passwd"}), "sends us to file:///etc/passwd"),
         ((307, {}), "sends us to elsewhere"),
         ((206, {}), "no whole page"),
@@ -206,7 +250,9 @@ def test_a_server_that_repeats_its_first_page_is_left(server: Moody, tmp_path: P
 def test_nobody_is_followed_and_nothing_partial_taken(
     server: Moody, tmp_path: Path, says: tuple[int, dict[str, str]], told: str
 ) -> None:
-    server.busy, server.says, server.body = 1, says, rows()
+    server.busy = 1
+    server.says = says
+    server.body = rows()
     with pytest.raises(DataError, match=told):
         fetch(endpoint(server), tmp_path / "facts.nt")
     assert len(server.asked) == 1
@@ -216,15 +262,19 @@ def test_an_answer_that_was_cut_short_is_asked_for_again(
     server: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tacit.graph.formats.fetching.time.sleep", lambda seconds: None)
-    server.busy, server.body = 2, rows(fact({"type": "uri", "value": "x:o"}))
+    server.busy = 2
+    server.body = rows(fact({"type": "uri", "value": "x:o"}))
     server.says = (200, {"Content-Length": str(len(server.body) + 10), "Connection": "close"})
     assert fetch(endpoint(server), tmp_path / "facts.nt")[0] == len(server.lines())
-    server.busy, server.body = 1, b"ff\r\ncut"
+    server.busy = 1
+    server.body = b"ff\r\ncut"
     server.says = (200, {"Transfer-Encoding": "chunked", "Connection": "close"})
     assert fetch(endpoint(server), tmp_path / "other.nt")[0] == len(server.lines())
 
 
-def test_no_file_is_written_over_and_an_empty_try_is_forgotten(server: Moody, tmp_path: Path) -> None:
+def test_no_file_is_written_over_and_an_empty_try_is_forgotten(
+    server: Moody, tmp_path: Path
+) -> None:
     out = tmp_path / "facts.nt"
     with pytest.raises(DataError, match="has no facts"):
         fetch(endpoint(server, pattern="?s <x:none> ?o . BIND(<x:p> AS ?p)"), out)
@@ -239,8 +289,8 @@ def test_no_file_is_written_over_and_an_empty_try_is_forgotten(server: Moody, tm
 @pytest.mark.parametrize(
     "url",
     [
-        "file:///etc/passwd", "example.org/sparql", "http://", "http://a b/", "http://a:x/", "http://a/\n", "http://é/",
-        "ftp://a/",
+        "file:///etc/passwd", "example.org/sparql", "http://", "http://a b/", "http://a:x/",
+        "http://a/\n", "http://é/", "ftp://a/",
     ],
 )  # fmt: skip
 def test_only_web_addresses_are_asked(url: str) -> None:
@@ -248,7 +298,9 @@ def test_only_web_addresses_are_asked(url: str) -> None:
         Endpoint(url)
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": 1e308}, {"timeout": float("nan")}, {"delay": -1}, {"page": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": 1e308}, {"timeout": float("nan")}, {"delay": -1}, {"page": 0}]
+)
 def test_times_and_sizes_have_bounds(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match=f"{next(iter(wrong))} is .*; it must be from"):
         Endpoint("http://localhost", **wrong)  # type: ignore[arg-type]
@@ -256,18 +308,68 @@ def test_times_and_sizes_have_bounds(wrong: dict[str, float]) -> None:
 
 def test_python_fetches_as_the_command_does(server: Moody, tmp_path: Path) -> None:
     heard: list[Event] = []
-    told = tacit.fetch(server.url, tmp_path / "here.nt", most=5, page=2, delay=0, progress=heard.append)
+    told = tacit.fetch(
+        server.url, tmp_path / "here.nt", most=5, page=2, delay=0, progress=heard.append
+    )
     assert (told.facts, told.whole) == (5, False)
     assert [(event.what, event.where, event.done, event.total) for event in heard] == [
-        ("count", "facts", facts, 5) for facts in (2, 4, 5)
+        ("count", "facts", facts, 0) for facts in (2, 4, 5)
     ]
-    words = ["data", "fetch", server.url, "--out", str(tmp_path / "there.nt"), "--most", "5", "--delay", "0"]
+    words = [
+        "data",
+        "fetch",
+        server.url,
+        "--out",
+        str(tmp_path / "there.nt"),
+        "--most",
+        "5",
+        "--delay",
+        "0",
+    ]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert (tmp_path / "here.nt").read_bytes() == (tmp_path / "there.nt").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("pattern", "missing"),
+    [
+        ("?a ?b ?c", r"\?s and \?p and \?o"),
+        ("?s ?p ?object", r"\?o;"),
+        ("?s <http://x?p> '?p' . ?x ?y ?o # ?p", r"\?p;"),
+    ],
+)
+def test_a_pattern_that_names_no_facts_is_refused_before_anybody_is_asked(
+    pattern: str, missing: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"pattern '.*' says nothing of .*{missing}") as caught:
+        Endpoint("http://localhost", pattern=pattern)
+    assert "must be about the facts ?s ?p ?o" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["?s ?p ?o . ?s a <x:City>", "$s $p $o", "VALUES ?p { <x:a> } ?s ?p ?o"]
+)
+def test_a_pattern_of_facts_is_taken(pattern: str) -> None:
+    assert Endpoint("http://localhost", pattern=pattern).pattern == pattern
+
+
+def test_the_limit_is_no_total() -> None:
+    """The number of facts is unknown, so a bar up to the limit would be made up."""
+    event = Event("count", 20_000, 0, "facts", seconds=10.0)
+    assert (str(event), event.left) == ("facts: 20,000", None)
+    stream = io.StringIO()
+    with bar(stream, width=80) as tell:
+        tell(event)
+    assert "20,000" in stream.getvalue()
+    assert "of" not in stream.getvalue()
+
+
 def test_the_command(server: Moody, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.nt"), "--delay", "0"])
+    done = CliRunner().invoke(
+        app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.nt"), "--delay", "0"]
+    )
     assert done.output == f"wrote {len(server.lines())} facts to {tmp_path / 'facts.nt'}\n"
-    wrong = CliRunner().invoke(app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.ttl")])
+    wrong = CliRunner().invoke(
+        app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.ttl")]
+    )
     assert isinstance(wrong.exception, SettingsError)

@@ -27,14 +27,21 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "UNPACKED", 1 << 18)
 
 
-@pytest.mark.parametrize(("name", "kind"), [*(("x.tsv", kind) for kind in PACKED), ("x.nt", ".gz"), ("x.ttl", ".gz")])
-def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [*(("x.tsv", kind) for kind in PACKED), ("x.nt", ".gz"), ("x.ttl", ".gz")]
+)
+def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(
+    tmp_path: Path, name: str, kind: str
+) -> None:
     path = tmp_path / f"{name}{kind}"
     once = FACTS[name] * ((1 << 20) // len(FACTS[name]))
     path.write_bytes(PACKED[kind](once) * 64)  # packed parts may follow one another
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=rf"{name}{kind}: unpacks to more than {files.UNPACKED_A_BYTE[kind]} times"):
+        with pytest.raises(
+            DataError,
+            match=rf"{name}{kind}: unpacks to more than {files.UNPACKED_A_BYTE[kind]} times",
+        ):
             load(path)
         assert tracemalloc.get_traced_memory()[1] < 32 << 20  # of 64 MB and what is made of them
     finally:
@@ -43,7 +50,10 @@ def test_a_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: Path
 
 @pytest.mark.parametrize("kind", PACKED)
 def test_sorted_facts_of_one_relation_are_read_whole(tmp_path: Path, kind: str) -> None:
-    facts = "".join(f"<http://a.example/Q{i}>\t<http://a.example/P31>\t<http://a.example/Q5>\n" for i in range(40_000))
+    facts = "".join(
+        f"<http://a.example/Q{i}>\t<http://a.example/P31>\t<http://a.example/Q5>\n"
+        for i in range(40_000)
+    )
     path = tmp_path / f"x.tsv{kind}"
     path.write_bytes(PACKED[kind](facts.encode()))
     assert b"".join(block for _, block in files.blocks(path)).decode() == facts

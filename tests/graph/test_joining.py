@@ -24,7 +24,10 @@ Fact = tuple[str, str, str]
 
 
 def facts(graph: Graph) -> set[Fact]:
-    return {(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts().tolist()}
+    return {
+        (graph.entities[h], graph.relations[r], graph.entities[t])
+        for h, r, t in graph.facts().tolist()
+    }
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -45,16 +48,21 @@ def by_rdflib(paths: Iterable[Path]) -> set[Fact]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "a.tsv").write_text("Oslo\tin\tNorway\nBergen\tin\tNorway\n")
-    (tmp_path / "b.csv").write_text("object,subject,relation\nSweden,Norway,borders\nNorway,Oslo,in\n")
+    (tmp_path / "b.csv").write_text(
+        "object,subject,relation\nSweden,Norway,borders\nNorway,Oslo,in\n"
+    )
     return tmp_path
 
 
 def test_names_may_be_in_another_file_than_the_facts(tmp_path: Path) -> None:
-    label, iri = "<http://www.w3.org/2000/01/rdf-schema#label>", "http://a.org/{}".format
-    (tmp_path / "facts.nt").write_text(f'<{iri("Q1")}> <{iri("in")}> <{iri("Q2")}> .\n<{iri("Q1")}> {label} "Uno" .\n')
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    iri = "http://a.org/{}".format
+    (tmp_path / "facts.nt").write_text(
+        f'<{iri("Q1")}> <{iri("in")}> <{iri("Q2")}> .\n<{iri("Q1")}> {label} "Uno" .\n'
+    )
     (tmp_path / "labels.ttl").write_text(
-        f'@prefix a: <http://a.org/> . a:Q1 {label} "One"@en . a:Q2 {label} "Two" . a:in {label} "within" . '
-        f'a:Q3 {label} "Three" . _:b {label} "Nobody" .'
+        f'@prefix a: <http://a.org/> . a:Q1 {label} "One"@en . a:Q2 {label} "Two" . a:in {label} '
+        f'"within" . a:Q3 {label} "Three" . _:b {label} "Nobody" .'
     )
     (tmp_path / "table.tsv").write_text(f"{iri('Q2')}\t{iri('in')}\t{iri('Q3')}\n")
     names = {"a:Q1": ("One", "Uno"), "a:Q2": ("Two",), "a:Q3": ("Three",)}
@@ -69,13 +77,24 @@ def test_names_may_be_in_another_file_than_the_facts(tmp_path: Path) -> None:
     (tmp_path / "facts.nt").rename(folder / "facts.nt")
     (folder / "names.tsv").write_text(f"{iri('Q1')}\tEins\n{iri('Q1')}\tUno\n{iri('Q2')}\tZwei\n")
     chosen = tacit.load([folder, tmp_path / "labels.ttl", tmp_path / "table.tsv"])
-    assert chosen.entities.names == {"a:Q1": ("Eins", "Uno", "One"), "a:Q2": ("Zwei", "Two"), "a:Q3": ("Three",)}
-    with pytest.raises(DataError, match=r"labels.ttl: holds names, and no facts; read it together with a file of fac"):
+    assert chosen.entities.names == {
+        "a:Q1": ("Eins", "Uno", "One"),
+        "a:Q2": ("Zwei", "Two"),
+        "a:Q3": ("Three",),
+    }
+    with pytest.raises(
+        DataError,
+        match=r"labels.ttl: holds names, and no facts; read it together with a file of fac",
+    ):
         tacit.load(tmp_path / "labels.ttl")
 
 
 def test_equal_labels_are_one_entity(folder: Path) -> None:
-    expected = {("Oslo", "in", "Norway"), ("Bergen", "in", "Norway"), ("Norway", "borders", "Sweden")}
+    expected = {
+        ("Oslo", "in", "Norway"),
+        ("Bergen", "in", "Norway"),
+        ("Norway", "borders", "Sweden"),
+    }
     files = [folder / "a.tsv", folder / "b.csv"]
     graph = tacit.load(files)
     assert facts(graph) == expected
@@ -90,8 +109,12 @@ def test_equal_labels_are_one_entity(folder: Path) -> None:
 def test_all_kinds_of_sources_join(folder: Path) -> None:
     RunFolder.create(folder / "run", tacit.load(folder / "a.tsv"), {})
     frame = pd.DataFrame([("Malmo", "in", "Sweden")])
-    graph = tacit.load([str(folder / "run"), folder / "b.csv", frame, Graph.of([("Norway", "borders", "Russia")])])
-    assert facts(graph) == facts(tacit.load(folder / "a.tsv")) | facts(tacit.load(folder / "b.csv")) | {
+    graph = tacit.load(
+        [str(folder / "run"), folder / "b.csv", frame, Graph.of([("Norway", "borders", "Russia")])]
+    )
+    assert facts(graph) == facts(tacit.load(folder / "a.tsv")) | facts(
+        tacit.load(folder / "b.csv")
+    ) | {
         ("Malmo", "in", "Sweden"),
         ("Norway", "borders", "Russia"),
     }
@@ -122,7 +145,9 @@ def test_rdf_files_join_by_iri_whatever_their_prefixes(tmp_path: Path) -> None:
 
 def test_a_table_may_speak_of_the_iris_of_rdf(tmp_path: Path) -> None:
     (tmp_path / "a.ttl").write_text("@prefix ex: <http://a.org/> . ex:Oslo ex:in ex:Norway .\n")
-    (tmp_path / "b.tsv").write_text("http://a.org/Oslo\tex:on\tEarth\nex:Norway\thttp://a.org/on\tEarth\n")
+    (tmp_path / "b.tsv").write_text(
+        "http://a.org/Oslo\tex:on\tEarth\nex:Norway\thttp://a.org/on\tEarth\n"
+    )
     for order in (["a.ttl", "b.tsv"], ["b.tsv", "a.ttl"]):
         graph = tacit.load([tmp_path / name for name in order])
         assert facts(graph) == {
@@ -134,10 +159,12 @@ def test_a_table_may_speak_of_the_iris_of_rdf(tmp_path: Path) -> None:
 
 def test_literals_with_a_type_join(tmp_path: Path) -> None:
     (tmp_path / "a.ttl").write_text(
-        "@prefix t: <http://www.w3.org/2001/XMLSchema#> . @prefix : <http://a.org/> . :x :y '1984'^^t:gYear .\n"
+        "@prefix t: <http://www.w3.org/2001/XMLSchema#> . @prefix : <http://a.org/> . :x :y "
+        "'1984'^^t:gYear .\n"
     )
     (tmp_path / "b.ttl").write_text(
-        "@prefix xsd: <http://www.w3.org/2001/XMLSchema#> . @prefix : <http://a.org/> . :z :y '1984'^^xsd:gYear .\n"
+        "@prefix xsd: <http://www.w3.org/2001/XMLSchema#> . @prefix : <http://a.org/> . :z :y "
+        "'1984'^^xsd:gYear .\n"
     )
     graph = tacit.load([tmp_path / "a.ttl", tmp_path / "b.ttl"], literals=True)
     assert facts(graph) == {("x", "y", '"1984"^^t:gYear'), ("z", "y", '"1984"^^t:gYear')}
@@ -170,7 +197,9 @@ def test_standard_input(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = tacit.load(["-", folder / "b.csv"])
     assert facts(graph) == facts(tacit.load(folder))
     feed(monkeypatch, b"<http://a.org/x> <http://a.org/y> <http://a.org/z> .\n")
-    assert in_full(tacit.load("-", format="ttl")) == {("http://a.org/x", "http://a.org/y", "http://a.org/z")}
+    assert in_full(tacit.load("-", format="ttl")) == {
+        ("http://a.org/x", "http://a.org/y", "http://a.org/z")
+    }
     feed(monkeypatch, b"a\tr\tb\na\tr\n")
     with pytest.raises(DataError, match=r"^standard input, line 2: has 2 columns"):
         tacit.load("-")
@@ -199,13 +228,16 @@ def test_what_cannot_be_joined_is_told(folder: Path) -> None:
     with pytest.raises(DataError, match="no source of facts was given"):
         tacit.load([])
     with pytest.raises(
-        DataError, match=r"int is no source of facts; expected paths, DataFrames, or graphs as Graph\.of"
+        DataError,
+        match="int is no source of facts; expected a path, a DataFrame, label triples or a Graph",
     ):
         tacit.load([folder / "a.tsv", 3])  # type: ignore[list-item]
     (folder / "b.csv").write_text("a,r\n")
     with pytest.raises(DataError, match=r"b\.csv, line 1: has 2 columns"):
         tacit.load([folder / "a.tsv", folder / "b.csv"])
-    with pytest.raises(SettingsError, match="format is 'csv', but that of files is told by their names"):
+    with pytest.raises(
+        SettingsError, match="format is 'csv', but '-', standard input, is not read"
+    ):
         tacit.load(folder / "a.tsv", format="csv")
-    with pytest.raises(SettingsError, match="columns '1,3,2' are of a table, and graph is none"):
+    with pytest.raises(SettingsError, match="columns is '1,3,2', but graph is no table"):
         tacit.load(Graph.of([("a", "r", "b")]), columns="1,3,2")

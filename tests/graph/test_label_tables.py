@@ -17,14 +17,21 @@ from tacit.graph.datasets import load
 from tacit.graph.formats.label_tables import write_tsv
 from tacit.graph.graph import Graph
 
-FACTS = [("France", "borders", "Spain"), ("Paris", "capital of", "France"), ("Málaga", "city in", "Spain")]
+FACTS = [
+    ("France", "borders", "Spain"),
+    ("Paris", "capital of", "France"),
+    ("Málaga", "city in", "Spain"),
+]
 PACK = {".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}
 UNPACK = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 
 
 def facts(graph: Graph, *parts: str) -> list[tuple[str, str, str]]:
     """The facts of a graph by label."""
-    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts(*parts).tolist()]
+    return [
+        (graph.entities[h], graph.relations[r], graph.entities[t])
+        for h, r, t in graph.facts(*parts).tolist()
+    ]
 
 
 def lines(rows: list[tuple[str, str, str]], separator: str = "\t") -> str:
@@ -71,7 +78,9 @@ def test_the_same_facts_however_they_are_laid_out(tmp_path: Path, name: str, con
 
 def test_a_skipped_header_is_noted(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("head\trelation\ttail\na\tr\tb\n")
-    assert load(tmp_path / "g.tsv").notes == ("train: the first line of g.tsv was taken for a header and skipped",)
+    assert load(tmp_path / "g.tsv").notes == (
+        "train: the first line of g.tsv was taken for a header and skipped",
+    )
 
 
 def test_csv_fields_may_hold_commas_quotes_and_newlines(tmp_path: Path) -> None:
@@ -87,11 +96,30 @@ def test_odd_labels_are_those_that_the_csv_module_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)
-    pieces = ["a", "é", "\u00a0", "\u2028", "\x85", "\x0b", "\x1c", '"', "'", ",", "\\", "\n", "\r\n", "\r", "\t", "𝕏"]
+    pieces = [
+        "a",
+        "é",
+        "\u00a0",
+        "\u2028",
+        "\x85",
+        "\x0b",
+        "\x1c",
+        '"',
+        "'",
+        ",",
+        "\\",
+        "\n",
+        "\r\n",
+        "\r",
+        "\t",
+        "𝕏",
+    ]
     labels = ["x" + "".join(rng.choices(pieces, k=3)) for _ in range(6)]
     rows = [tuple(rng.choices(labels, k=3)) for _ in range(12)]
     with (tmp_path / "g.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator=rng.choice(["\n", "\r\n"]), quoting=csv.QUOTE_ALL).writerows(rows)
+        csv.writer(
+            file, lineterminator=rng.choice(["\n", "\r\n"]), quoting=csv.QUOTE_ALL
+        ).writerows(rows)
     with (tmp_path / "g.csv").open(encoding="utf-8", newline="") as file:
         expected = list(dict.fromkeys(map(tuple, csv.reader(file))))
     assert set(expected) == set(rows)
@@ -130,7 +158,11 @@ def test_an_inverse_label_is_the_fact_the_other_way_round(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("g.tsv", b"a\tr\tb\na\tr\n", "g.tsv, line 2: has 2 columns; expected 3 .* separated by tabs"),
+        (
+            "g.tsv",
+            b"a\tr\tb\na\tr\n",
+            "g.tsv, line 2: has 2 columns; expected 3 .* separated by tabs",
+        ),
         ("g.tsv", b"a\tr\tb\n\na\tr\tb\tc\n", "g.tsv, line 3: has 4 columns"),
         ("g.tsv", b"a\tr\tb\tc\td\ta\n", "g.tsv, line 1: has 6 columns"),
         ("g.tsv", b"a r b\n", "g.tsv, line 1: has 1 column; expected 3"),
@@ -141,21 +173,32 @@ def test_an_inverse_label_is_the_fact_the_other_way_round(tmp_path: Path) -> Non
         ("g.tsv", b"", "g.tsv: holds no facts"),
         ("g.tsv", b"\n \n", "g.tsv: holds no facts"),
         ("g.tsv", b"head\trelation\ttail\n", "g.tsv: holds no facts"),
-        ("g.csv", b"a,r,b\na,r\n", "g.csv, line 2: has 2 columns; expected 3 .* separated by commas"),
+        (
+            "g.csv",
+            b"a,r,b\na,r\n",
+            "g.csv, line 2: has 2 columns; expected 3 .* separated by commas",
+        ),
         ("g.csv", b'a,r,b\n"a,r,b\n', "g.csv, line 2: is not CSV"),
         ("g.csv", b"", "g.csv: holds no facts"),
         *((f"g.tsv{p}", b"a\tr\tb\n", f"g.tsv{p}: is not a whole {p} file") for p in PACK),
-        *((f"g.tsv{p}", PACK[p](b"a\tr\tb\n" * 99)[:-9], f"g.tsv{p}: is not a whole {p} file") for p in PACK),
+        *(
+            (f"g.tsv{p}", PACK[p](b"a\tr\tb\n" * 99)[:-9], f"g.tsv{p}: is not a whole {p} file")
+            for p in PACK
+        ),
     ],
 )
-def test_bad_files_name_the_file_and_the_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_bad_files_name_the_file_and_the_line(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
         load(tmp_path / name)
     assert "\n" not in str(caught.value)
 
 
-def test_a_bad_line_far_into_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_line_far_into_a_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 64)
     (tmp_path / "g.tsv").write_bytes(b"a\tr\tb\n" * 900 + b"a\tr\xff\tb\n" + b"a\tr\tb\n" * 90)
     with pytest.raises(DataError) as caught:
@@ -188,11 +231,18 @@ def test_written_folders_read_back(tmp_path: Path) -> None:
     back = load(tmp_path / "out")
     for part in ("train", "valid", "test"):
         assert facts(back, part) == facts(graph, part)
-    assert sorted(p.name for p in tmp_path.rglob("*")) == ["out", "test.tsv", "train.tsv", "valid.tsv"]
+    assert sorted(p.name for p in tmp_path.rglob("*")) == [
+        "out",
+        "test.tsv",
+        "train.tsv",
+        "valid.tsv",
+    ]
 
 
 @pytest.mark.parametrize("first", [("source", "type", "target"), ("start", "antonym", "end")])
-def test_a_first_fact_that_looks_like_a_header_reads_back(tmp_path: Path, first: tuple[str, str, str]) -> None:
+def test_a_first_fact_that_looks_like_a_header_reads_back(
+    tmp_path: Path, first: tuple[str, str, str]
+) -> None:
     write_tsv(Graph.of([first, *FACTS]), tmp_path / "out.tsv")
     assert facts(load(tmp_path / "out.tsv")) == [first, *FACTS]
 
@@ -202,7 +252,9 @@ def test_valid_and_test_may_be_empty(tmp_path: Path) -> None:
     assert facts(load(tmp_path / "out")) == FACTS
 
 
-def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "out.tsv").write_text("kept")
     with pytest.raises(DataError, match="tab"):
         write_tsv(Graph.of([("a\tb", "r", "c")]), tmp_path / "out.tsv")
@@ -211,7 +263,7 @@ def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(tmp
 
 
 def test_no_other_extension_is_written_and_no_file_replaced_by_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"out\.csv: can be written as \.tsv"):
+    with pytest.raises(DataError, match=r"out\.csv: must end in \.tsv"):
         write_tsv(Graph.of(FACTS), tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
     (tmp_path / "out").write_text("")
@@ -220,6 +272,7 @@ def test_no_other_extension_is_written_and_no_file_replaced_by_a_folder(tmp_path
 
 
 def test_a_label_that_begins_with_a_byte_order_mark_keeps_it(tmp_path: Path) -> None:
-    facts = [("\ufeffa", "r", "b"), ("b", "r", "\ufeffa")]  # as where files that begin with one were joined
+    # as where files that begin with one were joined
+    facts = [("\ufeffa", "r", "b"), ("b", "r", "\ufeffa")]
     write_tsv(Graph.of(facts), tmp_path / "facts.tsv")
     assert load(tmp_path / "facts.tsv").entities.labels == ["\ufeffa", "b"]

@@ -1,4 +1,4 @@
-"""Labels in a trie are those of a list, and large vocabularies complete and suggest as small ones do."""
+"""Labels in a trie equal those of a list, and complete and suggest alike."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from tacit.graph.labels.trie import LabelTrie, trie_of
 from tacit.graph.labels.vocabulary import Vocabulary
 
 WORDS = st.lists(
-    st.sampled_from(["New", "york", "São", "ÿ", "ß", "x-y", "", "9", "łódź", "日本"]), min_size=1, max_size=3
+    st.sampled_from(["New", "york", "São", "ÿ", "ß", "x-y", "", "9", "łódź", "日本"]),
+    min_size=1,
+    max_size=3,
 )
 LABELS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
-    | st.builds("_".join, WORDS) | st.builds(" ".join, WORDS) | st.sampled_from(["a\\n", "a\n", "a\t", " a ", "A"]),
-    unique=True, max_size=12,
-)  # fmt: skip
+    | st.builds("_".join, WORDS)
+    | st.builds(" ".join, WORDS)
+    | st.sampled_from(["a\\n", "a\n", "a\t", " a ", "A"]),
+    unique=True,
+    max_size=12,
+)
 
 
 def in_a_trie(labels: list[str]) -> LabelTrie:
@@ -38,8 +43,13 @@ def marisa() -> None:
 @settings(max_examples=60, deadline=None)
 @given(LABELS, st.text(max_size=4), st.data())
 def test_a_trie_is_a_list(labels: list[str], other: str, data: st.DataObject) -> None:
-    named = data.draw(st.dictionaries(st.sampled_from(labels), st.lists(st.text(max_size=3)))) if labels else {}
-    listed, stored = Vocabulary(labels, names=named), Vocabulary(in_a_trie(labels), names=named)
+    named = (
+        data.draw(st.dictionaries(st.sampled_from(labels), st.lists(st.text(max_size=3))))
+        if labels
+        else {}
+    )
+    listed = Vocabulary(labels, names=named)
+    stored = Vocabulary(in_a_trie(labels), names=named)
     assert listed == stored == listed
     assert list(stored) == labels == [stored[i] for i in range(len(labels))]
     assert stored[1:4] == labels[1:4]
@@ -76,7 +86,8 @@ def test_completions_are_those_of_a_search_through_all(labels: list[str], prefix
     from tacit.graph.labels.spelling import spaced
 
     def place(label: str) -> int | None:
-        form, wanted = spaced(label), spaced(prefix)
+        form = spaced(label)
+        wanted = spaced(prefix)
         if form.startswith(wanted):
             return 0
         return 1 if re.search(rf"(?<!\w)(?=\w){re.escape(wanted)}", form) else None
@@ -93,7 +104,11 @@ def test_a_label_that_is_a_page_takes_no_more_room_than_a_line_of_each_word() ->
     vocabulary = Vocabulary([*pages, "a word"])
     beginning = " ".join(words[30:60])  # longer than what is kept in order
     for prefix in ("a w", words[20], beginning, beginning + " word6", beginning + " no"):
-        expected = {page for page in vocabulary if any(page.split(" ", i)[-1].startswith(prefix) for i in range(51))}
+        expected = {
+            page
+            for page in vocabulary
+            if any(page.split(" ", i)[-1].startswith(prefix) for i in range(51))
+        }
         assert set(vocabulary.complete(prefix, 20)) == expected
     assert len(expected) == 0
 
@@ -112,13 +127,18 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_are_many")
 def test_many_labels_bring_the_nearest_too() -> None:
     random = Random(1)
-    labels = ["".join(random.choices("abcdefgh _-", k=random.randint(4, 9))).strip(" _-") + "z" for _ in range(400)]
+    labels = [
+        "".join(random.choices("abcdefgh _-", k=random.randint(4, 9))).strip(" _-") + "z"
+        for _ in range(400)
+    ]
     labels = list(dict.fromkeys([*labels, "São Paulo", "New York", "New-York", "Castrop-Rauxel"]))
     for vocabulary in (Vocabulary(labels), Vocabulary(in_a_trie(labels))):
-        assert vocabulary.nearest("newyork") == ["New York", "New-York"]  # all of them: nobody may choose unasked
+        # all of them: nobody may choose unasked
+        assert vocabulary.nearest("newyork") == ["New York", "New-York"]
         assert vocabulary.nearest("SAO PAULO") == ["São Paulo"]
         assert vocabulary.nearest("castrop rauxl") == ["Castrop-Rauxel"]
-        assert vocabulary.nearest("castrob-rauksel")[:1] == ["Castrop-Rauxel"]  # three letters away, the same beginning
+        # three letters away, the same beginning
+        assert vocabulary.nearest("castrob-rauksel")[:1] == ["Castrop-Rauxel"]
         for label in random.sample(labels, 60):
             at = random.randrange(len(label))
             typo = label[:at] + random.choice(["q", label[at] + "q", ""]) + label[at + 1 :]
@@ -135,7 +155,7 @@ def fold(text: str) -> str:
 
 
 def distance(one: str, other: str) -> int:
-    """The letters to put in, leave out, replace or swap with the next, by the table of Wagner and Fischer."""
+    """Insertions, deletions, substitutions and swaps, by the table of Wagner and Fischer."""
     table = {(i, j): i + j for i in range(len(one) + 1) for j in range(len(other) + 1)}
     for i, a in enumerate(one, 1):
         for j, b in enumerate(other, 1):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.engine.engine import Engine
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.formats.betae import write_betae
@@ -14,7 +15,12 @@ from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.split import split
 
-NAMES = {"Q90": ("Paris", "City of Light"), "Q830149": ("Paris",), "Q64": ("Berlin",), "Q1": ("Q64", "Universe")}
+NAMES = {
+    "Q90": ("Paris", "City of Light"),
+    "Q830149": ("Paris",),
+    "Q64": ("Berlin",),
+    "Q1": ("Q64", "Universe"),
+}
 CITIES = Vocabulary(["Q90", "Q64", "Q830149", "Q1", "Q2"], names=NAMES)
 
 
@@ -34,8 +40,29 @@ def test_a_single_name_is_not_taken_for_its_letters() -> None:
 
 def test_an_ambiguous_name_is_an_error_that_lists_the_labels() -> None:
     assert CITIES.get("Paris") is None
-    with pytest.raises(UnknownName, match="unknown entity 'Paris'; did you mean 'Q90' or 'Q830149'"):
+    with pytest.raises(
+        UnknownName, match=r"entity 'Paris' is ambiguous: 2 are called so; .*: 'Q90', 'Q830149'$"
+    ):
         CITIES.id("Paris")
+    many = Vocabulary([f"Q{i}" for i in range(12)], names={f"Q{i}": ["Atrium"] for i in range(12)})
+    with pytest.raises(
+        UnknownName, match=r"is ambiguous: 12 are called so; .*: 'Q0', .*, 'Q9', \.\.\.$"
+    ) as caught:
+        many.id("Atrium")
+    assert caught.value.suggestions == tuple(f"Q{i}" for i in range(10))
+
+
+def test_an_ambiguous_name_in_a_question_is_told_with_its_place() -> None:
+    graph = Graph.of([("a1", "in", "Oslo"), ("a2", "in", "Bergen")]).named(
+        {"a1": "Atrium", "a2": "Atrium"}
+    )
+    for question in ("?c : in(Atrium, ?c)", "PREFIX : <tacit:> SELECT ?c { :Atrium :in ?c }"):
+        with pytest.raises(
+            UnknownName, match=r"entity 'Atrium' is ambiguous at column .*: 'a1', 'a2'$"
+        ) as caught:
+            Engine.of_facts(graph).ask(question)
+        assert caught.value.to_dict()["suggestions"] == ["a1", "a2"]
+        assert caught.value.column == question.index("Atrium") + (1 if question[0] == "?" else 0)
 
 
 def test_what_is_suggested_can_be_written() -> None:
@@ -51,8 +78,10 @@ def test_what_is_suggested_can_be_written() -> None:
 TURTLE = """
 @prefix : <http://a.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> . @prefix schema: <https://schema.org/> .
-:Q183 rdfs:label "Allemagne"@fr, "Germany"@EN, "Deutschland"@de, "Federal Republic"@en-GB ; :near :Q142 .
-:Q142 schema:name "La France"@fr ; skos:prefLabel "France", " the\\n\\"Hexagon\\" " ; :near :Q183, :Q31 .
+:Q183 rdfs:label "Allemagne"@fr, "Germany"@EN, "Deutschland"@de, "Federal Republic"@en-GB ;
+    :near :Q142 .
+:Q142 schema:name "La France"@fr ; skos:prefLabel "France", " the\\n\\"Hexagon\\" " ;
+    :near :Q183, :Q31 .
 :near rdfs:label "is near"@en . :Q31 rdfs:label :Q142, "" . :Q99 rdfs:label "Nowhere" .
 """
 
@@ -83,10 +112,16 @@ def test_names_survive_splitting_writing_and_reading(tmp_path: Path, write) -> N
     again = load(tmp_path / "out")
     assert again.entities.names == graph.entities.names
     assert again.relations.names == graph.relations.names
-    blank = Graph.of([("a", "r", "b")]).named({"a": [" "], "b": ["", "Ben"], "r": ["knows"], "r^-1": [" "]})
+    blank = Graph.of([("a", "r", "b")]).named(
+        {"a": [" "], "b": ["", "Ben"], "r": ["knows"], "r^-1": [" "]}
+    )
     write(blank, tmp_path / "out")
     assert load(tmp_path / "out").entities.names == {"b": ("Ben",)}  # what is blank is no name
-    assert load(tmp_path / "out").relations.names == blank.relations.names == {"r": ("knows",), "r^-1": ("knows^-1",)}
+    assert (
+        load(tmp_path / "out").relations.names
+        == blank.relations.names
+        == {"r": ("knows",), "r^-1": ("knows^-1",)}
+    )
     write(Graph.of([("a", "r", "b")]), tmp_path / "out")
     assert load(tmp_path / "out").entities.names == {}
 

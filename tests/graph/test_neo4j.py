@@ -31,7 +31,10 @@ APOC = """"_id","_labels","born","name","title","_start","_end","_type","role"
 
 
 def facts(graph: Graph) -> list[tuple[str, str, str]]:
-    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts().tolist()]
+    return [
+        (graph.entities[h], graph.relations[r], graph.entities[t])
+        for h, r, t in graph.facts().tolist()
+    ]
 
 
 def write(folder: Path, **files: str) -> list[Path]:
@@ -47,7 +50,11 @@ def test_nodes_name_the_ends_of_relationships(tmp_path: Path) -> None:
         assert facts(graph) == EXPECTED
         assert graph.entities.names == NAMES
         assert graph.notes[0] == "train: 1 node without relationships left out"
-        assert set(graph.notes[1].removeprefix("train: properties are no facts and were left out: ").split(", ")) == {
+        assert set(
+            graph.notes[1]
+            .removeprefix("train: properties are no facts and were left out: ")
+            .split(", ")
+        ) == {
             "born",
             "role",
         }
@@ -57,17 +64,30 @@ def test_nodes_name_the_ends_of_relationships(tmp_path: Path) -> None:
 
 
 def test_nodes_without_relationships_or_names_are_counted(tmp_path: Path) -> None:
-    unnamed = write(tmp_path, nodes=":ID,name\n1,Ada\n2,\n3,\n4,\n", ties=":START_ID,:TYPE,:END_ID\n1,KNOWS,2\n")
+    unnamed = write(
+        tmp_path, nodes=":ID,name\n1,Ada\n2,\n3,\n4,\n", ties=":START_ID,:TYPE,:END_ID\n1,KNOWS,2\n"
+    )
     assert load(unnamed).entities.names == {"1": ("Ada",)}
     assert load(unnamed).notes[0] == "train: 2 nodes without relationships left out"
 
 
 def test_ends_that_are_no_nodes_are_noted(tmp_path: Path) -> None:
     """An end without its space is another node than the one of the space."""
-    people, films = PEOPLE.replace(":ID", ":ID(Person)"), FILMS.replace(":ID", ":ID(Film)")
-    graph = load(write(tmp_path, people=people, films=films, roles=":START_ID(Person),:END_ID,:TYPE\n7,70,ACTED_IN\n"))
+    people = PEOPLE.replace(":ID", ":ID(Person)")
+    films = FILMS.replace(":ID", ":ID(Film)")
+    graph = load(
+        write(
+            tmp_path,
+            people=people,
+            films=films,
+            roles=":START_ID(Person),:END_ID,:TYPE\n7,70,ACTED_IN\n",
+        )
+    )
     assert facts(graph) == [("Person/7", "ACTED_IN", "70")]
-    assert "train: relationships speak of 1 node which no file of nodes has, such as '70'" in graph.notes
+    assert (
+        "train: relationships speak of 1 node which no file of nodes has, such as '70'"
+        in graph.notes
+    )
     assert not any(
         "no file" in note for note in load(write(tmp_path, roles=ROLES)).notes
     )  # there are none to have them
@@ -105,10 +125,20 @@ def test_an_export_goes_with_other_files(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (":START_ID,:END_ID\n1,2\n", r"g\.csv, line 1: has no column :TYPE"),
-        (":START_ID,:END_ID,:TYPE\n1,2,R\n1,,R\n", r"g\.csv, line 3: the :END_ID is empty; expected START_ID, TYPE"),
-        (":START_ID,:END_ID,:TYPE\n1,2\n", r"g\.csv, line 2: has 2 columns; the first line has 3"),
-        (PEOPLE, r"g\.csv: holds no relationships; expected a file of them with :START_ID, :END_ID and :TYPE"),
-        ("id:ID,name\n,Ada\n", r"g\.csv, line 2: has neither the id of a node nor the ends of a relationship"),
+        (
+            ":START_ID,:END_ID,:TYPE\n1,2,R\n1,,R\n",
+            r"g\.csv, line 3: the :END_ID is empty; expected START_ID, TYPE",
+        ),
+        (":START_ID,:END_ID,:TYPE\n1,2\n", r"g\.csv, line 2: has 2 columns; the table has 3"),
+        (
+            PEOPLE,
+            r"g\.csv: holds no relationships; expected a file of them with :START_ID, :END_ID and "
+            r":TYPE",
+        ),
+        (
+            "id:ID,name\n,Ada\n",
+            r"g\.csv, line 2: has neither the id of a node nor the ends of a relationship",
+        ),
         (":START_ID,:END_ID,:TYPE\n", r"g\.csv: holds no relationships"),
         (':START_ID,:END_ID,:TYPE\n1,"2,R\n', r"g\.csv, line 2: is not CSV"),
     ],

@@ -38,9 +38,13 @@ def hostile(mark: Path) -> dict[str, bytes]:
         "nested in a dict": pickle.dumps({0: "Oslo", 1: Calls(os.system, touch)}),
         "nested reduce": pickle.dumps(Calls(tuple, [Calls(eval, evil)])),
         "an attribute of something plain": pickle.dumps(Calls(getattr, "", "format")),
-        "inside a defaultdict": pickle.dumps(defaultdict(set, {(0, (1,)): {Calls(os.system, touch)}})),
+        "inside a defaultdict": pickle.dumps(
+            defaultdict(set, {(0, (1,)): {Calls(os.system, touch)}})
+        ),
         "as the factory of a defaultdict": b"ccollections\ndefaultdict\n(cos\nsystem\ntR.",
-        "a dotted name under an allowed module": b"\x80\x04\x8c\x0bcollections\x8c\x12defaultdict.__init__\x93.",
+        "a dotted name under an allowed module": (
+            b"\x80\x04\x8c\x0bcollections\x8c\x12defaultdict.__init__\x93."
+        ),
         "by module walking": b"\x80\x04\x8c\x0bcollections\x8c\x10_sys.modules.get\x93.",
         "old protocol": f"cos\nsystem\n(S'{touch}'\ntR.".encode(),
         "instance opcode": f"(S'{touch}'\nios\nsystem\n.".encode(),
@@ -52,24 +56,31 @@ def hostile(mark: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", hostile(Path("mark")))
 def test_hostile_pickles_are_refused_and_nothing_runs(tmp_path: Path, kind: str) -> None:
-    mark, path = tmp_path / "executed", tmp_path / "id2ent.pkl"
+    mark = tmp_path / "executed"
+    path = tmp_path / "id2ent.pkl"
     path.write_bytes(hostile(mark)[kind])
-    with pytest.raises(DataError, match=r"id2ent\.pkl: is not a pickle of plain .* nothing in it was executed"):
+    with pytest.raises(
+        DataError, match=r"id2ent\.pkl: is not a pickle of plain .* nothing in it was executed"
+    ):
         load_pickle(path)
     assert not mark.exists()
 
 
 def growing() -> dict[str, tuple[bytes, str]]:
-    """Small pickles that call nothing, and would hang, crash or fill the memory, each with what is said of it.
+    """Small pickles that call nothing, and would hang, crash or fill the memory.
 
-    `2` doubles the top of the stack, `\\x85` and `\\x86` make tuples of one and two, `r` and `p` choose a place in the
-    memo, `h` takes from it, `R` calls, `s` and `a` fill dicts and lists.
+    `2` doubles the top of the stack, `\\x85` and `\\x86` make tuples of one and two, `r` and `p`
+    choose a place in the memo, `h` takes from it, `R` calls, `s` and `a` fill dicts and lists.
     """
-    start, factory = b"\x80\x04", b"ccollections\ndefaultdict\n\x94"
+    start = b"\x80\x04"
+    factory = b"ccollections\ndefaultdict\n\x94"
     numbers = b"](" + b"".join(b"J" + struct.pack("<i", i) for i in range(1000, 31_000)) + b"e\x940"
     return {
         "a key of 2**100 parts": (start + b"})" + b"2\x86" * 100 + b"K\x01s.", "processor time"),
-        "a key of 200,000 levels": (start + b"})" + b"\x85" * 200_000 + b"K\x01s.", "nests so deep"),
+        "a key of 200,000 levels": (
+            start + b"})" + b"\x85" * 200_000 + b"K\x01s.",
+            "nests so deep",
+        ),
         "tables of 100,000 levels": (
             start + factory + b"h\x00)RK\x00" * 100_000 + b"h\x00)R" + b"s" * 100_000 + b".",
             "nests so deep",
@@ -86,9 +97,13 @@ def growing() -> dict[str, tuple[bytes, str]]:
     }
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="memory and processor time have no limits there")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="memory and processor time have no limits there"
+)
 @pytest.mark.parametrize("kind", growing())
-def test_pickles_that_would_not_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_pickles_that_would_not_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     content, reason = growing()[kind]
     monkeypatch.setattr(pickles, "SECONDS", 0.3)
     monkeypatch.setattr(pickles, "BYTES", 1 << 26)
@@ -97,7 +112,9 @@ def test_pickles_that_would_not_end_are_refused(tmp_path: Path, monkeypatch: pyt
         load_pickle(tmp_path / "x.pkl")
 
 
-@pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04", pickle.dumps([1, 2])[:-3], b"\x80\x7f.", b"(" * 9])
+@pytest.mark.parametrize(
+    "content", [b"", b"text", b"\x80\x04", pickle.dumps([1, 2])[:-3], b"\x80\x7f.", b"(" * 9]
+)
 def test_damaged_pickles_are_errors_of_ours(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.pkl").write_bytes(content)
     with pytest.raises(DataError, match=r"x\.pkl"):
@@ -120,7 +137,12 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_what_betae_ships_is_read(tmp_path: Path, protocol: int) -> None:
     queries = defaultdict(set, {("e", ("r", "r")): {(3, (0, 5)), (7, (1, -2))}})
-    data = {"queries": queries, "ids": {0: "Zürich"}, "frozen": frozenset({1}), "numbers": [1, 2**40, -1]}
+    data = {
+        "queries": queries,
+        "ids": {0: "Zürich"},
+        "frozen": frozenset({1}),
+        "numbers": [1, 2**40, -1],
+    }
     (tmp_path / "x.pkl").write_bytes(pickle.dumps(data, protocol=protocol))
     back = load_pickle(tmp_path / "x.pkl")
     assert back == data

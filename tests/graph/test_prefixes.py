@@ -29,7 +29,9 @@ def test_labels_are_unambiguous_and_lead_back_to_their_iris() -> None:
         "http://obo.org/GO_12",
         "x:Oslo",
     ]
-    prefixes = Prefixes({"": "http://a.org/", "go": "http://obo.org/GO_", "x": "http://a.org/x/"}, iris)
+    prefixes = Prefixes(
+        {"": "http://a.org/", "go": "http://obo.org/GO_", "x": "http://a.org/x/"}, iris
+    )
     labels = [prefixes.label(iri) for iri in iris]
     assert labels == [
         "x:Oslo",
@@ -47,7 +49,7 @@ def test_labels_are_unambiguous_and_lead_back_to_their_iris() -> None:
     assert prefixes.iri("nobody:Oslo") is None
 
 
-# Pieces that IRIs, prefixes and labels are made of: every way in which one may be taken for another is among them.
+# Pieces of IRIs, prefixes and labels that cover every way to confuse them.
 PIECES = [
     "http://",
     "a.org",
@@ -71,19 +73,25 @@ PIECES = [
 ]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=7).map("".join)
 IRIS = st.builds(
-    "{}{}{}".format, st.sampled_from(["http://a.org/", "http://a.org/x#", "urn:x:", "geo:", ""]), TEXTS, TEXTS
+    "{}{}{}".format,
+    st.sampled_from(["http://a.org/", "http://a.org/x#", "urn:x:", "geo:", ""]),
+    TEXTS,
+    TEXTS,
 )
 NAMES = st.sampled_from(["", "x", "geo", "http", "urn", "_", "é", "a.b-c", '"', "<", "x:y", "1"])
 
 
-@given(declared=st.dictionaries(NAMES, IRIS, max_size=5), iris=st.lists(IRIS, max_size=8), label=TEXTS)
+@given(
+    declared=st.dictionaries(NAMES, IRIS, max_size=5), iris=st.lists(IRIS, max_size=8), label=TEXTS
+)
 def test_every_iri_has_one_label_and_every_label_at_most_one_iri(
     declared: dict[str, str], iris: list[str], label: str
 ) -> None:
     prefixes = Prefixes(declared, iris[:4])
     labels = [prefixes.label(iri) for iri in iris]
     assert [prefixes.iri(short) for short in labels] == iris
-    assert not any(short.startswith(('"', "_:")) for short in labels)  # a literal and a blank node look like that
+    # a literal and a blank node look like that
+    assert not any(short.startswith(('"', "_:")) for short in labels)
     stood_for = prefixes.iri(label)
     assert stood_for is None or prefixes.label(stood_for) == label
     again = Prefixes(dict(prefixes))
@@ -109,8 +117,10 @@ def test_a_label_of_a_graph_and_its_iri_lead_to_one_another(
 
 
 TURTLE = """@prefix : <http://example.org/> . @prefix ex: <http://example.org/geo#> .
-ex:Sweden ex:borders ex:Norway, ex:Finland ; :near <urn:x:Denmark>, <http://example.org/geo/Åland%20Islands> .
-ex:Norway ex:borders ex:Sweden, ex:Finland . ex:Finland ex:borders ex:Sweden, ex:Norway . :Oslo :near ex:Norway .
+ex:Sweden ex:borders ex:Norway, ex:Finland ;
+    :near <urn:x:Denmark>, <http://example.org/geo/Åland%20Islands> .
+ex:Norway ex:borders ex:Sweden, ex:Finland . ex:Finland ex:borders ex:Sweden, ex:Norway .
+:Oslo :near ex:Norway .
 """
 IRIS_OF_TURTLE = {
     "ex:Sweden": "http://example.org/geo#Sweden",

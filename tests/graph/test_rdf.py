@@ -27,7 +27,8 @@ geo:France geo:borders geo:Spain, :Andorra ; rdfs:label "France"@fr ; geo:area 6
 geo:Spain geo:seeAlso <http://other.net/wiki/Spain> .
 """
 XML = """<?xml version="1.0" encoding="utf-8"?>
-<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:geo="http://example.org/geo/">
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" \
+xmlns:geo="http://example.org/geo/">
   <rdf:Description rdf:about="http://example.org/geo/France">
     <geo:borders rdf:resource="http://example.org/geo/Spain"/>
     <geo:name>France</geo:name>
@@ -39,12 +40,16 @@ TRIPLES = """# geography
 
 <http://example.org/geo/France> <http://example.org/geo/name> "Fran\\u00E7a \\"x\\""@ca . # Catalan
 _:somewhere <http://example.org/geo/near> <http://example.org/geo/Fran\\u00e7a> .
-<http://example.org/geo/Fran\u00e7a>\t<http://example.org/geo/area> "5"^^<http://www.w3.org/2001/XMLSchema#integer>.
+<http://example.org/geo/Fran\u00e7a>\t<http://example.org/geo/area> \
+"5"^^<http://www.w3.org/2001/XMLSchema#integer>.
 """
 
 
 def facts(graph: Graph) -> set[tuple[str, str, str]]:
-    return {(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.facts().tolist()}
+    return {
+        (graph.entities[h], graph.relations[r], graph.entities[t])
+        for h, r, t in graph.facts().tolist()
+    }
 
 
 def read(tmp_path: Path, name: str, text: str, literals: bool = False) -> Graph:
@@ -59,7 +64,7 @@ def test_turtle_labels_use_the_prefixes_of_the_file(tmp_path: Path) -> None:
         ("geo:France", "geo:borders", "Andorra"),
         ("geo:Spain", "geo:seeAlso", "wiki:Spain"),
     }
-    assert graph.notes == ("train: 1 fact with a literal skipped; ask for literals to keep them",)
+    assert graph.notes == ("train: 1 fact with a literal skipped; `literals=True` keeps them",)
     assert graph.prefixes[""] == "http://example.org/"
     assert graph.prefixes["wiki"] == "http://other.net/wiki/"
 
@@ -73,7 +78,9 @@ def test_literals_are_kept_where_asked_for(tmp_path: Path) -> None:
 
 def test_rdf_xml(tmp_path: Path) -> None:
     assert facts(read(tmp_path, "g.rdf", XML)) == {("geo:France", "geo:borders", "geo:Spain")}
-    assert ("geo:France", "geo:name", '"France"') in facts(read(tmp_path, "g.owl", XML, literals=True))
+    assert ("geo:France", "geo:name", '"France"') in facts(
+        read(tmp_path, "g.owl", XML, literals=True)
+    )
 
 
 def test_n_triples_derive_prefixes_from_the_iris(tmp_path: Path) -> None:
@@ -82,7 +89,7 @@ def test_n_triples_derive_prefixes_from_the_iris(tmp_path: Path) -> None:
         ("geo:France", "geo:borders", "geo:Spain"),
         ("_:somewhere", "geo:near", "geo:França"),
     }
-    assert graph.notes == ("train: 2 facts with a literal skipped; ask for literals to keep them",)
+    assert graph.notes == ("train: 2 facts with a literal skipped; `literals=True` keeps them",)
     kept = read(tmp_path, "g.nt", TRIPLES, literals=True)
     assert ("geo:France", "geo:name", '"França \\"x\\""@ca') in facts(kept)
     assert ("geo:França", "geo:area", '"5"^^xsd:integer') in facts(kept)
@@ -99,7 +106,8 @@ def test_a_string_is_one_entity_with_or_without_its_type(tmp_path: Path) -> None
 def test_rdf_needs_pyoxigraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyoxigraph", None)
     with pytest.raises(
-        DataError, match=r"g\.nt: needs pyoxigraph to be read; install it with: pip install 'tacit\[rdf\]'"
+        DataError,
+        match=r"g\.nt: needs pyoxigraph to be read; install it with: pip install 'tacit\[rdf\]'",
     ):
         read(tmp_path, "g.nt", TRIPLES)
 
@@ -109,7 +117,8 @@ OTHERS = {
     "g.n3": TURTLE,
     "g.nq": TRIPLES,
     "g.jsonld": """{"@context": {"geo": "http://example.org/geo/"}, "@id": "geo:France",
-        "geo:borders": [{"@id": "geo:Spain"}, {"@id": "http://example.org/Andorra"}], "geo:area": 643801}""",
+        "geo:borders": [{"@id": "geo:Spain"}, {"@id": "http://example.org/Andorra"}],
+        "geo:area": 643801}""",
 }
 
 
@@ -118,7 +127,9 @@ OTHERS = {
     [("g.ttl", TURTLE), ("g.rdf", XML), ("g.nt", TRIPLES), *OTHERS.items()],
     ids=lambda value: value[:8],
 )
-def test_every_format_may_be_packed_and_begin_with_a_mark(tmp_path: Path, name: str, text: str) -> None:
+def test_every_format_may_be_packed_and_begin_with_a_mark(
+    tmp_path: Path, name: str, text: str
+) -> None:
     plain = facts(read(tmp_path, name, text))
     assert ("geo:France", "geo:borders", "geo:Spain") in plain
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
@@ -130,11 +141,13 @@ def test_every_format_may_be_packed_and_begin_with_a_mark(tmp_path: Path, name: 
 
 
 def test_named_graphs_are_merged_and_counted(tmp_path: Path) -> None:
-    text = "@prefix : <http://a.org/> . :a :r :b . :g { :a :r :b . :b :r :c . } GRAPH _:h { :c :r 5 }"
+    text = (
+        "@prefix : <http://a.org/> . :a :r :b . :g { :a :r :b . :b :r :c . } GRAPH _:h { :c :r 5 }"
+    )
     graph = read(tmp_path, "g.trig", text)
     assert facts(graph) == {("a", "r", "b"), ("b", "r", "c")}
     assert graph.notes == (
-        "train: 1 fact with a literal skipped; ask for literals to keep them",
+        "train: 1 fact with a literal skipped; `literals=True` keeps them",
         "train: 3 facts of named graphs merged with the others",
         "train: 1 duplicate fact dropped",
     )
@@ -150,7 +163,9 @@ def test_facts_about_facts_and_formulas_are_skipped_and_counted(tmp_path: Path) 
     graph = read(tmp_path, "g.ttl", star)
     assert facts(graph) == {("a", "r", "b"), ("_:b1", "source", "web")}
     assert graph.notes == ("train: 2 facts about other facts (RDF-star) skipped",)
-    graph = read(tmp_path, "g.n3", "@prefix : <http://a.org/> . :a :r :b . { :b :r :c . :c :r :d } :r :e .")
+    graph = read(
+        tmp_path, "g.n3", "@prefix : <http://a.org/> . :a :r :b . { :b :r :c . :c :r :d } :r :e ."
+    )
     assert facts(graph) == {("a", "r", "b"), ("_:b1", "r", "e")}
     assert graph.notes == ("train: 2 facts inside N3 formulas skipped",)
 
@@ -194,7 +209,9 @@ ATTRIBUTES = " ".join(f'a:b{i}="1"' for i in range(2_000))
         ("x.rdf", f'<?xml version="1.0" encoding="UTF-J"?>{ROOT}</rdf:RDF>', "unknown encoding"),
     ],
 )
-def test_what_nests_without_end_is_refused_at_once(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_what_nests_without_end_is_refused_at_once(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
     (tmp_path / name).write_text(text)
     start = time.process_time()
     with pytest.raises(DataError, match=message):
@@ -205,16 +222,26 @@ def test_what_nests_without_end_is_refused_at_once(tmp_path: Path, name: str, te
 def test_the_same_statements_in_other_formats_are_one_graph(tmp_path: Path) -> None:
     rdflib = pytest.importorskip("rdflib")
     parsed = rdflib.Graph().parse(data=TURTLE, format="turtle")
-    wanted = {tuple(term.n3() for term in triple) for triple in parsed if triple[1] != rdflib.RDFS.label}
+    wanted = {
+        tuple(term.n3() for term in triple) for triple in parsed if triple[1] != rdflib.RDFS.label
+    }
     assert expanded(read(tmp_path, "g.ttl", TURTLE, literals=True)) == wanted
     for name, format in (("g.nt", "nt"), ("g.n3", "n3"), ("g.rdf", "xml"), ("g.jsonld", "json-ld")):
-        assert expanded(read(tmp_path, name, parsed.serialize(format=format), literals=True)) == wanted
+        assert (
+            expanded(read(tmp_path, name, parsed.serialize(format=format), literals=True)) == wanted
+        )
 
 
-def test_a_bad_line_far_into_an_n_triples_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_line_far_into_an_n_triples_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 64)
     with pytest.raises(DataError, match=r"g\.nt, line 901: cannot be parsed"):
-        read(tmp_path, "g.nt", "<a:a> <a:r> <a:b> .\n" * 900 + "<a:a> <a:r> .\n" + "<a:a> <a:r> <a:b> .\n" * 90)
+        read(
+            tmp_path,
+            "g.nt",
+            "<a:a> <a:r> <a:b> .\n" * 900 + "<a:a> <a:r> .\n" + "<a:a> <a:r> <a:b> .\n" * 90,
+        )
 
 
 def test_blank_nodes_are_numbered_alike_in_every_run(tmp_path: Path) -> None:
@@ -225,7 +252,11 @@ def test_blank_nodes_are_numbered_alike_in_every_run(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_rdf_parts_shares_ids_but_not_blank_nodes(tmp_path: Path) -> None:
-    for part, text in (("train", ":a :r :b, _:n ."), ("valid", ":b :r :a ."), ("test", ":a :r _:n .")):
+    for part, text in (
+        ("train", ":a :r :b, _:n ."),
+        ("valid", ":b :r :a ."),
+        ("test", ":a :r _:n ."),
+    ):
         (tmp_path / f"{part}.ttl").write_text(f"@prefix : <http://a.org/> . {text}")
     graph = load(tmp_path)
     assert graph.entities.labels == ["a", "b", "_:b1", "_:test1"]
@@ -239,22 +270,54 @@ def test_a_folder_of_rdf_parts_shares_ids_but_not_blank_nodes(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("g.ttl", "@prefix a: <http://a/> .\na:x a:y\na:z .\noops\n", "g.ttl, line 4: cannot be parsed"),
+        (
+            "g.ttl",
+            "@prefix a: <http://a/> .\na:x a:y\na:z .\noops\n",
+            "g.ttl, line 4: cannot be parsed",
+        ),
         ("g.ttl", "x:a x:b x:c .", "g.ttl, line 1: cannot be parsed: .*x:"),
         ("g.ttl", "", "g.ttl: holds no RDF statements that are facts"),
-        ("g.ttl", '<http://a/b> <http://a/c> "d" .', "has literals as its only objects; ask for literals"),
-        ("g.trig", "@prefix a: <http://a/> .\na:g { a:x a:y a:z . oops }\n", "g.trig, line 2: cannot be parsed"),
-        ("g.rdf", XML.replace("</rdf:RDF>", ""), "g.rdf, line 8: cannot be parsed: no element found"),
-        ("g.rdf", XML.replace("</geo:name>", "</geo:mane>"), "g.rdf, line 5: cannot be parsed: mismatched tag"),
-        ("g.rdf", XML.replace("/geo/Spain", "/geo/ Spain"), "g.rdf, line 4: cannot be parsed: .*IRI"),
+        (
+            "g.ttl",
+            '<http://a/b> <http://a/c> "d" .',
+            "has literals as its only objects; `literals=True` keeps",
+        ),
+        (
+            "g.trig",
+            "@prefix a: <http://a/> .\na:g { a:x a:y a:z . oops }\n",
+            "g.trig, line 2: cannot be parsed",
+        ),
+        (
+            "g.rdf",
+            XML.replace("</rdf:RDF>", ""),
+            "g.rdf, line 8: cannot be parsed: no element found",
+        ),
+        (
+            "g.rdf",
+            XML.replace("</geo:name>", "</geo:mane>"),
+            "g.rdf, line 5: cannot be parsed: mismatched tag",
+        ),
+        (
+            "g.rdf",
+            XML.replace("/geo/Spain", "/geo/ Spain"),
+            "g.rdf, line 4: cannot be parsed: .*IRI",
+        ),
         ("g.jsonld", '{"@id": "a:b",\n "a:c": }', "g.jsonld, line 2: cannot be parsed"),
         (
             "g.jsonld",
             '{"@context": "https://schema.org/"}',
             "g.jsonld, line 1: cannot be parsed: its context is another file",
         ),
-        ("g.n3", "@prefix : <http://a/> .\n:a :b :c .\n{ ?x :b ?y } => { ?y :b ?x } .", "g.n3, line 3: .*variables"),
-        ("g.nt", "<a:b> <a:c> <a:d> .\n<a:b> <a:c> .\n", "g.nt, line 2: cannot be parsed: .*object"),
+        (
+            "g.n3",
+            "@prefix : <http://a/> .\n:a :b :c .\n{ ?x :b ?y } => { ?y :b ?x } .",
+            "g.n3, line 3: .*variables",
+        ),
+        (
+            "g.nt",
+            "<a:b> <a:c> <a:d> .\n<a:b> <a:c> .\n",
+            "g.nt, line 2: cannot be parsed: .*object",
+        ),
         ("g.nt", "<a:b> <a:c> <a:d>\n", "g.nt, line 2: cannot be parsed: .*followed by a dot"),
         ("g.nt", '"a" <a:c> <a:d> .\n', "g.nt, line 1: cannot be parsed"),
         ("g.nt", '<a:b> <a:c> "\\uD800" .\n', "g.nt, line 1: cannot be parsed"),
@@ -262,7 +325,9 @@ def test_a_folder_of_rdf_parts_shares_ids_but_not_blank_nodes(tmp_path: Path) ->
         ("g.nt", "# nothing\n", "g.nt: holds no RDF statements that are facts"),
     ],
 )
-def test_bad_rdf_names_the_file_and_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_bad_rdf_names_the_file_and_the_line(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read(tmp_path, name, text)
     assert "\n" not in str(caught.value)
@@ -298,7 +363,9 @@ PLAIN = '<!DOCTYPE rdf [<!ENTITY geo "http://example.org/geo/"> <!ENTITY e "&#23
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_xml_entities_of_entities_or_files_are_refused_at_once(tmp_path: Path, head: str, name: str) -> None:
+def test_xml_entities_of_entities_or_files_are_refused_at_once(
+    tmp_path: Path, head: str, name: str
+) -> None:
     body = XML.partition("?>\n")[2].replace(">France<", ">&l9;<")
     start = time.process_time()
     with pytest.raises(DataError, match=f"line 1: declares entity '{name}' by more than"):
@@ -307,39 +374,60 @@ def test_xml_entities_of_entities_or_files_are_refused_at_once(tmp_path: Path, h
 
 
 def test_xml_entities_of_plain_text_are_read(tmp_path: Path) -> None:
-    body = XML.partition("?>\n")[2].replace("http://example.org/geo/S", "&geo;S").replace(">France<", ">Franc&e;<")
+    body = (
+        XML.partition("?>\n")[2]
+        .replace("http://example.org/geo/S", "&geo;S")
+        .replace(">France<", ">Franc&e;<")
+    )
     graph = read(tmp_path, "g.rdf", PLAIN + body, literals=True)
-    assert facts(graph) == {("geo:France", "geo:borders", "geo:Spain"), ("geo:France", "geo:name", '"Francé"')}
+    assert facts(graph) == {
+        ("geo:France", "geo:borders", "geo:Spain"),
+        ("geo:France", "geo:name", '"Francé"'),
+    }
 
 
 def test_names_that_were_written_as_iris_are_read_as_what_they_were(tmp_path: Path) -> None:
-    """Facts of a graph from tables go to RDF and back, and are those of the graph that they came from."""
+    """Facts from tables go to RDF and back, and are those of the first graph."""
     named = [("New York", "lives in", "Z\u00fcrich"), ('a "b"', "r", "x:y"), ("_:b1", "r", "<x>")]
     write_scored(tmp_path / "facts.nt", [(*fact, 0.5) for fact in named], Prefixes())
     back = load(tmp_path / "facts.nt")
-    assert [(back.entities[h], back.relations[r], back.entities[t]) for h, r, t in back.facts()] == named
+    assert [
+        (back.entities[h], back.relations[r], back.entities[t]) for h, r, t in back.facts()
+    ] == named
     (tmp_path / "mixed.ttl").write_text(
-        "@prefix t: <tacit:> . @prefix : <http://a.org/> . t:Oslo t:in t:Norway . :Oslo :in :Norway ."
+        "@prefix t: <tacit:> . @prefix : <http://a.org/> . t:Oslo t:in t:Norway . :Oslo :in "
+        ":Norway ."
     )
     mixed = load(tmp_path / "mixed.ttl")  # the labels of the others are taken by IRIs
     assert len(mixed.entities) == 4
     (tmp_path / "plain.ttl").write_text("@prefix t: <tacit:> . t:Oslo t:in t:Norway .")
-    assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:] == (0, 1)
-    (tmp_path / "other.nt").write_text("<tacit:a,b> <tacit:r> <tacit:a%2Cb> .\n")  # of which Tacit writes one alone
+    assert with_facts(Graph.of([("Oslo", "in", "Norway")]), load(tmp_path / "plain.ttl"))[1:3] == (
+        0,
+        1,
+    )
+    # of which Tacit writes one alone
+    (tmp_path / "other.nt").write_text("<tacit:a,b> <tacit:r> <tacit:a%2Cb> .\n")
     assert load(tmp_path / "other.nt").entities.labels == ["<tacit:a,b>", "a,b"]
-    (tmp_path / "hand.ttl").write_text("@prefix : <tacit:> . :Z\u00fcrich :in <tacit:a,b/c> .", encoding="utf-8")
+    (tmp_path / "hand.ttl").write_text(
+        "@prefix : <tacit:> . :Z\u00fcrich :in <tacit:a,b/c> .", encoding="utf-8"
+    )
     assert load(tmp_path / "hand.ttl").entities.labels == ["Z\u00fcrich", "a,b/c"]
 
 
 @pytest.mark.parametrize("extension", ["nt", "ttl"])
-def test_plain_labels_beside_bare_ones_are_written_as_no_iri_that_is_none(tmp_path: Path, extension: str) -> None:
+def test_plain_labels_beside_bare_ones_are_written_as_no_iri_that_is_none(
+    tmp_path: Path, extension: str
+) -> None:
     prefixes = Prefixes({"": "http://a.org/"})
     named = [("100%", "r", "a[1]"), ("x\x85y", "r", "50%25"), ("<http://[::1]/x>", "r", "\ufdd0")]
     write_scored(tmp_path / f"facts.{extension}", [(*fact, 0.5) for fact in named], prefixes)
     back = load(tmp_path / f"facts.{extension}")
     terms = [[n_triples(label, prefixes) for label in fact] for fact in named]
     assert [
-        [n_triples(label, back.prefixes) for label in (back.entities[h], back.relations[r], back.entities[t])]
+        [
+            n_triples(label, back.prefixes)
+            for label in (back.entities[h], back.relations[r], back.entities[t])
+        ]
         for h, r, t in back.facts()
     ] == terms
     assert terms[1][2] == "<http://a.org/50%25>"
@@ -347,10 +435,16 @@ def test_plain_labels_beside_bare_ones_are_written_as_no_iri_that_is_none(tmp_pa
 
 
 @pytest.mark.parametrize("extension", ["nt", "ttl"])
-def test_half_a_surrogate_pair_is_an_error_that_names_the_label(tmp_path: Path, extension: str) -> None:
+def test_half_a_surrogate_pair_is_an_error_that_names_the_label(
+    tmp_path: Path, extension: str
+) -> None:
     for label in ("x\ud800", "a:\ud800", '"\ud800"'):
         with pytest.raises(DataError, match=r"^label '.*\\ud800\"?' has half a surrogate pair"):
-            write_scored(tmp_path / f"facts.{extension}", [(label, "r", "b", 0.5)], Prefixes({"a": "http://a.b/"}))
+            write_scored(
+                tmp_path / f"facts.{extension}",
+                [(label, "r", "b", 0.5)],
+                Prefixes({"a": "http://a.b/"}),
+            )
     assert not any(tmp_path.iterdir())
 
 
@@ -358,13 +452,18 @@ def test_terms_of_a_graph_without_namespaces_are_written_as_what_they_are(tmp_pa
     lines = ['<urn:a> <urn:p> "Oslo" .', "_:b <urn:p> <urn:a> ."]
     (tmp_path / "in.nt").write_text("\n".join(lines) + "\n")
     graph = load(tmp_path / "in.nt", literals=True)
-    facts = [(graph.entities[h], graph.relations[r], graph.entities[t], 1.0) for h, r, t in graph.train.tolist()]
+    facts = [
+        (graph.entities[h], graph.relations[r], graph.entities[t], 1.0)
+        for h, r, t in graph.train.tolist()
+    ]
     write_scored(tmp_path / "out.nt", facts, graph.prefixes)
     assert (tmp_path / "out.nt").read_text().splitlines() == lines
 
 
 @pytest.mark.parametrize("label", ['"Weird Al" Yankovic', '"Oslo', '"', '"a"b"@en', "_:b 1", "_:"])
-def test_names_that_begin_as_literals_and_blank_nodes_do_are_neither(tmp_path: Path, label: str) -> None:
+def test_names_that_begin_as_literals_and_blank_nodes_do_are_neither(
+    tmp_path: Path, label: str
+) -> None:
     import pyoxigraph
 
     prefixes = Prefixes({"geo": "http://example.org/geo/"})

@@ -31,14 +31,19 @@ def parts_of(graph: Graph) -> dict[Fact, str]:
 
 @pytest.fixture
 def leaky() -> Graph:
-    """Cities in countries, under two names and inverted; mutual friends; and some facts of no consequence."""
+    """Cities in countries, with synonyms and inverses, mutual friends, and other facts."""
     rng = np.random.default_rng(5)
     rows: list[Fact] = []
     for i in range(300):
-        city, country = f"city {i}", f"country {i % 20}"
+        city = f"city {i}"
+        country = f"country {i % 20}"
         rows += [(city, "in", country), (country, "contains", city), (city, "located in", country)]
         rows.append((city, "twinned with", f"city {(i + 7) % 300}"))
-    for a, b in {tuple(sorted(pair)) for pair in rng.integers(0, 300, (500, 2)).tolist() if pair[0] != pair[1]}:
+    for a, b in {
+        tuple(sorted(pair))
+        for pair in rng.integers(0, 300, (500, 2)).tolist()
+        if pair[0] != pair[1]
+    }:
         rows += [(f"city {a}", "near", f"city {b}"), (f"city {b}", "near", f"city {a}")]
     return of(rows)
 
@@ -88,7 +93,9 @@ def test_too_few_spare_facts_are_noted() -> None:
     assert "where 9 were asked for" in parts.notes[0]
 
 
-@pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.1), (0.1, -0.1), (0.5, 0.5), (0.1, 2.0), (0.1, math.nan)])
+@pytest.mark.parametrize(
+    ("valid", "test"), [(-0.1, 0.1), (0.1, -0.1), (0.5, 0.5), (0.1, 2.0), (0.1, math.nan)]
+)
 def test_impossible_shares_are_refused(leaky: Graph, valid: float, test: float) -> None:
     with pytest.raises(SettingsError, match="must be shares"):
         split(leaky, valid, test)
@@ -99,7 +106,10 @@ def test_an_empty_graph_splits_into_nothing() -> None:
 
 
 def test_redundant_relations_are_found(leaky: Graph) -> None:
-    named = {(leaky.relations[r], leaky.relations[other]): share for (r, other), share in redundancies(leaky).items()}
+    named = {
+        (leaky.relations[r], leaky.relations[other]): share
+        for (r, other), share in redundancies(leaky).items()
+    }
     assert named == {
         ("in", "contains^-1"): 1.0,
         ("in", "located in"): 1.0,

@@ -30,7 +30,11 @@ def test_counts() -> None:
     assert statistics.evaluable == {"train": 5, "valid": 1, "test": 0}
     assert statistics.hubs == (("Norway", 6), ("Sweden", 3))
     # degrees: Oslo 2, Norway 6, Bergen 2, Sweden 3, Stockholm 1
-    assert (statistics.degrees["p0"], statistics.degrees["p50"], statistics.degrees["p100"]) == (1, 2, 6)
+    assert (statistics.degrees["p0"], statistics.degrees["p50"], statistics.degrees["p100"]) == (
+        1,
+        2,
+        6,
+    )
 
 
 def test_relations_come_by_frequency_with_what_is_special_about_them() -> None:
@@ -48,7 +52,11 @@ def test_relations_come_by_frequency_with_what_is_special_about_them() -> None:
 def test_repeated_relations_name_each_other() -> None:
     graph = Graph.of([("a", "in", "b"), ("b", "has", "a"), ("a", "inside", "b")])
     repeats = {r.name: set(r.repeats) for r in Statistics.of(graph).relations}
-    assert repeats == {"in": {"has^-1", "inside"}, "has": {"in^-1", "inside^-1"}, "inside": {"in", "has^-1"}}
+    assert repeats == {
+        "in": {"has^-1", "inside"},
+        "has": {"in^-1", "inside^-1"},
+        "inside": {"in", "has^-1"},
+    }
 
 
 def test_to_json_is_plain() -> None:

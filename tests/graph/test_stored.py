@@ -1,4 +1,4 @@
-"""Graphs in the files of a run: what is mapped, what is checked, and what is done without an optional package."""
+"""Graphs in run files: mapping, checks, and reading without optional packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tacit.run.folder import SETTINGS, RunFolder
 
 LABELS = ["New York", "\u2028é", "b\\n", "line\nbreak", " tab\t", "y-ork", "Québec"]
 GRAPH = Graph.of(
-    [(a, "r", b) for a in LABELS for b in LABELS[::2] if a != b], [("b\\n", "s", "y-ork")], [("y-ork", "s", "b\\n")]
+    [(a, "r", b) for a in LABELS for b in LABELS[::2] if a != b],
+    [("b\\n", "s", "y-ork")],
+    [("y-ork", "s", "b\\n")],
 ).named({"y-ork": ["Eboracum", "Jorvik"], "r": ["near"]})
 
 
@@ -31,19 +33,24 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def same(graph: Graph, other: Graph) -> bool:
     return (
-        (graph.entities, graph.relations, graph.name) == (other.entities, other.relations, other.name)
-        and (graph.entities.names, graph.relations.names) == (other.entities.names, other.relations.names)
+        (graph.entities, graph.relations, graph.name)
+        == (other.entities, other.relations, other.name)
+        and (graph.entities.names, graph.relations.names)
+        == (other.entities.names, other.relations.names)
         and all(np.array_equal(graph.split(split), other.split(split)) for split in SPLITS)
     )
 
 
-def test_a_run_opens_without_sorting_its_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_opens_without_sorting_its_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     RunFolder.create(tmp_path / "run", GRAPH, {})
     monkeypatch.setattr(FactIndex, "__init__", lambda *_: pytest.fail("sorted"))
     graph = RunFolder.open(tmp_path / "run").graph()
     monkeypatch.undo()
     assert same(graph, GRAPH)
-    index, fresh = graph.index(), FactIndex(GRAPH.triples(), GRAPH.num_relations)
+    index = graph.index()
+    fresh = FactIndex(GRAPH.triples(), GRAPH.num_relations)
     for name in ("keys", "offsets", "all_tails"):
         assert np.array_equal(getattr(index, name), getattr(fresh, name))
         assert getattr(index, name).dtype == getattr(fresh, name).dtype
@@ -67,9 +74,13 @@ def test_a_run_without_facts_opens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fact", [(0, 0, 7), (0, 4, 1), (-1, 0, 1)])
-def test_ids_without_labels_are_refused_before_they_are_written(tmp_path: Path, fact: tuple[int, int, int]) -> None:
+def test_ids_without_labels_are_refused_before_they_are_written(
+    tmp_path: Path, fact: tuple[int, int, int]
+) -> None:
     with pytest.raises(DataError, match="ids without labels"):
-        RunFolder.create(tmp_path / "run", replace(GRAPH, valid=np.array([fact], dtype=np.int32)), {})
+        RunFolder.create(
+            tmp_path / "run", replace(GRAPH, valid=np.array([fact], dtype=np.int32)), {}
+        )
 
 
 @pytest.mark.usefixtures("few_are_many")
@@ -88,7 +99,9 @@ def test_many_labels_open_as_a_trie_and_few_as_a_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few_are_many")
-def test_a_trie_is_not_needed_to_open_a_run_that_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trie_is_not_needed_to_open_a_run_that_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     RunFolder.create(tmp_path / "run", GRAPH, {})
     monkeypatch.setattr("tacit.graph.stored.find_spec", lambda _: None)
     graph = RunFolder.open(tmp_path / "run").graph()
@@ -115,29 +128,41 @@ def test_names_may_be_changed_and_are_completed_as_they_are(tmp_path: Path) -> N
 def test_names_may_be_written_by_any_editor(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", GRAPH, {})
     (run.path / NAMES).write_bytes("\ufeffNew York\tBig Apple\r\n\r\ny-ork\tJorvik".encode())
-    assert RunFolder.open(run.path).graph().entities.names == {"New York": ("Big Apple",), "y-ork": ("Jorvik",)}
+    assert RunFolder.open(run.path).graph().entities.names == {
+        "New York": ("Big Apple",),
+        "y-ork": ("Jorvik",),
+    }
     (run.path / NAMES).write_text("r\tclose\n")
-    assert RunFolder.open(run.path).graph().relations.names == {"r": ("close",), "r^-1": ("close^-1",)}
+    assert RunFolder.open(run.path).graph().relations.names == {
+        "r": ("close",),
+        "r^-1": ("close^-1",),
+    }
     (run.path / NAMES).write_text("r\tclose\nr^-1\tclose to\n")
     renamed = RunFolder.open(run.path).graph()
     assert renamed.relations.names == {"r": ("close",), "r^-1": ("close to",)}
     assert same(RunFolder.create(tmp_path / "again", renamed, {}).graph(), renamed)
     (run.path / NAMES).write_text("New York\tBig Apple\ny-ork Jorvik\n")
-    with pytest.raises(DataError, match=r"names.tsv, line 2: has no name; expected a label, a tab and its name"):
+    with pytest.raises(
+        DataError, match=r"names.tsv, line 2: has no name; expected a label, a tab and its name"
+    ):
         RunFolder.open(run.path).graph()
     marked = Graph.of([("\ufeffa", "r", "b")]).named({"\ufeffa": ["Anna"]})
     assert same(RunFolder.create(tmp_path / "marked", marked, {}).graph(), marked)
 
 
 @pytest.mark.usefixtures("few_are_many")
-@pytest.mark.parametrize("name", [FACTS, KEYS, TAILS, TRIE, TRIE_IDS, WORDS, FOLDED, "relations.txt"])
+@pytest.mark.parametrize(
+    "name", [FACTS, KEYS, TAILS, TRIE, TRIE_IDS, WORDS, FOLDED, "relations.txt"]
+)
 def test_a_file_that_is_cut_changed_or_gone_is_named(tmp_path: Path, name: str) -> None:
     run = RunFolder.create(tmp_path / "run", GRAPH, {})
     path = run.path / name
     whole = path.read_bytes()
     for content in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), whole + b"\0", b""):
         path.write_bytes(content)
-        with pytest.raises(RunError, match=rf"not those the run was made with \({name} was changed\)"):
+        with pytest.raises(
+            RunError, match=rf"not those the run was made with \({name} was changed\)"
+        ):
             RunFolder.open(run.path).graph()
     path.unlink()
     with pytest.raises(RunError, match=f"has no {name}; train the run again"):
@@ -167,11 +192,24 @@ def test_a_digest_tells_large_files_apart(tmp_path: Path, monkeypatch: pytest.Mo
         return digest(path)
 
     assert told(content) == told(content)
-    assert len({told(content), told(content[:-1]), told(content[1:]), told(content[::-1]), told(content + b"x")}) == 5
+    assert (
+        len(
+            {
+                told(content),
+                told(content[:-1]),
+                told(content[1:]),
+                told(content[::-1]),
+                told(content + b"x"),
+            }
+        )
+        == 5
+    )
     ends = [bytes([content[0] ^ 1]) + content[1:], content[:-1] + bytes([content[-1] ^ 1])]
     assert told(content) not in map(told, ends)
     small = content[:128]  # of as much as is read, every byte counts
-    assert all(told(small[:i] + bytes([small[i] ^ 1]) + small[i + 1 :]) != told(small) for i in range(128))
+    assert all(
+        told(small[:i] + bytes([small[i] ^ 1]) + small[i + 1 :]) != told(small) for i in range(128)
+    )
 
 
 def test_a_vocabulary_keeps_its_kind(tmp_path: Path) -> None:

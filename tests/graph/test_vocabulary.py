@@ -40,6 +40,34 @@ def test_unknown_labels_bring_the_nearest(asked: str, meant: str) -> None:
     assert f"did you mean '{meant}'" in str(caught.value)
 
 
+RELATIONS = Vocabulary(
+    ["city_in", "capital_of", "borders", "in_continent", "official_language", "uses_currency"]
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("capital", "capital_of"),  # its beginning
+        ("continent", "in_continent"),  # a word of it
+        ("lang", "official_language"),  # the beginning of a word
+        ("borders_with", "borders"),  # more words than it has
+        ("has capital", "capital_of"),  # another word beside one of its own
+        ("is_capital_of", "capital_of"),
+        ("border", "borders"),  # by spelling, as before
+    ],
+)
+def test_a_part_of_a_label_suggests_it(asked: str, meant: str) -> None:
+    assert RELATIONS.nearest(asked) == [meant]
+
+
+def test_what_is_spelt_alike_is_suggested_before_what_shares_words() -> None:
+    names = Vocabulary(["capital city", "capitol", "capital", "the capitall"])
+    assert names.nearest("capitel") == ["capitol", "capital"]
+    assert names.nearest("capita") == ["capital", "capital city", "the capitall"]
+    assert names.nearest("qqq") == []
+
+
 def test_nothing_near_is_no_suggestion() -> None:
     with pytest.raises(UnknownName, match=r"unknown entity 'Timbuktu'$"):
         PLACES.id("Timbuktu")
@@ -49,7 +77,12 @@ def test_nothing_near_is_no_suggestion() -> None:
 def typos(word: str, letter: str, at: int) -> list[str]:
     """One letter put in, left out, replaced, and swapped with the next."""
     swapped = word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :]
-    return [word[:at] + letter + word[at:], word[:at] + word[at + 1 :], word[:at] + letter + word[at + 1 :], swapped]
+    return [
+        word[:at] + letter + word[at:],
+        word[:at] + word[at + 1 :],
+        word[:at] + letter + word[at + 1 :],
+        swapped,
+    ]
 
 
 def same(label: str) -> str:
@@ -58,11 +91,15 @@ def same(label: str) -> str:
 
 
 @given(
-    labels=st.lists(st.text("abAB é_-+ßŁ½", min_size=4, max_size=9), min_size=1, max_size=3, unique_by=same),
+    labels=st.lists(
+        st.text("abAB é_-+ßŁ½", min_size=4, max_size=9), min_size=1, max_size=3, unique_by=same
+    ),
     letter=st.sampled_from("abcé_+ß½"),
     data=st.data(),
 )
-def test_every_one_letter_typo_suggests_its_label(labels: list[str], letter: str, data: st.DataObject) -> None:
+def test_every_one_letter_typo_suggests_its_label(
+    labels: list[str], letter: str, data: st.DataObject
+) -> None:
     vocabulary = Vocabulary(labels)
     label = data.draw(st.sampled_from(labels))
     for typo in typos(label, letter, data.draw(st.integers(0, len(label) - 1))):
@@ -78,16 +115,17 @@ def test_typos_are_found_among_many_labels_too() -> None:
     for label in rng.sample(labels, 25):
         for typo in typos(label, rng.choice(letters), rng.randrange(len(label))):
             near = vocabulary.nearest(typo)
-            if typo not in vocabulary and label not in near:  # there is room for three: others are as near as it is
+            # there is room for three: others are as near as it is
+            if typo not in vocabulary and label not in near:
                 assert len(near) == 3
                 assert all(one_letter_apart(typo, other) for other in near)
 
 
 def one_letter_apart(text: str, other: str) -> bool:
     letters = set(other) | {"a"}
-    return any(other in typos(text, letter, at) for letter in letters for at in range(len(text))) or (
-        len(other) == len(text) + 1 and other.startswith(text)
-    )
+    return any(
+        other in typos(text, letter, at) for letter in letters for at in range(len(text))
+    ) or (len(other) == len(text) + 1 and other.startswith(text))
 
 
 def test_the_nearest_of_many_labels() -> None:
@@ -115,8 +153,12 @@ def test_some_are_completed_as_all_are() -> None:
         assert PLACES.complete(prefix, among=everyone) == PLACES.complete(prefix)
     assert PLACES.complete("yor", among=[4, 0]) == ["Yorkshire", "New York"]
     assert PLACES.complete("", 2, among=[4, 0, 1]) == ["Yorkshire", "New York"]
-    marks = Vocabulary(["Saint-Denis", "Q1", "Q2", "Den"], names={"Q1": ["Denmark"], "Q2": ["Den", "Denmark"]})
-    assert marks.complete("den", among=[0, 1]) == marks.complete("den")[1::2] == ["Q1", "Saint-Denis"]
+    marks = Vocabulary(
+        ["Saint-Denis", "Q1", "Q2", "Den"], names={"Q1": ["Denmark"], "Q2": ["Den", "Denmark"]}
+    )
+    assert (
+        marks.complete("den", among=[0, 1]) == marks.complete("den")[1::2] == ["Q1", "Saint-Denis"]
+    )
     assert marks.complete("den", among=[2]) == ["Q2"]
 
 

@@ -42,7 +42,9 @@ def heads(relation: str, tail: str) -> set[str]:
 
 
 def test_every_line_is_a_fact_and_none_occurs_twice() -> None:
-    assert all(len(fact) == 3 and all(field and field == field.strip() for field in fact) for fact in FACTS)
+    assert all(
+        len(fact) == 3 and all(field and field == field.strip() for field in fact) for fact in FACTS
+    )
     assert len(set(FACTS)) == len(FACTS)
 
 
@@ -143,7 +145,9 @@ def test_subregions_are_the_22_of_the_united_nations() -> None:
 
 def test_time_zones_of_cities_are_those_of_their_country() -> None:
     assert tails("Marseille", "in_timezone") == {"Europe/Paris"}
-    assert {"America/New_York", "America/Los_Angeles", "Pacific/Honolulu"} <= tails("United States", "has_timezone")
+    assert {"America/New_York", "America/Los_Angeles", "Pacific/Honolulu"} <= tails(
+        "United States", "has_timezone"
+    )
     cities = {h for h, r, _ in FACTS if r == "city_in"}
     for city in cities:
         (country,), (zone,) = tails(city, "city_in"), tails(city, "in_timezone")
@@ -155,7 +159,12 @@ def test_each_country_has_one_continent_and_one_subregion() -> None:
     assert len(countries) == 243
     for country in countries:
         assert len(tails(country, "in_continent")) == len(tails(country, "in_subregion")) == 1
-    assert not countries & {"Serbia and Montenegro", "Netherlands Antilles", "Antarctica", "Bouvet Island"}
+    assert not countries & {
+        "Serbia and Montenegro",
+        "Netherlands Antilles",
+        "Antarctica",
+        "Bouvet Island",
+    }
 
 
 def test_a_label_stands_for_one_kind_of_thing() -> None:
@@ -182,7 +191,9 @@ def test_cities_of_one_name_are_told_apart() -> None:
     assert tails("Hyderabad (India)", "city_in") == {"India"}
     assert tails("Hyderabad (Pakistan)", "city_in") == {"Pakistan"}
     assert {"Suzhou (Jiangsu)", "Suzhou (Anhui)"} <= heads("city_in", "China")
-    assert all(len(tails(city, "city_in")) == 1 for city, relation, _ in FACTS if relation == "city_in")
+    assert all(
+        len(tails(city, "city_in")) == 1 for city, relation, _ in FACTS if relation == "city_in"
+    )
 
 
 def test_the_split_is_80_10_10_in_every_relation() -> None:

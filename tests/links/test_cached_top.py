@@ -1,4 +1,4 @@
-"""Rows kept on disk: the same answers cold, warm and without, whatever else is done to the files."""
+"""Rows cached on disk give the same answers cold, warm and without a cache."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import Tensor
 from record_filling import BYTES, NUMBERS, fill
 from tacit.links.finders import cached_rows as cached_top
 from tacit.links.finders.cached_rows import CachedTop
-from tacit.links.finders.finder import Top
 from tacit.links.finders.records import Records
+from tacit.links.finders.retriever import TopK
 from tacit.links.finders.scan import ScanTop
 from tacit.links.models import DistMult
 
@@ -39,9 +39,11 @@ class Counting:
     """Another's lists, and how many rows were asked of it."""
 
     def __init__(self, inner: ScanTop, exact: bool = True) -> None:
-        self.inner, self.exact, self.rows = inner, exact, 0
+        self.inner = inner
+        self.exact = exact
+        self.rows = 0
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         self.rows += len(heads)
         return self.inner.top(heads, relations, m)
 
@@ -62,7 +64,7 @@ def cached(
     return CachedTop(inner, R, folder, weights, rules, found_by, m)
 
 
-def same(a: Top, b: Top) -> None:
+def same(a: TopK, b: TopK) -> None:
     assert a.ids.tolist() == b.ids.tolist()
     torch.testing.assert_close(a.logits, b.logits, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(a.rest, b.rest, rtol=1e-6, atol=1e-6)
@@ -75,7 +77,8 @@ def rows(count: int = 50, first: int = 0) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("m", [1, 7, 16, 40])
 def test_cold_warm_and_none_are_equal(tmp_path: Path, m: int) -> None:
-    inner, (heads, relations) = Counting(scan()), rows()
+    inner = Counting(scan())
+    (heads, relations) = rows()
     keeper = cached(inner, tmp_path)
     wanted = inner.inner.top(heads, relations, m)
     same(keeper.top(heads, relations, m), wanted)
@@ -87,14 +90,18 @@ def test_cold_warm_and_none_are_equal(tmp_path: Path, m: int) -> None:
 
 
 def test_a_row_that_is_shorter_than_what_is_kept(tmp_path: Path) -> None:
-    inner, (heads, relations) = scan(9), rows(9)
+    inner = scan(9)
+    (heads, relations) = rows(9)
     for _ in range(2):
         same(cached(inner, tmp_path).top(heads, relations, 12), inner.top(heads, relations, 12))
 
 
 def test_exact_sums_are_kept_for_all_and_estimates_for_nobody(tmp_path: Path) -> None:
-    guess, sure, (heads, relations) = Counting(scan(), exact=False), Counting(scan()), rows()
-    estimating, exact = cached(guess, tmp_path, found_by="index"), cached(sure, tmp_path)
+    guess = Counting(scan(), exact=False)
+    sure = Counting(scan())
+    (heads, relations) = rows()
+    estimating = cached(guess, tmp_path, found_by="index")
+    exact = cached(sure, tmp_path)
     assert not bool(estimating.log_sums(heads, relations)[1].any())
     assert not bool(estimating.log_sums(heads, relations)[1].any())  # still not believed
     wanted = exact.log_sums(heads, relations)[0]
@@ -106,7 +113,8 @@ def test_exact_sums_are_kept_for_all_and_estimates_for_nobody(tmp_path: Path) ->
 
 
 def test_what_other_weights_or_another_way_found_is_not_believed(tmp_path: Path) -> None:
-    inner, (heads, relations) = Counting(scan()), rows()
+    inner = Counting(scan())
+    (heads, relations) = rows()
     cached(inner, tmp_path).top(heads, relations, 5)
     for changes in ({"weights": "other"}, {"found_by": "index"}, {"rules": "loops"}, {"m": 8}):
         asked = inner.rows
@@ -115,8 +123,13 @@ def test_what_other_weights_or_another_way_found_is_not_believed(tmp_path: Path)
 
 
 def test_what_several_ways_found_is_kept_side_by_side(tmp_path: Path) -> None:
-    inner, (heads, relations) = Counting(scan()), rows(20)
-    ways = [cached(inner, tmp_path, found_by=name, rules=rule) for name in ("scan", "index") for rule in ("a", "b")]
+    inner = Counting(scan())
+    (heads, relations) = rows(20)
+    ways = [
+        cached(inner, tmp_path, found_by=name, rules=rule)
+        for name in ("scan", "index")
+        for rule in ("a", "b")
+    ]
     for way in ways:
         way.top(heads, relations, 5)
     assert inner.rows == 80
@@ -127,7 +140,8 @@ def test_what_several_ways_found_is_kept_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "longer", "empty", "foreign", "zeroed", "flipped"])
 def test_a_damaged_file_is_made_anew_or_its_records_left_alone(tmp_path: Path, damage: str) -> None:
-    inner, (heads, relations) = scan(), rows()
+    inner = scan()
+    (heads, relations) = rows()
     cached(inner, tmp_path).top(heads, relations, 5)
     path = tmp_path / "rows.cache"
     whole = path.stat().st_size
@@ -138,16 +152,21 @@ def test_a_damaged_file_is_made_anew_or_its_records_left_alone(tmp_path: Path, d
     else:
         table = np.memmap(path, np.uint8, "r+", 1024)
         at = np.flatnonzero(table)
-        table[at[:: 3 if damage == "zeroed" else 200]] ^= 255 if damage == "flipped" else table[at[::3]]
+        table[at[:: 3 if damage == "zeroed" else 200]] ^= (
+            255 if damage == "flipped" else table[at[::3]]
+        )
         table.flush()
     for _ in range(2):
         same(cached(inner, tmp_path).top(heads, relations, 5), inner.top(heads, relations, 5))
 
 
-def test_the_files_do_not_grow_and_full_ones_still_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_do_not_grow_and_full_ones_still_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cached_top, "ROWS_BYTES", 2000)  # a dozen rows
     inner = scan()
-    keeper, path = cached(inner, tmp_path), tmp_path / "rows.cache"
+    keeper = cached(inner, tmp_path)
+    path = tmp_path / "rows.cache"
     size = path.stat().st_size
     assert size <= 2000 + 1024
     for _ in range(2):
@@ -169,7 +188,9 @@ def test_a_cache_can_be_pickled(tmp_path: Path) -> None:
 
 
 def test_two_processes_fill_one_file_at_once(tmp_path: Path) -> None:
-    path, count, context = tmp_path / "numbers", 3000, multiprocessing.get_context("spawn")
+    path = tmp_path / "numbers"
+    count = 3000
+    context = multiprocessing.get_context("spawn")
     start = context.Barrier(2)
     both = [context.Process(target=fill, args=(path, own, start, count)) for own in (1, 2)]
     for process in both:

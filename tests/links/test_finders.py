@@ -20,22 +20,36 @@ QUESTION = "?x : exists ?y . next(n1, ?y) & after(?y, ?x)"
 
 def trained(path: Path, seed: int) -> tacit.Run:
     return tacit.train(
-        GRAPH, path, force=True, progress=False, seed=seed, rank=4, epochs=3, batch=10, validate_every=3, device="cpu"
+        GRAPH,
+        path,
+        force=True,
+        progress=False,
+        seed=seed,
+        rank=4,
+        epochs=3,
+        batch=10,
+        validate_every=3,
+        device="cpu",
     )
 
 
 def test_a_run_that_was_trained_anew_keeps_no_rows_of_its_former_weights(tmp_path: Path) -> None:
-    """Whoever has the former weights open finds by them, and would keep that as if it were of those on disk."""
+    """A process with the former weights open must not cache rows as if of the new ones."""
     former = trained(tmp_path / "run", 0)
     copied = pickle.loads(pickle.dumps(former.engine))
     now = trained(tmp_path / "run", 1)
     for engine in (former.engine, copied):
         with pytest.raises(RunError, match="were changed since it was opened; open it again"):
-            engine.using(candidates="scan").ask(QUESTION)
+            engine.with_settings(candidates="scan").ask(QUESTION)
     assert former.ask(QUESTION).entities  # over rows, by the weights that it has
-    listed, plain = (now.engine.using(candidates=each, search="certified").ask(QUESTION) for each in ("scan", "rows"))
+    listed, plain = (
+        now.engine.with_settings(candidates=each, search="certified").ask(QUESTION)
+        for each in ("scan", "rows")
+    )
     assert listed.entities == plain.entities
-    assert [each.score for each in listed] == pytest.approx([each.score for each in plain], abs=1e-5)
+    assert [each.score for each in listed] == pytest.approx(
+        [each.score for each in plain], abs=1e-5
+    )
 
 
 def test_no_index_of_former_weights_is_built(tmp_path: Path) -> None:
@@ -48,10 +62,13 @@ def test_no_index_of_former_weights_is_built(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / INDEX).exists()
 
 
-def test_processes_share_the_codes_of_a_run_and_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_the_codes_of_a_run_and_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(atoms, "_LARGE", 0)
     monkeypatch.setattr(atoms, "_ASKED", 3)
-    path, question = tmp_path / "run", "?x : next(n1, ?x)"
+    path = tmp_path / "run"
+    question = "?x : next(n1, ?x)"
     trained(path, 0)
     run = tacit.open(path, device="cpu")
     plain = [run.ask(question).to_dict()["answers"] for _ in range(3)]
@@ -70,10 +87,11 @@ def test_processes_share_the_codes_of_a_run_and_nobody_elses(tmp_path: Path, mon
 
     changed = tacit.open(path, device="cpu")
     changed.engine.scorer.entities.weight.mul_(-3.0)  # type: ignore[union-attr]
-    best = changed.engine.using(search="exact", candidates="rows").ask(question)
+    best = changed.engine.with_settings(search="exact", candidates="rows").ask(question)
     assert changed.ask(question).entities == best.entities
     assert len(made) == 1
-    assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == coded[0]  # what is kept is as it was
+    # what is kept is as it was
+    assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == coded[0]
 
 
 def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
@@ -81,10 +99,15 @@ def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
 ) -> None:
     monkeypatch.setattr(atoms, "_LARGE", 0)
     monkeypatch.setattr(atoms, "_ASKED", -1)
-    path, question = tmp_path / "run", "?x : next(n1, ?x)"
+    path = tmp_path / "run"
+    question = "?x : next(n1, ?x)"
     trained(path, 0)
     wanted = tacit.open(path, device="cpu").ask(question).to_dict()["answers"]
-    for damage in (b"nothing", (path / BYTES).read_bytes()[:-40], (path / BYTES).read_bytes()[:-40] + bytes(40)):
+    for damage in (
+        b"nothing",
+        (path / BYTES).read_bytes()[:-40],
+        (path / BYTES).read_bytes()[:-40] + bytes(40),
+    ):
         (path / BYTES).write_bytes(damage)
         assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
     (path / BYTES).unlink()

@@ -1,4 +1,4 @@
-"""The cluster index against scans: nearly equal where it looks everywhere, and never sure of what it has not seen."""
+"""The cluster index against scans: nearly equal, and never sure of unseen clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("options", [{"nlist": 0}, {"nlist": -5}, {"seed": 2**31}, {"seed": -1}])
-def test_numbers_that_faiss_cannot_take_are_refused(tmp_path: Path, options: dict[str, int]) -> None:
+def test_numbers_that_faiss_cannot_take_are_refused(
+    tmp_path: Path, options: dict[str, int]
+) -> None:
     with pytest.raises(SettingsError, match=f"^{next(iter(options))} is"):
         build_index(tmp_path / "index.faiss", model(10).keys(), "weights", **options)
 
@@ -48,31 +50,42 @@ def rows(count: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("m", [1, 20, 400, 3000])
 def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
-    scorer, (heads, relations) = model(), rows()
-    found = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=10**6).top(heads, relations, m)
+    scorer = model()
+    (heads, relations) = rows()
+    found = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=10**6).top(
+        heads, relations, m
+    )
     wanted = ScanTop(scorer, LOOPLESS).top(heads, relations, m)
     torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
     assert bool(found.rest.isposinf().all())
-    assert (found.ids == wanted.ids).float().mean() > 0.99  # but for what rounding puts in another order
+    # but for what rounding puts in another order
+    assert (found.ids == wanted.ids).float().mean() > 0.99
 
 
 def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(built: Path) -> None:
-    scorer, (heads, relations) = model(), rows()
+    scorer = model()
+    (heads, relations) = rows()
     top = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=8).top(heads, relations, 10)
     assert bool(top.rest.isposinf().all())
     scores = scorer.logits(heads, relations)
     torch.testing.assert_close(top.logits, scores.gather(1, top.ids), rtol=1e-5, atol=1e-5)
     assert not bool((top.ids == heads[:, None])[LOOPLESS[relations]].any())
     best = ScanTop(scorer, LOOPLESS).top(heads, relations, 10)
-    recall = sum(len(set(a) & set(b)) for a, b in zip(top.ids.tolist(), best.ids.tolist(), strict=True)) / 300
+    recall = (
+        sum(len(set(a) & set(b)) for a, b in zip(top.ids.tolist(), best.ids.tolist(), strict=True))
+        / 300
+    )
     assert recall > 0.5  # 8 of 219 clusters, of keys that form none
 
 
 def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: Path) -> None:
-    scorer, (heads, relations) = model(), rows(200)
+    scorer = model()
+    (heads, relations) = rows(200)
     best = ScanTop(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
     facts = FactIndex(torch.stack([heads, relations, best], dim=1).numpy(), R)
-    near, known = (IndexTop(scorer, built, "weights", LOOPLESS, given, nprobe=1) for given in (NOTHING, facts))
+    near, known = (
+        IndexTop(scorer, built, "weights", LOOPLESS, given, nprobe=1) for given in (NOTHING, facts)
+    )
     assert bool((known.top(heads, relations, 1).ids[:, 0] == best).all())
     assert not bool((near.top(heads, relations, 1).ids[:, 0] == best).all())
     top = known.top(heads, relations, 300)
@@ -82,8 +95,10 @@ def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: 
 
 
 def test_short_lists_are_the_beginning_of_longer_ones(built: Path) -> None:
-    finder, (heads, relations) = IndexTop(model(), built, "weights", LOOPLESS, NOTHING, nprobe=8), rows()
-    short, long = finder.top(heads, relations, 10), finder.top(heads, relations, 128)
+    finder = IndexTop(model(), built, "weights", LOOPLESS, NOTHING, nprobe=8)
+    (heads, relations) = rows()
+    short = finder.top(heads, relations, 10)
+    long = finder.top(heads, relations, 128)
     assert short.ids.tolist() == long.ids[:, :10].tolist()
     assert short.logits.tolist() == long.logits[:, :10].tolist()
 
@@ -97,14 +112,16 @@ def test_an_index_of_other_weights_is_refused(built: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.999])
 def test_an_index_cut_short_is_refused(built: Path, tmp_path: Path, kept: float) -> None:
-    whole, cut = built.read_bytes(), tmp_path / "cut.faiss"
+    whole = built.read_bytes()
+    cut = tmp_path / "cut.faiss"
     cut.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
     with pytest.raises(RunError, match="build it again"):
         IndexTop(model(), cut, "weights", LOOPLESS, NOTHING)
 
 
 def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
-    whole, cut = built.read_bytes(), tmp_path / "cut.faiss"
+    whole = built.read_bytes()
+    cut = tmp_path / "cut.faiss"
     cut.write_bytes(whole[:100] + whole[len(whole) // 2 :])
     with pytest.raises(RunError, match="build it again"):
         IndexTop(model(), cut, "weights", LOOPLESS, NOTHING)
@@ -112,16 +129,22 @@ def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [4, 40, 400, 4000])
 def test_a_byte_that_was_changed_is_refused(built: Path, tmp_path: Path, place: int) -> None:
-    whole, changed = bytearray(built.read_bytes()), tmp_path / "changed.faiss"
+    whole = bytearray(built.read_bytes())
+    changed = tmp_path / "changed.faiss"
     whole[place] ^= 0xFF
     changed.write_bytes(whole)
     with pytest.raises(RunError, match=r"changed\.faiss is no index or damaged \(it was changed\)"):
         IndexTop(model(), changed, "weights", LOOPLESS, NOTHING)
 
 
-@pytest.mark.parametrize("change", [{"nlist": "4"}, {"nlist": 0}, {"entities": None}, {"more": 1}, {"weights": 1}])
-def test_stamps_of_odd_types_are_refused(built: Path, tmp_path: Path, change: dict[str, object]) -> None:
-    whole, other = built.read_bytes(), tmp_path / "other.faiss"
+@pytest.mark.parametrize(
+    "change", [{"nlist": "4"}, {"nlist": 0}, {"entities": None}, {"more": 1}, {"weights": 1}]
+)
+def test_stamps_of_odd_types_are_refused(
+    built: Path, tmp_path: Path, change: dict[str, object]
+) -> None:
+    whole = built.read_bytes()
+    other = tmp_path / "other.faiss"
     start = whole.rindex(b'{"weights"')
     said = json.loads(whole[start : whole.rindex(b"}") + 1]) | change
     text = json.dumps(said).encode()
@@ -130,13 +153,18 @@ def test_stamps_of_odd_types_are_refused(built: Path, tmp_path: Path, change: di
         read_stamp(other)
 
 
-def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sum_of_a_sample_is_near_and_says_what_it_is(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_top, "_DRAWN", 1000)
     monkeypatch.setattr(index_top, "_SUMMED", 200)
-    scorer, (heads, relations) = model(), rows(200)
+    scorer = model()
+    (heads, relations) = rows(200)
     scan = ScanTop(scorer, LOOPLESS)
     known = torch.stack([heads, relations, scan.top(heads, relations, 1).ids[:, 0]], dim=1)
-    total, exact = IndexTop(scorer, built, "weights", LOOPLESS, FactIndex(known.numpy(), R)).log_sums(heads, relations)
+    total, exact = IndexTop(
+        scorer, built, "weights", LOOPLESS, FactIndex(known.numpy(), R)
+    ).log_sums(heads, relations)
     assert not bool(exact.any())
     wanted = scan.log_sums(heads, relations)[0]
     assert float((total - wanted).abs().median()) < 0.05
@@ -144,16 +172,20 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(built: Path, monkeypatch:
 
 
 def test_a_small_graph_is_summed_exactly(built: Path) -> None:
-    scorer, (heads, relations) = model(), rows()
+    scorer = model()
+    (heads, relations) = rows()
     total, exact = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING).log_sums(heads, relations)
     assert bool(exact.all())
     torch.testing.assert_close(total, ScanTop(scorer, LOOPLESS).log_sums(heads, relations)[0])
 
 
 def test_an_index_can_be_pickled_and_says_what_it_is_of(built: Path) -> None:
-    finder, (heads, relations) = IndexTop(model(), built, "weights", LOOPLESS, NOTHING), rows()
+    finder = IndexTop(model(), built, "weights", LOOPLESS, NOTHING)
+    (heads, relations) = rows()
     again = pickle.loads(pickle.dumps(finder))
-    assert again.top(heads, relations, 5).ids.tolist() == finder.top(heads, relations, 5).ids.tolist()
+    assert (
+        again.top(heads, relations, 5).ids.tolist() == finder.top(heads, relations, 5).ids.tolist()
+    )
     stamp = read_stamp(built)
     assert (stamp.entities, stamp.width, stamp.nlist) == (3000, 8, round(4 * 3000**0.5))
 

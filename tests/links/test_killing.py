@@ -1,4 +1,4 @@
-"""A training process killed at any moment leaves a whole checkpoint, and ends where an unkilled one does."""
+"""A training killed at any moment leaves a whole checkpoint and ends the same."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def written(run: RunFolder) -> int:
 
 
 def killed(number: int, folder: Path) -> tuple[int, dict[str, torch.Tensor]]:
-    """Fork trainings and kill them: how many different checkpoints they left, and the weights of one left alone."""
-    whole = train(GRAPH, SETTINGS, progress=False)  # first, so that a child need not load what this takes
+    """The number of distinct checkpoints of killed trainings, and an unkilled one's weights."""
+    # first, so that a child need not load what this takes
+    whole = train(GRAPH, SETTINGS, progress=False)
     run = RunFolder.create(folder, GRAPH, SETTINGS.to_dict())
     moments = random.Random(0)
     seen = set()
@@ -42,7 +43,9 @@ def killed(number: int, folder: Path) -> tuple[int, dict[str, torch.Tensor]]:
             train(GRAPH, SETTINGS, run, progress=False, resume=True)
             os._exit(0)
         before = written(run)
-        while written(run) == before and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        while written(run) == before and not os.waitid(
+            os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ):
             time.sleep(0.001)
         time.sleep(moments.uniform(0.0, 0.03))  # some checkpoints more, or into the middle of one
         os.kill(child, signal.SIGKILL)

@@ -79,7 +79,11 @@ def test_nested_state_dicts_are_found(tmp_path: Path) -> None:
         (torch.ones(3, 3), torch.ones(2, 3), "real and an imaginary half"),
         (torch.ones(3, 4), torch.ones(3, 4), "must be even"),
         (torch.full((3, 4), torch.nan), torch.ones(2, 4), "not finite"),
-        (torch.ones(3, 4), torch.full((2, 4), 1e39, dtype=torch.float64), "relations holds .* not finite"),
+        (
+            torch.ones(3, 4),
+            torch.full((2, 4), 1e39, dtype=torch.float64),
+            "relations holds .* not finite",
+        ),
     ],
 )
 def test_checkpoints_that_are_no_complex_models(
@@ -94,7 +98,9 @@ class Evil:
         return (Path.touch, (Path("executed"),))
 
 
-def test_code_in_a_checkpoint_is_never_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_a_checkpoint_is_never_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"embeddings.0.weight": Evil()}, "evil.pt")
     with pytest.raises(DataError, match="nothing in it was executed"):
@@ -106,7 +112,9 @@ def test_code_in_a_checkpoint_is_never_executed(tmp_path: Path, monkeypatch: pyt
     assert not Path("executed").exists()
 
 
-def repacked(path: Path, change: Callable[[str, bytes], bytes], packing: int = zipfile.ZIP_STORED) -> Path:
+def repacked(
+    path: Path, change: Callable[[str, bytes], bytes], packing: int = zipfile.ZIP_STORED
+) -> Path:
     """A checkpoint with its parts changed."""
     with zipfile.ZipFile(path) as archive:
         parts = {part.filename: archive.read(part) for part in archive.infolist()}
@@ -124,7 +132,9 @@ def test_checkpoints_that_would_fill_the_memory_or_never_end_are_refused(tmp_pat
     with pytest.raises(DataError, match="fewer numbers than its shape says"):
         read_kbc(save_kbc(path, torch.zeros(1, 1).expand(2**20, 2**20), torch.zeros(2, 4)))
     save_kbc(path, torch.zeros(3, 4), tables[1])
-    twelve, billion = b"K\x0ctq", b"J" + struct.pack("<i", 2**30) + b"tq"  # numbers of a table, as a pickle says it
+    # numbers of a table, as a pickle says it
+    twelve = b"K\x0ctq"
+    billion = b"J" + struct.pack("<i", 2**30) + b"tq"
     with pytest.raises(DataError, match="more numbers than it holds"):
         read_kbc(repacked(path, lambda _, data: data.replace(twelve, billion)))
     deep = b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s."
@@ -134,8 +144,13 @@ def test_checkpoints_that_would_fill_the_memory_or_never_end_are_refused(tmp_pat
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["of today", "from before 1.6"])
 def test_both_kinds_of_torch_files_are_read(tmp_path: Path, zipped: bool) -> None:
-    entities, relations = torch.randn(5, 6), torch.randn(4, 6)
-    state = {"embeddings.0.weight": nn.Parameter(entities), "embeddings.1.weight": relations, "epoch": 3}
+    entities = torch.randn(5, 6)
+    relations = torch.randn(4, 6)
+    state = {
+        "embeddings.0.weight": nn.Parameter(entities),
+        "embeddings.1.weight": relations,
+        "epoch": 3,
+    }
     torch.save(state, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
     assert torch.equal(read_kbc(tmp_path / "x.pt").entities.weight, entities)
 
@@ -156,17 +171,20 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
 def test_a_kbc_checkpoint_becomes_a_run_of_its_graph_only(tmp_path: Path) -> None:
     graph = Graph.of([("a", "p", "b"), ("b", "q", "c")])
     generator = torch.Generator().manual_seed(0)
-    entities, relations = torch.randn(3, 6, generator=generator), torch.randn(4, 6, generator=generator)
+    entities = torch.randn(3, 6, generator=generator)
+    relations = torch.randn(4, 6, generator=generator)
     imported = read_import(save_kbc(tmp_path / "kbc.pt", entities, relations))
     run = import_run(imported, graph, tmp_path / "run", "kbc.pt")
     model = load_model(run)
     assert torch.equal(model.entities.weight, entities)
     assert run.settings["train"]["rank"] == 3
     assert run.settings["import"] == {"source": "kbc.pt"}
-    with pytest.raises(RunError, match="3 entities and 4 relation ids, but graph has 2 entities and 2"):
+    with pytest.raises(
+        RunError, match="3 entities and 4 relation ids, but graph has 2 entities and 2"
+    ):
         import_run(imported, Graph.of([("a", "p", "b")]), tmp_path / "other", "kbc.pt")
     assert not (tmp_path / "other").exists()
-    with pytest.raises(DataError, match="give it as graph"):
+    with pytest.raises(DataError, match="give it as `graph`"):
         imported.graph("kbc.pt")
 
 
@@ -186,11 +204,16 @@ def pykeen_model(nations: Any, kind: str, inverse: bool) -> tuple[Any, Any]:
 
     factory = nations(create_inverse_triples=inverse).training
     name = kind.partition("-")[0]
-    model = model_resolver.make(name, KINDS[kind], triples_factory=factory, embedding_dim=6, random_seed=1)
+    model = model_resolver.make(
+        name, KINDS[kind], triples_factory=factory, embedding_dim=6, random_seed=1
+    )
     model.reset_parameters_()
-    for parameter in model.parameters():  # away from the initial values; a constraint applies after every step
+    # away from the initial values; a constraint applies after every step
+    for parameter in model.parameters():
         with torch.no_grad():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(7))
+            parameter += 0.3 * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(7)
+            )
     model.post_parameter_update()
     return model.eval(), factory
 
@@ -198,7 +221,9 @@ def pykeen_model(nations: Any, kind: str, inverse: bool) -> tuple[Any, Any]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("inverse", [False, True], ids=["plain", "inverse-triples"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_are_those_of_pykeen_for_tails_and_heads(nations: Any, kind: str, inverse: bool) -> None:
+def test_scores_are_those_of_pykeen_for_tails_and_heads(
+    nations: Any, kind: str, inverse: bool
+) -> None:
     theirs, factory = pykeen_model(nations, kind, inverse)
     ours = from_pykeen(theirs)
     assert (ours.num_entities, ours.num_relations) == (14, 110)
@@ -222,33 +247,46 @@ def test_models_that_cannot_be_imported_say_what_can(nations: Any) -> None:
     with pytest.raises(SettingsError, match="kind TransH cannot be imported"):
         from_pykeen(TransH(triples_factory=factory, embedding_dim=4))
     with pytest.raises(SettingsError, match="norm 2 to its own power"):
-        from_pykeen(TransE(triples_factory=factory, embedding_dim=4, scoring_fct_norm=2, power_norm=True))
+        from_pykeen(
+            TransE(triples_factory=factory, embedding_dim=4, scoring_fct_norm=2, power_norm=True)
+        )
     with pytest.raises(SettingsError, match="cannot be imported"):
         from_pykeen(nn.Linear(1, 1))
 
 
 @pytest.mark.parametrize("stacked", [True, False])
 def test_inverses_that_lie_elsewhere_than_said_are_noticed(tmp_path: Path, stacked: bool) -> None:
-    """Relation `i` of four turns a ring of 60 by `i + 1` steps, its inverse back: turns of the circle say it all."""
-    size, steps = 60, torch.arange(1.0, 5.0)
-    graph = Graph.of([(f"e{e}", f"r{i}", f"e{(e + i) % size}") for e in range(size) for i in range(1, 5)])
+    """Relation `i` of four turns a ring of 60 by `i + 1` steps, and its inverse back."""
+    size = 60
+    steps = torch.arange(1.0, 5.0)
+    graph = Graph.of(
+        [(f"e{e}", f"r{i}", f"e{(e + i) % size}") for e in range(size) for i in range(1, 5)]
+    )
     order = torch.tensor([int(label[1:]) for label in graph.entities.labels])
     turns = torch.cat((steps, -steps)) if stacked else torch.stack((steps, -steps), 1).flatten()
-    tables = [torch.stack((a.cos(), a.sin()), 1) for a in (order * 2 * torch.pi / size, turns * 2 * torch.pi / size)]
+    tables = [
+        torch.stack((a.cos(), a.sin()), 1)
+        for a in (order * 2 * torch.pi / size, turns * 2 * torch.pi / size)
+    ]
     path = save_kbc(tmp_path / "kbc.pt", *tables)
     right, wrong = ("stacked", "interleaved") if stacked else ("interleaved", "stacked")
     model = read_import(path, reciprocal=right).fitted(graph)
     heads, relations, tails = torch.from_numpy(graph.train).long().T
     assert torch.equal(model.logits(heads, relations).argmax(1), tails)
     assert torch.equal(model.logits(tails, relations + 1).argmax(1), heads)
-    with pytest.raises(RunError, match=f"with {right} of 1.000; give reciprocal {right}"):
+    with pytest.raises(RunError, match=f"with {right} of 1.000; give `reciprocal='{right}'`"):
         read_import(path, reciprocal=wrong).fitted(graph)
 
 
-def test_inverses_that_score_all_alike_are_no_reason_to_read_a_checkpoint_otherwise(tmp_path: Path) -> None:
-    """Where inverses were never learned, they rank whatever is asked for with everything else, not first."""
-    size, random = 60, torch.Generator().manual_seed(0)
-    graph = Graph.of([(f"e{e}", f"r{i}", f"e{(e + i) % size}") for e in range(size) for i in range(1, 5)])
+def test_inverses_that_score_all_alike_are_no_reason_to_read_a_checkpoint_otherwise(
+    tmp_path: Path,
+) -> None:
+    """Inverses that were never learned rank the right answers no better than others."""
+    size = 60
+    random = torch.Generator().manual_seed(0)
+    graph = Graph.of(
+        [(f"e{e}", f"r{i}", f"e{(e + i) % size}") for e in range(size) for i in range(1, 5)]
+    )
     relations = torch.randn(8, 2, generator=random)
     relations[1::2] = 0.0
     path = save_kbc(tmp_path / "kbc.pt", torch.randn(size, 2, generator=random), relations)
@@ -260,15 +298,20 @@ def test_inverses_that_score_all_alike_are_no_reason_to_read_a_checkpoint_otherw
 
 
 def test_ids_in_another_order_are_noticed(tmp_path: Path) -> None:
-    """A ring of 1,200 whose entities the graph has as they come, and a checkpoint that way and another."""
+    """A ring of 1,200 in the graph's order of entities, and checkpoints in two orders."""
     size = 1200
     graph = Graph.of([(f"e{e}", "next", f"e{(e + 1) % size}") for e in range(size)])
     order = torch.tensor([int(label[1:]) for label in graph.entities.labels]) * 2 * torch.pi / size
     turns = torch.tensor([1.0, -1.0]) * 2 * torch.pi / size
     entities, relations = (torch.stack((a.cos(), a.sin()), 1) for a in (order, turns))
-    assert read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph).num_entities == size
+    assert (
+        read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph).num_entities
+        == size
+    )
     entities = entities[torch.randperm(size, generator=torch.Generator().manual_seed(0))]
-    with pytest.raises(RunError, match=r"with an MRR of 0\.0\d\d\d, as chance would: its ids mean others"):
+    with pytest.raises(
+        RunError, match=r"with an MRR of 0\.0\d\d\d, as chance would: its ids mean others"
+    ):
         read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph)
 
 
@@ -282,13 +325,18 @@ def test_a_saved_directory_follows_the_labels_of_the_graph(nations: Any, tmp_pat
     assert len(own.train) == factory.num_triples
     assert own.entities.labels == sorted(factory.entity_to_id)
 
-    graph = Graph.of([("usa", "embassy", "china"), ("uk", "treaties", "usa")])  # ids of its own, fewer than the model's
+    # ids of its own, fewer than the model's
+    graph = Graph.of([("usa", "embassy", "china"), ("uk", "treaties", "usa")])
     run = import_run(imported, graph, tmp_path / "run", "nations")
     model = load_model(run)
     pair = torch.tensor([[factory.entity_to_id["uk"], factory.relation_to_id["treaties"]]])
     with torch.inference_mode():
-        expected = theirs.predict_t(pair)[0, [factory.entity_to_id[label] for label in graph.entities]]
-    found = model.logits(torch.tensor([graph.entities.id("uk")]), torch.tensor([graph.relations.id("treaties")]))
+        expected = theirs.predict_t(pair)[
+            0, [factory.entity_to_id[label] for label in graph.entities]
+        ]
+    found = model.logits(
+        torch.tensor([graph.entities.id("uk")]), torch.tensor([graph.relations.id("treaties")])
+    )
     assert torch.allclose(found[0], expected, atol=1e-4)
 
     with pytest.raises(RunError, match="lacks 1 of the graph's 2 entity labels, such as 'mars'"):
@@ -305,7 +353,10 @@ def test_a_damaged_directory_is_named(nations: Any, tmp_path: Path) -> None:
         read_import(tmp_path, trust_pickle=True)
     factory.to_path_binary(tmp_path / "training_triples")
     labels = tmp_path / "training_triples" / "relation_to_id.tsv.gz"
-    for text, message in (("id\tlabel\n1\tp\n", "one label for each id"), ("id\n0\n", "without 2 columns")):
+    for text, message in (
+        ("id\tlabel\n1\tp\n", "one label for each id"),
+        ("id\n0\n", "without 2 columns"),
+    ):
         labels.write_bytes(gzip.compress(text.encode()))
         with pytest.raises(DataError, match=message):
             read_import(tmp_path, trust_pickle=True)
@@ -313,7 +364,11 @@ def test_a_damaged_directory_is_named(nations: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not those of its model"):
         read_import(tmp_path, trust_pickle=True)
     facts = tmp_path / "training_triples" / "numeric_triples.tsv.gz"
-    for row, message in (("0\tx\t1", "other than ids"), (f"0\t0\t{2**31}", "other than ids"), ("0\t9\t1", "no labels")):
+    for row, message in (
+        ("0\tx\t1", "other than ids"),
+        (f"0\t0\t{2**31}", "other than ids"),
+        ("0\t9\t1", "no labels"),
+    ):
         facts.write_bytes(gzip.compress(f"head\trelation\ttail\n{row}\n".encode()))
         with pytest.raises(DataError, match=message):
             read_triples(tmp_path, 3, 4)
@@ -322,16 +377,22 @@ def test_a_damaged_directory_is_named(nations: Any, tmp_path: Path) -> None:
         read_import(tmp_path, trust_pickle=True)
 
 
-def test_a_file_that_is_no_checkpoint_is_named_without_the_reader_s_own_advice(tmp_path: Path) -> None:
+def test_a_file_that_is_no_checkpoint_is_named_without_the_reader_s_own_advice(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "notes.pt").write_text("not a checkpoint")
     with pytest.raises(DataError) as caught:
         read_kbc(tmp_path / "notes.pt")
-    assert "notes.pt: is no checkpoint of plain tensors; nothing in it was executed" in str(caught.value)
+    assert "notes.pt: is no checkpoint of plain tensors; nothing in it was executed" in str(
+        caught.value
+    )
     assert "weights_only" not in str(caught.value)
 
 
 def test_relations_that_are_called_as_inverses_are_refused_by_name() -> None:
     labels = Vocabulary(["a", "b"]), Vocabulary(["likes", "likes^-1"], "relation")
     imported = Imported(ComplEx(2, 4, 1), *labels, np.array([[0, 0, 1], [1, 2, 0]], dtype=np.int32))
-    with pytest.raises(DataError, match=r"^saved: has both 'likes' and 'likes\^-1', which is what the inverse"):
+    with pytest.raises(
+        DataError, match=r"^saved: has both 'likes' and 'likes\^-1', which is what the inverse"
+    ):
         imported.graph("saved")

@@ -14,10 +14,16 @@ from tacit.links.loading import make_model
 from tacit.links.models import MODELS
 from tacit.links.training.losses import OneVsAll, l2, n3, relation_loss, sampled_softmax
 
-ENTITIES, RELATIONS, RANK, BATCH = 300, 6, 5, 9  # 300 entities are stored as 384 rows
+# 300 entities are stored as 384 rows
+ENTITIES = 300
+RELATIONS = 6
+RANK = 5
+BATCH = 9
 
 
-def model_and_batch(name: str, entities: int = ENTITIES) -> tuple[FactorModel, torch.Tensor, torch.Tensor]:
+def model_and_batch(
+    name: str, entities: int = ENTITIES
+) -> tuple[FactorModel, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(4)
     model = make_model(name, entities, RELATIONS, RANK)
     model.reset(1.0, generator)
@@ -26,7 +32,9 @@ def model_and_batch(name: str, entities: int = ENTITIES) -> tuple[FactorModel, t
     return model, queries, targets
 
 
-def plain(model: FactorModel, queries: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def plain(
+    model: FactorModel, queries: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     q = queries.clone().requires_grad_()
     model.zero_grad()
     loss = F.cross_entropy(model.match(q, model.tail_table.weight), targets)
@@ -57,13 +65,16 @@ def test_blocks_keep_to_the_budget() -> None:
 
 def test_a_smaller_last_batch() -> None:
     model, queries, targets = model_and_batch("distmult")
-    loss, out = OneVsAll(model, 50, 1e9), torch.empty_like(model.tail_table.storage)
+    loss = OneVsAll(model, 50, 1e9)
+    out = torch.empty_like(model.tail_table.storage)
     torch.testing.assert_close((*loss(queries, targets, out), out), plain(model, queries, targets))
 
 
 def test_scores_far_apart_keep_their_gradient() -> None:
     model = make_model("distmult", 2, 1, 1)
-    model.load_state_dict({"entities.weight": torch.tensor([[0.0], [500.0]]), "relations.weight": torch.ones(1, 1)})
+    model.load_state_dict(
+        {"entities.weight": torch.tensor([[0.0], [500.0]]), "relations.weight": torch.ones(1, 1)}
+    )
     out = torch.empty_like(model.entities.storage)
     _, by_query = OneVsAll(model, 1, 1e9)(torch.ones(1, 1), torch.tensor([0]), out)
     assert by_query.item() == pytest.approx(500.0)
@@ -94,7 +105,8 @@ def test_sampling_every_entity_once_is_the_full_loss(name: str) -> None:
     targets = torch.full((BATCH,), 7)
     others = torch.tensor([e for e in range(20) if e != 7])
     full = F.cross_entropy(model.match(queries, model.tail_table.weight), targets)
-    right, wrong = model.match_pairs(queries, model.tail_table(targets)), model.match(queries, model.tail_table(others))
+    right = model.match_pairs(queries, model.tail_table(targets))
+    wrong = model.match(queries, model.tail_table(others))
     sampled = sampled_softmax(right, wrong, others, targets, Shards(20))
     torch.testing.assert_close(sampled[0], full)
     weights = model.match(queries, model.tail_table.weight).softmax(-1) / BATCH
@@ -114,17 +126,24 @@ def test_a_drawn_target_is_no_negative() -> None:
     loss, _, by_wrong = sampled_softmax(right, every, drawn, targets, Shards(20))
     torch.testing.assert_close(loss, expected.mean())
     assert not by_wrong[:, [0, 2]].any()
-    torch.testing.assert_close(sampled_softmax(right, every[:, :1], drawn[:1], targets, Shards(20))[0], 0 * loss)
+    torch.testing.assert_close(
+        sampled_softmax(right, every[:, :1], drawn[:1], targets, Shards(20))[0], 0 * loss
+    )
 
 
 @pytest.mark.parametrize("name", ["complex", "distmult", "cp"])
 def test_relation_loss_scores_all_relations(name: str) -> None:
     model, _, tails = model_and_batch(name)
     assert isinstance(model, BilinearModel)
-    heads, relations = tails.flip(0), torch.arange(BATCH) % RELATIONS
-    scores = torch.stack([model.logits_of(heads, torch.full_like(heads, r), tails) for r in range(RELATIONS)], -1)
+    heads = tails.flip(0)
+    relations = torch.arange(BATCH) % RELATIONS
+    scores = torch.stack(
+        [model.logits_of(heads, torch.full_like(heads, r), tails) for r in range(RELATIONS)], -1
+    )
     h, _, t = model.rows(heads, relations, tails)
-    torch.testing.assert_close(relation_loss(model, h, relations, t), F.cross_entropy(scores, relations))
+    torch.testing.assert_close(
+        relation_loss(model, h, relations, t), F.cross_entropy(scores, relations)
+    )
 
 
 def test_regularisers_by_hand() -> None:

@@ -32,7 +32,8 @@ def test_a_mapped_model_scores_as_the_one_that_was_saved(tmp_path: Path, name: s
     saved.load_state_dict(run.tensors(MODEL))
     loaded = load_model(run)
     assert not any(parameter.requires_grad for parameter in loaded.parameters())
-    heads, relations = torch.arange(11), torch.arange(11) % 2
+    heads = torch.arange(11)
+    relations = torch.arange(11) % 2
     assert torch.equal(loaded.logits(heads, relations), saved.logits(heads, relations))
     assert loaded.state_dict().keys() == saved.state_dict().keys()
 
@@ -40,10 +41,13 @@ def test_a_mapped_model_scores_as_the_one_that_was_saved(tmp_path: Path, name: s
 def test_where_files_are_not_mapped_tables_are_padded_with_zeros(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU, and on Windows: the table is made without values, and no row of it may stay so."""
+    """As on a GPU and on Windows: a table made empty must have no row left unset."""
     run = run_of(tmp_path, "complex", 11, 4)
     monkeypatch.setattr("tacit.links.loading.MAPS", False)
-    monkeypatch.setattr("torch.empty_like", lambda like, **given: torch.full(like.shape, torch.nan, dtype=like.dtype))
+    monkeypatch.setattr(
+        "torch.empty_like",
+        lambda like, **given: torch.full(like.shape, torch.nan, dtype=like.dtype),
+    )
     copied = load_model(run).entities
     monkeypatch.undo()
     assert copied.storage.shape == (128, 8)
@@ -53,7 +57,9 @@ def test_where_files_are_not_mapped_tables_are_padded_with_zeros(
 
 def test_who_trains_a_mapped_model_changes_no_file(tmp_path: Path) -> None:
     run = run_of(tmp_path, "complex", 11, 4)
-    before, loaded, other = (run.path / MODEL).read_bytes(), load_model(run), load_model(run)
+    before = (run.path / MODEL).read_bytes()
+    loaded = load_model(run)
+    other = load_model(run)
     weights = other.entities.weight.clone()
     loaded.requires_grad_(True)
     optimizer = torch.optim.Adagrad(loaded.parameters(), lr=0.1)

@@ -15,16 +15,21 @@ from tacit.links.models import CP, MODELS, ComplEx, RotatE, TransE
 from tacit.links.scorer import BilinearScorer, Scorer, VectorScorer
 from tacit.run.folder import RunFolder
 
-ENTITIES, RELATIONS, RANK = 7, 4, 3
-GRAPH = Graph.of([(f"e{i}", "r" if i % 2 else "s", f"e{(i + 1) % ENTITIES}") for i in range(ENTITIES)])
+ENTITIES = 7
+RELATIONS = 4
+RANK = 3
+GRAPH = Graph.of(
+    [(f"e{i}", "r" if i % 2 else "s", f"e{(i + 1) % ENTITIES}") for i in range(ENTITIES)]
+)
 
 
 class ModelCase:
-    """What holds for every model; a subclass names its model and gives one score worked out by hand."""
+    """The contract of every model; a subclass names its model and a score by hand."""
 
     name: str
     norm = 1
-    by_hand: tuple[dict[str, list[list[float]]], float]  # weights of a rank-1 model, score of (0, 0, 1)
+    # weights of a rank-1 model, score of (0, 0, 1)
+    by_hand: tuple[dict[str, list[list[float]]], float]
 
     def model(self, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> FactorModel:
         model = make_model(self.name, ENTITIES, RELATIONS, RANK, self.norm)
@@ -51,11 +56,14 @@ class ModelCase:
         heads, relations, tails = self.all_triples()
         rows = model.logits(heads, relations)
         assert rows.shape == (len(heads), ENTITIES)
-        torch.testing.assert_close(rows[torch.arange(len(heads)), tails], model.logits_of(heads, relations, tails))
+        torch.testing.assert_close(
+            rows[torch.arange(len(heads)), tails], model.logits_of(heads, relations, tails)
+        )
 
     def test_rows_go_into_a_buffer(self) -> None:
         model = self.model()
-        heads, relations = torch.tensor([0, 5]), torch.tensor([3, 1])
+        heads = torch.tensor([0, 5])
+        relations = torch.tensor([3, 1])
         out = torch.full((2, ENTITIES), math.nan)
         with torch.no_grad():
             assert model.logits(heads, relations, out=out) is out
@@ -64,8 +72,11 @@ class ModelCase:
     def test_vectors_stand_for_entities(self) -> None:
         model = self.model()
         heads, relations, tails = self.all_triples()
-        h, t = model.entity_vectors(heads), model.entity_vectors(tails)
-        torch.testing.assert_close(model.score_vectors(h, relations, t), model.logits_of(heads, relations, tails))
+        h = model.entity_vectors(heads)
+        t = model.entity_vectors(tails)
+        torch.testing.assert_close(
+            model.score_vectors(h, relations, t), model.logits_of(heads, relations, tails)
+        )
         torch.testing.assert_close(model.score_all(h, relations), model.logits(heads, relations))
 
     def test_a_row_is_one_product_where_it_says_so(self) -> None:
@@ -74,7 +85,9 @@ class ModelCase:
             heads, relations, _ = self.all_triples()
             keys = model.keys()
             assert keys.shape[0] == ENTITIES
-            torch.testing.assert_close(model.queries(heads, relations) @ keys.T, model.logits(heads, relations))
+            torch.testing.assert_close(
+                model.queries(heads, relations) @ keys.T, model.logits(heads, relations)
+            )
 
     def test_moves_with_its_device_and_type(self) -> None:
         heads, relations, tails = self.all_triples()
@@ -96,8 +109,11 @@ class ModelCase:
 
     def test_gradients_match_finite_differences(self) -> None:
         model = self.model(dtype=torch.float64)
-        heads, relations = torch.tensor([0, 2, 6]), torch.tensor([1, 0, 3])
-        weights = torch.randn(3, ENTITIES, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+        heads = torch.tensor([0, 2, 6])
+        relations = torch.tensor([1, 0, 3])
+        weights = torch.randn(
+            3, ENTITIES, generator=torch.Generator().manual_seed(5), dtype=torch.float64
+        )
 
         def value() -> torch.Tensor:
             return (model.logits(heads, relations) * weights).sum()
@@ -105,7 +121,8 @@ class ModelCase:
         value().backward()
         for parameter in model.parameters():
             assert parameter.grad is not None
-            flat, slope = parameter.data.view(-1), parameter.grad.view(-1)
+            flat = parameter.data.view(-1)
+            slope = parameter.grad.view(-1)
             for i in range(0, flat.numel(), 5):
                 kept = float(flat[i])
                 flat[i] = kept + 1e-6
@@ -119,9 +136,11 @@ class ModelCase:
         model = self.model()
         generator = torch.Generator().manual_seed(1)
         width = model.tail_table.width
-        queries, tails = torch.randn(4, width, generator=generator), torch.randn(6, width, generator=generator)
+        queries = torch.randn(4, width, generator=generator)
+        tails = torch.randn(6, width, generator=generator)
         weights = torch.randn(4, 6, generator=generator)
-        q, t = queries.clone().requires_grad_(), tails.clone().requires_grad_()
+        q = queries.clone().requires_grad_()
+        t = tails.clone().requires_grad_()
         (model.match(q, t) * weights).sum().backward()
         assert q.grad is not None
         assert t.grad is not None
@@ -134,7 +153,8 @@ class ModelCase:
         model = make_model(self.name, 2, 1, 1, self.norm)
         model.load_state_dict({name: torch.tensor(rows) for name, rows in weights.items()})
         model.requires_grad_(False)
-        one, zero = torch.tensor([1]), torch.tensor([0])
+        one = torch.tensor([1])
+        zero = torch.tensor([0])
         assert float(model.logits_of(zero, zero, one)) == pytest.approx(score)
         assert float(model.logits(zero, zero)[0, 1]) == pytest.approx(score)
 
@@ -163,7 +183,11 @@ class TestDistMult(ModelCase):
 class TestCP(ModelCase):
     name = "cp"
     by_hand = (
-        {"entities.weight": [[2.0], [7.0]], "relations.weight": [[3.0]], "tails.weight": [[11.0], [0.5]]},
+        {
+            "entities.weight": [[2.0], [7.0]],
+            "relations.weight": [[3.0]],
+            "tails.weight": [[11.0], [0.5]],
+        },
         3.0,
     )
 
@@ -171,7 +195,9 @@ class TestCP(ModelCase):
         model = self.model()
         assert isinstance(model, CP)
         both = model.entity_vectors(torch.tensor([2]))
-        assert torch.equal(both, torch.cat((model.entities.weight[2:3], model.tails.weight[2:3]), -1))
+        assert torch.equal(
+            both, torch.cat((model.entities.weight[2:3], model.tails.weight[2:3]), -1)
+        )
 
 
 class TestTransE(ModelCase):
@@ -185,20 +211,32 @@ class TestTransEL2(TestTransE):
     def test_length_of_a_vector(self) -> None:
         model = TransE(2, 1, 2, norm=2)
         model.load_state_dict(
-            {"entities.weight": torch.tensor([[1.0, 1.0], [4.0, 5.0]]), "relations.weight": torch.zeros(1, 2)}
+            {
+                "entities.weight": torch.tensor([[1.0, 1.0], [4.0, 5.0]]),
+                "relations.weight": torch.zeros(1, 2),
+            }
         )
         model.requires_grad_(False)
-        assert float(model.logits(torch.tensor([0]), torch.tensor([0]))[0, 1]) == pytest.approx(-5.0)
+        assert float(model.logits(torch.tensor([0]), torch.tensor([0]))[0, 1]) == pytest.approx(
+            -5.0
+        )
 
 
 class TestRotatE(ModelCase):
     name = "rotate"
     # (1 + 2i) turned by a quarter is -2 + i; 1 + 5i is (3, 4) away
-    by_hand = {"entities.weight": [[1.0, 2.0], [1.0, 5.0]], "relations.weight": [[math.pi / 2]]}, -5.0
+    by_hand = (
+        {"entities.weight": [[1.0, 2.0], [1.0, 5.0]], "relations.weight": [[math.pi / 2]]},
+        -5.0,
+    )
 
-    def test_streaming_does_not_change_scores_or_gradients(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole, blocks = self.model(), self.model()
-        heads, relations = torch.tensor([0, 3]), torch.tensor([1, 2])
+    def test_streaming_does_not_change_scores_or_gradients(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = self.model()
+        blocks = self.model()
+        heads = torch.tensor([0, 3])
+        relations = torch.tensor([1, 2])
         expected = whole.logits(heads, relations)
         expected.square().sum().backward()
         monkeypatch.setattr("tacit.links.models.BLOCK_BYTES", 16 * 2 * 6 * 2)  # two tails a block
@@ -231,4 +269,6 @@ def test_padding_never_shows() -> None:
     assert not model.entities.storage[ENTITIES:].any()
     assert model.state_dict()["entities.weight"].shape == (ENTITIES, 2 * RANK)
     with pytest.raises(RuntimeError, match=r"entities\.weight is"):
-        model.load_state_dict({"entities.weight": torch.zeros(128, 6), "relations.weight": torch.zeros(RELATIONS, 6)})
+        model.load_state_dict(
+            {"entities.weight": torch.zeros(128, 6), "relations.weight": torch.zeros(RELATIONS, 6)}
+        )

@@ -1,4 +1,4 @@
-"""A product is the same to the bit on one thread and on two, so that no score depends on what else a machine does."""
+"""A product is the same to the bit on one thread and on two."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import pytest
 import torch
 
 from tacit.links import precision
-from tacit.links.precision import even_product, product
+from tacit.links.precision import even_product, is_steady, product, steady_product
 
 
-@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise")
+@pytest.mark.skipif(
+    not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise"
+)
 def test_threads_change_no_bit_of_a_product() -> None:
-    before, generator = torch.get_num_threads(), torch.Generator().manual_seed(0)
+    before = torch.get_num_threads()
+    generator = torch.Generator().manual_seed(0)
     try:
         for rows in [*range(1, 41), 256, 500]:
-            left, right = torch.randn(rows, 64, generator=generator), torch.randn(300, 64, generator=generator)
+            left = torch.randn(rows, 64, generator=generator)
+            right = torch.randn(300, 64, generator=generator)
             given = torch.empty(rows, 300)
             torch.set_num_threads(1)
             alone = product(left, right.T)
@@ -24,20 +28,28 @@ def test_threads_change_no_bit_of_a_product() -> None:
             assert torch.equal(product(left, right.T), alone), rows
             assert product(left, right.T, out=given) is given
             assert torch.equal(given, alone)
-            torch.testing.assert_close(alone, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                alone, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-4
+            )
     finally:
         torch.set_num_threads(before)
 
 
-@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise")
+@pytest.mark.skipif(
+    not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise"
+)
 @pytest.mark.parametrize("width", [96, 200, 1000])
 def test_a_number_of_few_rows_is_the_same_to_the_bit_whatever_stands_beside_it(width: int) -> None:
-    before, generator = torch.get_num_threads(), torch.Generator().manual_seed(0)
-    left, right = torch.randn(3, width, generator=generator), torch.randn(5000, width, generator=generator)
+    before = torch.get_num_threads()
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(3, width, generator=generator)
+    right = torch.randn(5000, width, generator=generator)
     right[4321] = right[7]
     try:
         whole = even_product(left, right)
-        torch.testing.assert_close(whole, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(
+            whole, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-3
+        )
         assert torch.equal(whole[:, 4321], whole[:, 7])
         for threads in (1, 2):
             torch.set_num_threads(threads)
@@ -68,7 +80,49 @@ def test_few_rows_with_a_table_that_lies_at_odd_places(odd: str) -> None:
 @pytest.mark.parametrize(("width", "turned"), [(64, False), (200, True), (2000, False)])
 def test_few_rows_are_turned_where_a_table_is_read_faster_so(width: int, turned: bool) -> None:
     """One row takes twice the time where rows of the table are very short or very long."""
-    left, right = torch.randn(1, width), torch.randn(130, width)
+    left = torch.randn(1, width)
+    right = torch.randn(130, width)
     with mock.patch.object(precision, "_of_few", wraps=precision._of_few) as of_few:
         torch.testing.assert_close(even_product(left, right), left @ right.T, rtol=1e-4, atol=1e-3)
     assert of_few.called == turned
+
+
+def test_another_library_gives_the_same_rows_beside_few_others_and_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stand-in for libraries other than MKL, whose sums depend on the number of rows."""
+    exact = torch.mm
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(70, 200, generator=generator)
+    right = torch.randn(130, 200, generator=generator)
+    expected = left @ right.T
+
+    def uneven(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        rounded = exact(a, b) * (1 + 1e-6 * (len(a) % 48))
+        return rounded if out is None else out.copy_(rounded)
+
+    monkeypatch.setattr(torch, "mm", uneven)
+    is_steady.cache_clear()
+    try:
+        assert not is_steady()
+        for multiply in (
+            lambda rows: product(rows, right.T),
+            lambda rows: even_product(rows, right),
+        ):
+            whole = multiply(left)
+            torch.testing.assert_close(whole, expected, rtol=1e-5, atol=1e-4)
+            for rows in (1, 3, 4, 7, 12, 48, 49):
+                assert torch.equal(multiply(left[:rows]), whole[:rows]), rows
+        assert torch.equal(steady_product(left[:1], right), steady_product(left, right)[:1])
+        given = torch.empty(70, 130)
+        assert product(left, right.T, out=given) is given
+        assert torch.equal(given, product(left, right.T))
+    finally:
+        is_steady.cache_clear()
+
+
+@pytest.mark.skipif(
+    not torch.backends.mkl.is_available(), reason="other libraries sum up otherwise"
+)
+def test_products_here_are_those_that_were_measured() -> None:
+    assert is_steady()

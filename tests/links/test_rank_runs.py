@@ -1,4 +1,4 @@
-"""Runs that several processes train: their files, and what is left of them when a process stops or is killed."""
+"""Runs trained by several processes: their files, also after a stop or a kill."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ import pytest
 import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+import tacit
 from rank_processes import in_processes, on_ranks
 from ring_runs import GRAPH, SIZE, SMALL, new_run
 from tacit.cli import main
 from tacit.distributed.shards import Shards, share
 from tacit.errors import LimitError, RunError
+from tacit.graph.graph import Graph
+from tacit.graph.stored import write_graph
 from tacit.links.loading import load_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train
 from tacit.links.training.step import TrainStep
+from tacit.run import folder as folders
 from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 
-# Weights that are never near 0, so that float32 sums in another order lead to the same model: that of the last step,
-# since nothing is validated before.
+# Weights that are never near 0, so that float32 sums in another order lead to the same model: that
+# of the last step, since nothing is validated before.
 SETTINGS = replace(SMALL, init=1.0, reg=0.1, lr=0.05, validate_every=100)
 SAMPLED = replace(SETTINGS, negatives=5, optimizer="rowwise", model="cp")
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-4}
@@ -42,7 +46,8 @@ Weights = dict[str, torch.Tensor]
 @contextmanager
 def at_step(number: int, work: Callable[[], None]) -> Iterator[None]:
     """Do something in the middle of a step."""
-    original, seen = TrainStep.__call__, 0
+    original = TrainStep.__call__
+    seen = 0
 
     def call(self: TrainStep, triples: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         nonlocal seen
@@ -64,8 +69,11 @@ def trained(folder: Path, settings: TrainSettings = SETTINGS, resume: bool = Fal
 
 
 def two(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """A run that ends, one that is sampled, one that is stopped on one rank, and one where a rank dies."""
-    found: dict[str, Any] = {"whole": trained(folder / "whole"), "sampled": trained(folder / "sampled", SAMPLED)}
+    """Runs that are whole, sampled, stopped on one rank, and killed on one rank."""
+    found: dict[str, Any] = {
+        "whole": trained(folder / "whole"),
+        "sampled": trained(folder / "sampled", SAMPLED),
+    }
     with at_step(20 if rank else 10**9, lambda: os.kill(os.getpid(), signal.SIGINT)):
         try:
             trained(folder / "stopped")
@@ -94,7 +102,9 @@ def three(rank: int, world: int, folder: Path) -> dict[str, Any]:
 def joined(of_ranks: list[Weights]) -> Weights:
     """The weights of all ranks as one."""
     return {
-        key: tensor if key.startswith("relations") else torch.cat([weights[key] for weights in of_ranks])
+        key: tensor
+        if key.startswith("relations")
+        else torch.cat([weights[key] for weights in of_ranks])
         for key, tensor in of_ranks[0].items()
     }
 
@@ -120,14 +130,24 @@ def test_runs_of_several_processes(tmp_path: Path) -> None:
         "model.safetensors",
     ]
     assert not list(whole.path.glob("best*"))
-    assert [whole.metadata(f"model-0000{n}-of-00002.safetensors")["start"] for n in (1, 2)] == ["0", "12"]
+    assert [whole.metadata(f"model-0000{n}-of-00002.safetensors")["start"] for n in (1, 2)] == [
+        "0",
+        "12",
+    ]
     assert is_complete(whole)
-    assert [event["epoch"] for event in whole.events() if event["event"] == "epoch"] == [1, 2, 3, 4, 5, 6]
+    assert [event["epoch"] for event in whole.events() if event["event"] == "epoch"] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     check(dict(load_model(whole).state_dict()), alone)
     first = load_model(whole).state_dict()["entities.weight"][: SIZE // 2]
     assert torch.equal(first, found["whole"]["entities.weight"])
-    assert torch.equal(load_model(RunFolder(tmp_path / "sampled")).state_dict()["tails.weight"][:12],
-                       found["sampled"]["tails.weight"])  # fmt: skip
+    sampled = load_model(RunFolder(tmp_path / "sampled")).state_dict()
+    assert torch.equal(sampled["tails.weight"][:12], found["sampled"]["tails.weight"])
 
     assert found["stopped"] == "stopped in epoch 3 of 6 and saved"
     assert load_model(folders["stopped"]).num_entities == SIZE
@@ -140,7 +160,10 @@ def test_runs_of_several_processes(tmp_path: Path) -> None:
 
     ranks = on_ranks(3, tmp_path / "three", three, tmp_path)
     assert len(ranks[0]["opened"]["entities.weight"]) == share(SIZE, 0, 3)[1]
-    assert torch.equal(joined([rank["opened"] for rank in ranks])["entities.weight"], load_model(whole).entities.weight)
+    assert torch.equal(
+        joined([rank["opened"] for rank in ranks])["entities.weight"],
+        load_model(whole).entities.weight,
+    )
     check(joined([rank["stopped"] for rank in ranks]), alone)
     longer = dict(train(GRAPH, replace(SETTINGS, epochs=8), progress=False).state_dict())
     check(joined([rank["longer"] for rank in ranks]), longer)
@@ -148,6 +171,43 @@ def test_runs_of_several_processes(tmp_path: Path) -> None:
     for name in ("killed", "again"):  # by one process, to the end
         check(trained(tmp_path / name, replace(SETTINGS, checkpoint_seconds=0), resume=True), alone)
         assert not list((tmp_path / name).glob("*-of-*"))
+
+
+def slowly(rank: int, world: int, folder: Path) -> list[str]:
+    """A training whose first process writes the graph for longer than ranks' timeout."""
+
+    def write(graph: Graph, path: Path) -> Any:
+        time.sleep(6.0)
+        return write_graph(graph, path)
+
+    folders.write_graph = write  # type: ignore[attr-defined]
+    run = tacit.train(GRAPH, folder / "run", progress=False, rank=2, epochs=1, device="cpu")
+    return [path.name for path in run.folder.path.glob("model-*")]
+
+
+def test_ranks_wait_for_the_one_that_writes_the_graph(tmp_path: Path) -> None:
+    names = on_ranks(2, tmp_path / "ranks", slowly, tmp_path, timeout=4.0)
+    assert [len(each) for each in names] == [2, 2]
+
+
+def ends(rank: int, world: int) -> tuple[str, float]:
+    """What a rank says that waits for one which was killed, and after how many seconds."""
+    shards = Shards.joined(SIZE)
+    began = time.monotonic()
+    shards.wait()
+    if rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        shards.wait()
+    except LimitError as error:
+        return str(error), time.monotonic() - began
+    return "", 0.0
+
+
+def test_nobody_waits_for_a_rank_that_was_killed(tmp_path: Path) -> None:
+    said, seconds = on_ranks(2, tmp_path / "ranks", ends)[0]
+    assert "rank 0 of 2 lost another" in said
+    assert seconds < 20
 
 
 def test_parts_of_different_times_are_not_taken_together(tmp_path: Path) -> None:
@@ -163,8 +223,14 @@ def test_parts_of_different_times_are_not_taken_together(tmp_path: Path) -> None
     common = {"relations.weight": weights["relations.weight"]}
     run.write_tensors(MODEL, common, {**about, "parts": " ".join(names), "mark": "one"})
     assert torch.equal(load_model(run).entities.weight, weights["entities.weight"])
-    run.write_tensors(names[1], {"entities.weight": weights["entities.weight"][12:]}, {"start": "12", "mark": "two"})
-    with pytest.raises(RunError, match=r"model-00002-of-00002.safetensors does not belong to model.safetensors"):
+    run.write_tensors(
+        names[1],
+        {"entities.weight": weights["entities.weight"][12:]},
+        {"start": "12", "mark": "two"},
+    )
+    with pytest.raises(
+        RunError, match=r"model-00002-of-00002.safetensors does not belong to model.safetensors"
+    ):
         load_model(run)
     (run.path / names[1]).unlink()
     with pytest.raises(RunError, match="has no model-00002"):
@@ -183,9 +249,16 @@ def typed(folder: str, *arguments: str) -> None:
 
 
 def launched(number: int, folder: str, *arguments: str) -> None:
-    """What `torchrun --standalone --nproc-per-node 2` does, but that processes are forked with all they need loaded."""
+    """`torchrun --standalone --nproc-per-node 2` by forks of a process with all imports."""
     config = LaunchConfig(
-        1, 1, 2, run_id="ring", rdzv_backend="c10d", rdzv_endpoint="localhost:0", start_method="fork", max_restarts=0
+        1,
+        1,
+        2,
+        run_id="ring",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        start_method="fork",
+        max_restarts=0,
     )
     elastic_launch(config, typed)(folder, *arguments)
 

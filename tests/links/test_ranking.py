@@ -26,7 +26,9 @@ def slow_rank(row: list[float], answer: int, answers: set[int], ties: str) -> fl
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[list[float]], list[tuple[int, int]], list[tuple[int, int]]]:
+def cases(
+    draw: st.DrawFn,
+) -> tuple[list[list[float]], list[tuple[int, int]], list[tuple[int, int]]]:
     width = draw(st.integers(1, 12))
     value = st.sampled_from([-INF, -1.0, 0.0, 0.5, 1.0, 1e-45, INF])
     scores = draw(st.lists(st.lists(value, min_size=width, max_size=width), min_size=1, max_size=4))
@@ -41,7 +43,9 @@ def columns(cells: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("ties", TIES)
 @given(case=cases())
-def test_equals_one_comparison_at_a_time(ties: str, case: tuple[list[list[float]], list, list]) -> None:
+def test_equals_one_comparison_at_a_time(
+    ties: str, case: tuple[list[list[float]], list, list]
+) -> None:
     scores, hard, easy = case
     answers = [{e for row, e in hard + easy if row == r} for r in range(len(scores))]
     given_scores = torch.tensor(scores)
@@ -63,14 +67,20 @@ def test_many_blocks_and_other_precisions(dtype: torch.dtype) -> None:
         free = torch.ones(300_000, dtype=torch.bool)
         free[hard[rows == rows[i]].long()] = False
         free[easy[easy_rows == rows[i]].long()] = False
-        others, own = scores[rows[i]][free], scores[rows[i], hard[i]]
+        others = scores[rows[i]][free]
+        own = scores[rows[i], hard[i]]
         assert places[i] == 1 + int((others > own).sum()) + int((others == own).sum()) / 2
 
 
-def test_an_answer_competes_neither_with_itself_nor_with_other_hard_answers_left_out_of_known() -> None:
+def test_an_answer_competes_neither_with_itself_nor_with_other_hard_answers_left_out_of_known() -> (
+    None
+):
     scores = torch.tensor([[3.0, 2.0, 1.0]])
     nothing = torch.tensor([], dtype=torch.int64)
-    assert ranks(scores, torch.tensor([0, 0]), torch.tensor([0, 2]), nothing, nothing).tolist() == [1.0, 2.0]
+    assert ranks(scores, torch.tensor([0, 0]), torch.tensor([0, 2]), nothing, nothing).tolist() == [
+        1.0,
+        2.0,
+    ]
 
 
 def test_scores_that_are_not_numbers_are_an_error_and_stay_as_they_were() -> None:
@@ -100,4 +110,6 @@ def test_figures_of_a_query_are_means_over_its_answers() -> None:
     assert figures["mrr"].tolist() == pytest.approx([0.05, 0.8], abs=1e-12)
     assert figures["hits@1"].tolist() == [0.0, 0.75]
     assert figures["hits@10"].tolist() == [0.0, 1.0]
-    assert by_query(torch.tensor([1.0, 20.0]), torch.tensor([7, 2]))["mrr"].tolist() == pytest.approx([0.05, 1.0])
+    assert by_query(torch.tensor([1.0, 20.0]), torch.tensor([7, 2]))[
+        "mrr"
+    ].tolist() == pytest.approx([0.05, 1.0])

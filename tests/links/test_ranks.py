@@ -22,7 +22,8 @@ from tacit.links.training.step import TrainStep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 STEPS = 5
-LARGE, SMALL_BUDGET = 1e9, 1.0
+LARGE = 1e9
+SMALL_BUDGET = 1.0
 
 
 def cases() -> dict[str, tuple[TrainSettings, int, float]]:
@@ -43,7 +44,9 @@ def cases() -> dict[str, tuple[TrainSettings, int, float]]:
 
 def batches(entities: int) -> list[torch.Tensor]:
     draw = torch.Generator().manual_seed(8)
-    columns = [torch.randint(size, (STEPS * 8,), generator=draw) for size in (entities, 4, entities)]
+    columns = [
+        torch.randint(size, (STEPS * 8,), generator=draw) for size in (entities, 4, entities)
+    ]
     return list(torch.stack(columns, 1).split(8))
 
 
@@ -51,17 +54,21 @@ def generator(step: int, rank: int) -> torch.Generator:
     return torch.Generator().manual_seed(100 * rank + step)
 
 
-def stepped(settings: TrainSettings, entities: int, budget: float, shards: Shards) -> tuple[Any, list[float]]:
+def stepped(
+    settings: TrainSettings, entities: int, budget: float, shards: Shards
+) -> tuple[Any, list[float]]:
     """The weights of this process after five steps in float64, and the losses."""
     model = make_model(settings.model, entities, 4, settings.rank, settings.norm, shards)
     model.reset(settings.init, torch.Generator().manual_seed(3))
     update = TrainStep(model.double(), settings, budget, "float32")
-    losses = [float(update(batch, generator(n, shards.rank))) for n, batch in enumerate(batches(entities))]
+    losses = [
+        float(update(batch, generator(n, shards.rank))) for n, batch in enumerate(batches(entities))
+    ]
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}, losses
 
 
 def plain_sampled(settings: TrainSettings, entities: int, world: int) -> tuple[Any, list[float]]:
-    """Five steps of the sampled loss in one process by autograd, the negatives of each rank weighed by its share."""
+    """Five steps of the sampled loss by autograd, negatives weighed by their rank's share."""
     model = make_model(settings.model, entities, 4, settings.rank, settings.norm)
     model.reset(settings.init, torch.Generator().manual_seed(3))
     model.double()
@@ -81,10 +88,19 @@ def plain_sampled(settings: TrainSettings, entities: int, world: int) -> tuple[A
             total = total + weight * (scores[:, drawn].exp() * (drawn != tails[:, None])).sum(-1)
         loss = (total.log() - scores[torch.arange(8), tails]).mean()
         losses.append(loss.item())
-        loss = loss + settings.reg * sum(square.pow(1.5).sum() for square in model.squares(h, r, t)) / 8
-        for table, gradient, held in zip(tables, torch.autograd.grad(loss, tables), sums, strict=True):
+        loss = (
+            loss
+            + settings.reg * sum(square.pow(1.5).sum() for square in model.squares(h, r, t)) / 8
+        )
+        for table, gradient, held in zip(
+            tables, torch.autograd.grad(loss, tables), sums, strict=True
+        ):
             square = gradient.square()
-            held += square.mean(1, keepdim=True) if by_row and table is not model.relations.storage else square
+            held += (
+                square.mean(1, keepdim=True)
+                if by_row and table is not model.relations.storage
+                else square
+            )
             table.data -= settings.lr * gradient / (held.sqrt() + 1e-10)
     return model.state_dict(), losses
 
@@ -112,7 +128,9 @@ def test_ranks_take_the_steps_of_one_process(tmp_path: Path) -> None:
             own = slice(*share(entities, rank, world))
             for key, expected in weights.items():
                 expected = expected if key.startswith("relations") else expected[own]
-                torch.testing.assert_close(got[key], expected, rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+                torch.testing.assert_close(
+                    got[key], expected, rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}"
+                )
     whole = Training(GRAPH, replace(SMALL, init=1.0))
     mrr = Validation(GRAPH, 100, 0, 8).mrr(whole.model)
     assert all(rank["validation"]["1p"] == pytest.approx(mrr, abs=1e-6) for rank in found)

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tacit.engine.atoms.weight_cache import WeightCache
+from tacit.links import scorer as links_scorer
 from tacit.links.finders.codes import FEW, Codes, shared_codes
 from tacit.links.finders.scan import CodedTop, ScanTop
 from tacit.links.models import DistMult
@@ -19,7 +21,9 @@ def model_of(keys: Tensor, seed: int = 0) -> DistMult:
     """A model whose keys are given and whose relations are whole numbers."""
     model = DistMult(len(keys), R, keys.shape[1]).requires_grad_(False)
     model.entities.weight.copy_(keys)
-    model.relations.weight.copy_(torch.randint(-3, 4, (R, keys.shape[1]), generator=draw(seed)).float())
+    model.relations.weight.copy_(
+        torch.randint(-3, 4, (R, keys.shape[1]), generator=draw(seed)).float()
+    )
     return model
 
 
@@ -37,18 +41,22 @@ def hard_keys() -> dict[str, Tensor]:
     norms = plain * torch.logspace(-4, 4, 700)[:, None]
     spikes = plain.clone()
     spikes[::3, 0] = 500.0  # one number so large that the code leaves nothing of the others
-    near = plain[:1] + 1e-4 * torch.randn(700, 8, generator=draw(3))  # closer together than codes tell apart
+    # closer together than codes tell apart
+    near = plain[:1] + 1e-4 * torch.randn(700, 8, generator=draw(3))
     zeros = plain.clone()
     zeros[::2] = 0.0
     return {
-        "plain": plain, "norms": norms, "spikes": spikes, "near": near, "zeros": zeros, "all zero": 0 * plain,
-        "ties": whole_numbers(),
+        "plain": plain, "norms": norms, "spikes": spikes, "near": near, "zeros": zeros,
+        "all zero": 0 * plain, "ties": whole_numbers(),
     }  # fmt: skip
 
 
 def oracle(model: DistMult, heads: Tensor, relations: Tensor) -> Tensor:
     """All logits in double precision, loops at minus infinity."""
-    h, r, t = (table.double() for table in (model.entities.weight, model.relations.weight, model.entities.weight))
+    h, r, t = (
+        table.double()
+        for table in (model.entities.weight, model.relations.weight, model.entities.weight)
+    )
     logits = (h[heads] * r[relations]) @ t.T
     for row, (head, relation) in enumerate(zip(heads.tolist(), relations.tolist(), strict=True)):
         if LOOPLESS[relation]:
@@ -60,7 +68,9 @@ def oracle(model: DistMult, heads: Tensor, relations: Tensor) -> Tensor:
 @pytest.mark.parametrize("batch", [1, FEW, FEW + 1])
 def test_products_with_codes_are_within_their_bounds(name: str, batch: int) -> None:
     keys = hard_keys()[name]
-    queries = torch.randn(batch, keys.shape[1], generator=draw(4)) * torch.logspace(-3, 3, batch)[:, None]
+    queries = (
+        torch.randn(batch, keys.shape[1], generator=draw(4)) * torch.logspace(-3, 3, batch)[:, None]
+    )
     exact = queries.double() @ keys.double().T
     for columns in (slice(None), slice(101, 507)):
         rough, slack = Codes.of(keys).products(queries, columns)
@@ -73,9 +83,42 @@ def test_products_with_codes_are_within_their_bounds(name: str, batch: int) -> N
 def test_a_kernel_that_breaks_its_promise_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = hard_keys()["plain"]
     queries = torch.randn(2, 8, generator=draw(4))
-    monkeypatch.setattr(torch, "_weight_int8pack_mm", lambda a, b, scales: torch.zeros(len(a), len(b)).bfloat16())
+    monkeypatch.setattr(
+        torch, "_weight_int8pack_mm", lambda a, b, scales: torch.zeros(len(a), len(b)).bfloat16()
+    )
     rough, slack = Codes.of(keys).products(queries)
     assert bool(((rough - queries @ keys.T).abs() <= slack).all())
+
+
+@pytest.mark.parametrize("batch", [1, FEW])
+def test_without_the_kernel_products_are_those_of_floats(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = hard_keys()["plain"]
+    queries = torch.randn(batch, keys.shape[1], generator=draw(4))
+    by_bytes, slack = Codes.of(keys).products(queries)
+    monkeypatch.delattr(torch, "_weight_int8pack_mm", raising=False)
+    rough, own = Codes.of(keys).products(queries)
+    exact = queries.double() @ keys.double().T
+    assert bool(((rough - exact).abs() <= own).all())
+    assert bool(((rough - by_bytes).abs() <= own + slack).all())
+    # which takes something else
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", lambda a, b: a, raising=False)
+    assert torch.equal(Codes.of(keys).products(queries)[0], rough)
+
+
+def test_where_torch_counts_no_writes_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(hard_keys()["plain"])
+    kept = WeightCache().now(model)
+    codes = shared_codes(model)
+    assert kept.now(model) is kept
+    monkeypatch.setattr(links_scorer, "COUNTER", "_gone")
+    assert WeightCache().now(model).now(model) is not kept
+    again = shared_codes(model)
+    assert again is not codes
+    assert torch.equal(again.numbers, codes.numbers)  # type: ignore[union-attr]
+    model.entities.weight[3] *= 2.0
+    assert float(shared_codes(model).norms[3]) > 1.5 * float(codes.norms[3])  # type: ignore[union-attr]
 
 
 def test_codes_are_made_once_and_anew_when_keys_were_written_to() -> None:
@@ -92,7 +135,8 @@ def test_codes_are_made_once_and_anew_when_keys_were_written_to() -> None:
 
 def test_steady_products_do_not_depend_on_what_is_beside_them() -> None:
     for width in (6, 200):
-        left, right = torch.randn(40, width, generator=draw(5)), torch.randn(2111, width, generator=draw(6))
+        left = torch.randn(40, width, generator=draw(5))
+        right = torch.randn(2111, width, generator=draw(6))
         whole = steady_product(left, right)
         torch.testing.assert_close(whole, left @ right.T, rtol=1e-5, atol=1e-5)
         ids = torch.randperm(2111, generator=draw(7))
@@ -106,18 +150,23 @@ def test_steady_products_do_not_depend_on_what_is_beside_them() -> None:
 def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
     keys = hard_keys()[name]
     model = model_of(keys)
-    heads, relations = torch.arange(0, 700, 23), torch.arange(0, 700, 23) % R
+    heads = torch.arange(0, 700, 23)
+    relations = torch.arange(0, 700, 23) % R
     top = CodedTop(model, Codes.of(model.keys()), LOOPLESS).top(heads, relations, m)
     logits = oracle(model, heads, relations)
     wanted = logits.sort(dim=1, descending=True, stable=True)
-    scale = 1e-6 * model.queries(heads, relations).norm(dim=1).double() * keys.norm(dim=1).max() + 1e-12
+    scale = (
+        1e-6 * model.queries(heads, relations).norm(dim=1).double() * keys.norm(dim=1).max() + 1e-12
+    )
     for row in range(len(heads)):
         there = top.ids[row] >= 0
         assert int(there.sum()) == min(m, int(logits[row].isfinite().sum()))
         ids = top.ids[row][there]
         assert len(set(ids.tolist())) == len(ids)
-        torch.testing.assert_close(top.logits[row][there].double(), logits[row, ids], rtol=1e-5, atol=float(scale[row]))
-        # What stands at each place is as good as what sorting puts there, and nothing left out is better than the rest.
+        torch.testing.assert_close(
+            top.logits[row][there].double(), logits[row, ids], rtol=1e-5, atol=float(scale[row])
+        )
+        # Each place is as good as by sorting, and nothing left out is better than the rest.
         assert bool((logits[row, ids] >= wanted.values[row, : len(ids)] - scale[row]).all())
         outside = logits[row].index_fill(0, ids, -torch.inf).max()
         assert float(outside) <= float(top.rest[row]) + float(scale[row])
@@ -125,28 +174,36 @@ def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
 
 def test_ties_go_by_id_as_in_a_scan_of_keys() -> None:
     model = model_of(whole_numbers())
-    heads, relations = torch.arange(40), torch.arange(40) % R
-    coded, plain = CodedTop(model, Codes.of(model.keys()), LOOPLESS), ScanTop(model, LOOPLESS)
+    heads = torch.arange(40)
+    relations = torch.arange(40) % R
+    coded = CodedTop(model, Codes.of(model.keys()), LOOPLESS)
+    plain = ScanTop(model, LOOPLESS)
     for m in (3, 50):
-        found, wanted = coded.top(heads, relations, m), plain.top(heads, relations, m)
+        found = coded.top(heads, relations, m)
+        wanted = plain.top(heads, relations, m)
         assert found.ids.tolist() == wanted.ids.tolist()
         assert found.logits.tolist() == wanted.logits.tolist()
         assert found.rest.tolist() == wanted.rest.tolist()
-        order = oracle(model, heads, relations).sort(dim=1, descending=True, stable=True).indices[:, :m]
+        order = (
+            oracle(model, heads, relations).sort(dim=1, descending=True, stable=True).indices[:, :m]
+        )
         assert found.ids.tolist() == order.tolist()
 
 
 def test_codes_say_how_far_they_are_off() -> None:
     keys = hard_keys()["spikes"]
     codes = Codes.of(keys)
-    off = (keys.double() - codes.numbers[:, : keys.shape[1]].double() * codes.scales.double()[:, None]).norm(dim=1)
+    off = (
+        keys.double() - codes.numbers[:, : keys.shape[1]].double() * codes.scales.double()[:, None]
+    ).norm(dim=1)
     assert bool((off <= codes.errors.double()).all())
     assert float(off.max()) > 0.1  # a slack that was forgotten would be seen
 
 
 def test_sums_leave_loops_out() -> None:
     model = model_of(torch.randn(300, 8, generator=draw(5)))
-    heads, relations = torch.arange(20), torch.arange(20) % R
+    heads = torch.arange(20)
+    relations = torch.arange(20) % R
     total, exact = CodedTop(model, Codes.of(model.keys()), LOOPLESS).log_sums(heads, relations)
     assert bool(exact.all())
     torch.testing.assert_close(total.double(), oracle(model, heads, relations).logsumexp(dim=1))

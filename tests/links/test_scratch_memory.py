@@ -7,14 +7,20 @@ import threading
 
 import torch
 
-from tacit.links.scratch_memory import Rooms
+from tacit.links.scratch_buffers import ScratchBuffers
 
 
 def test_a_room_is_the_same_memory_for_a_thread_and_none_of_another() -> None:
-    rooms, device, found = Rooms(), torch.device("cpu"), list[int]()
+    rooms = ScratchBuffers()
+    device = torch.device("cpu")
+    found = list[int]()
     first = rooms("a", (4, 3), device)
     assert first.shape == (4, 3)
-    assert rooms("a", (2, 5), device).data_ptr() == first.data_ptr() != rooms("b", (4, 3), device).data_ptr()
+    assert (
+        rooms("a", (2, 5), device).data_ptr()
+        == first.data_ptr()
+        != rooms("b", (4, 3), device).data_ptr()
+    )
     other = threading.Thread(target=lambda: found.append(rooms("a", (4, 3), device).data_ptr()))
     other.start()
     other.join()

@@ -19,7 +19,8 @@ from tacit.run.folder import RunFolder
         ({"rank": 0}, "rank is 0; it must be at least 1"),
         ({"rank": 1.5}, r"rank is 1\.5; it must be a whole number"),
         ({"lr": 0.0}, r"lr is 0\.0; it must be above 0"),
-        ({"lr": 1e308}, r"lr is 1e\+308; it must be at most 1000000"),  # optimizers compute in 32 bits
+        # optimizers compute in 32 bits
+        ({"lr": 1e308}, r"lr is 1e\+308; it must be at most 1000000"),
         ({"lr": float("nan")}, "lr is nan; it must be a finite number"),
         ({"lr": 10**400}, "lr is 1000000.*; it must be a finite number"),
         ({"lr": [0.1]}, r"lr is \(0\.1,\); it must be a finite number"),
@@ -28,7 +29,7 @@ from tacit.run.folder import RunFolder
         ({"norm": 3}, "norm is 3"),
         ({"device": 3}, "device is 3; it must be a word"),
         ({"model": "transe", "relation_weight": 1.0}, "cannot predict relations"),
-        ({"negatives": 5, "optimizer": "adam"}, "use adagrad"),
+        ({"negatives": 5, "optimizer": "adam"}, "it must be adagrad"),
         ({"speed": 1}, "unknown training setting 'speed'"),
     ],
 )
@@ -67,10 +68,12 @@ def test_only_what_leaves_the_weights_alone_may_change() -> None:
 def test_what_is_not_given_is_chosen_by_size(
     facts: int, entities: int, rank: int, reg: float, epochs: int, batch: int, every: int
 ) -> None:
-    settings = TrainSettings(seed=3).settled(facts, entities)
-    assert settings == TrainSettings(seed=3, rank=rank, reg=reg, epochs=epochs, batch=batch, validate_every=every)
-    assert settings.settled(1, 1) == settings  # nothing is left to choose
+    settings = TrainSettings(seed=3).with_derived(facts, entities)
+    assert settings == TrainSettings(
+        seed=3, rank=rank, reg=reg, epochs=epochs, batch=batch, validate_every=every
+    )
+    assert settings.with_derived(1, 1) == settings  # nothing is left to choose
     given = TrainSettings(rank=7, reg=0.0, epochs=1, batch=2, validate_every=3)
-    assert given.settled(facts, entities) == given
-    assert not given.told(given, facts, entities)
-    assert TrainSettings(batch=2**63 - 1).settled(facts, entities).validate_every == 100
+    assert given.with_derived(facts, entities) == given
+    assert not given.describe_defaults(given, facts, entities)
+    assert TrainSettings(batch=2**63 - 1).with_derived(facts, entities).validate_every == 100

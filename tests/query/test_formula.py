@@ -20,6 +20,7 @@ from tacit.query.formula import (
     Entity,
     Exists,
     Formula,
+    Inequality,
     Not,
     Or,
     Query,
@@ -68,12 +69,16 @@ def test_prints_with_the_brackets_it_needs(formula: Formula, text: str) -> None:
     assert repr(Query(T, formula)) == f"<?t : {text}>"
 
 
-@pytest.mark.parametrize("name", ["France", "/m/027rn", "+/a/b./c", "concept:x-y", "o'neal", "1990", "Zürich"])
+@pytest.mark.parametrize(
+    "name", ["France", "/m/027rn", "+/a/b./c", "concept:x-y", "o'neal", "1990", "Zürich"]
+)
 def test_plain_names_stay_bare(name: str) -> None:
     assert quoted(name) == name
 
 
-@pytest.mark.parametrize("name", ["New York", "", "and", "EXISTS", "a.", "a,b", "(x)", "?x", 'say "hi"', "a\nb", ":a"])
+@pytest.mark.parametrize(
+    "name", ["New York", "", "and", "EXISTS", "a.", "a,b", "(x)", "?x", 'say "hi"', "a\nb", ":a"]
+)
 def test_other_names_are_quoted(name: str) -> None:
     assert quoted(name).startswith('"')
     assert "\n" not in quoted(name)
@@ -85,8 +90,13 @@ def renamed(formula: Formula, names: dict[Variable, Variable], rng: random.Rando
         case Atom(relation, subject, object_):
             ends = [names.get(e, e) if isinstance(e, Variable) else e for e in (subject, object_)]
             return Atom(relation, ends[0], ends[1])
+        case Inequality():
+            sides = [names.get(e, e) if isinstance(e, Variable) else e for e in formula.terms]
+            return Inequality(*rng.sample(sides, 2))
         case And(parts) | Or(parts):
-            return type(formula)(tuple(renamed(p, names, rng) for p in rng.sample(parts, len(parts))))
+            return type(formula)(
+                tuple(renamed(p, names, rng) for p in rng.sample(parts, len(parts)))
+            )
         case Not(part):
             return Not(renamed(part, names, rng))
         case Exists(variable, part):
@@ -112,7 +122,10 @@ def test_sameness_ignores_bound_names_and_order(query: Query, rng: random.Random
         (Atom("p", X, Y), Atom("p", Y, X)),
         (Atom("p", Entity("?t"), A), Atom("p", T, A)),
         (Exists(X, Exists(Y, Atom("p", X, Y))), Exists(X, Exists(Y, Atom("p", Y, X)))),
-        (Exists(X, Exists(X, Exists(Y, Atom("p", X, Y)))), Exists(X, Exists(X, Exists(Y, Atom("p", X, X))))),
+        (
+            Exists(X, Exists(X, Exists(Y, Atom("p", X, Y)))),
+            Exists(X, Exists(X, Exists(Y, Atom("p", X, X)))),
+        ),
     ],
 )
 def test_sameness_tells_apart(one: Formula, other: Formula) -> None:
@@ -164,14 +177,20 @@ def test_what_is_no_formula_is_refused() -> None:
         (lambda: Query(Variable("x"), "r(a, ?x)"), "not Query"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_formula_is_refused_where_it_is_given(build: Callable[[], object], words: str) -> None:
+def test_what_is_no_formula_is_refused_where_it_is_given(
+    build: Callable[[], object], words: str
+) -> None:
     with pytest.raises(QueryError, match=words):
         build()
 
 
 def test_a_query_asks_for_any_number_of_variables() -> None:
     both = Atom("p", X, Y)
-    assert [Query(targets, both).kind for targets in ((X, Y), X, ())] == ["tuples", "entities", "truth"]
+    assert [Query(targets, both).kind for targets in ((X, Y), X, ())] == [
+        "tuples",
+        "entities",
+        "truth",
+    ]
     assert Query(X, both) == Query([X], both) != Query(X, both, count=True)
     assert Query(X, both).target == X
     with pytest.raises(QueryError, match=r"one variable is asked for here, not 2: \?x, \?y : p"):
@@ -186,7 +205,7 @@ def test_a_query_asks_for_any_number_of_variables() -> None:
     ("build", "words"),
     [
         (lambda: Query((X, X), Atom("p", X, A)), "must differ"),
-        (lambda: Query((X, Y), Atom("p", X, Y), count=True), "a count is of one variable"),
+        (lambda: Query((X, Y), Atom("p", X, Y), count=True), "a count must be of one variable"),
         (lambda: Query(X, Atom(X, A, Y)), "for one between two entities"),
         (lambda: Query(X, Atom(X, A, A) & Q), "for one between two entities"),
         (lambda: Query(3, P), "a query is Query"),  # type: ignore[arg-type]

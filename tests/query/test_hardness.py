@@ -13,7 +13,18 @@ from formulas import RELATIONS, Facts, answers, fact_sets, holds, queries
 from tacit.errors import DataError
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Variable,
+)
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
 from tacit.query.sampling.hardness import missing_links, most_links
@@ -24,13 +35,19 @@ NEVER = 10**6
 Where = dict[Variable, str]
 
 
-def cost(formula: Formula, observed: Facts, every: Facts, entities: tuple[str, ...], where: Where) -> int:
+def cost(
+    formula: Formula, observed: Facts, every: Facts, entities: tuple[str, ...], where: Where
+) -> int:
     """The least number of missing facts, by the definition, one assignment after the other."""
     match formula:
         case Atom(relation, subject, object_):
-            ends = [end.name if isinstance(end, Entity) else where[end] for end in (subject, object_)]
+            ends = [
+                end.name if isinstance(end, Entity) else where[end] for end in (subject, object_)
+            ]
             fact = (ends[0], relation, ends[1])
             return 0 if fact in observed else 1 if fact in every else NEVER
+        case Inequality():
+            return 0 if holds(formula, every, entities, where) else NEVER
         case And(parts):
             return min(NEVER, sum(cost(part, observed, every, entities, where) for part in parts))
         case Or(parts):
@@ -38,7 +55,9 @@ def cost(formula: Formula, observed: Facts, every: Facts, entities: tuple[str, .
         case Not(part):
             return NEVER if holds(part, every, entities, where) else 0
         case Exists(variable, part):
-            return min(cost(part, observed, every, entities, {**where, variable: e}) for e in entities)
+            return min(
+                cost(part, observed, every, entities, {**where, variable: e}) for e in entities
+            )
     raise AssertionError(formula)
 
 
@@ -46,7 +65,11 @@ def graph_of(observed: Facts, every: Facts, entities: tuple[str, ...]) -> Graph:
     """Observed facts as training facts, the missing ones as test facts."""
     rows = [
         np.array(
-            [(entities.index(s), 2 * RELATIONS.index(r), entities.index(o)) for s, r, o in sorted(facts)], np.int32
+            [
+                (entities.index(s), 2 * RELATIONS.index(r), entities.index(o))
+                for s, r, o in sorted(facts)
+            ],
+            np.int32,
         ).reshape(-1, 3)
         for facts in (observed, every - observed)
     ]
@@ -57,22 +80,30 @@ def asked(query: Query, every: Facts, entities: tuple[str, ...]) -> QuerySet:
     """A query with every answer it has, hard or easy, as a hard one."""
     prepared = compile_query(query, safe=False)
     slots = np.array([[int(name[1:]) for name in prepared.entities]], dtype=np.int32)
-    relations = np.array([[2 * RELATIONS.index(name) for name in prepared.relations]], dtype=np.int32)
+    relations = np.array(
+        [[2 * RELATIONS.index(name) for name in prepared.relations]], dtype=np.int32
+    )
     found = AnswerSets.of([[entities.index(e) for e in answers(query, every, entities)]])
     return QuerySet(Shape("any", query, prepared.plan), slots, relations, AnswerSets.none(1), found)
 
 
 @settings(max_examples=150, deadline=None)
 @given(queries(depth=3, size=6), fact_sets(4), st.integers(0, 2**32 - 1))
-def test_any_formula_over_any_graph(query: Query, facts: tuple[Facts, tuple[str, ...]], seed: int) -> None:
+def test_any_formula_over_any_graph(
+    query: Query, facts: tuple[Facts, tuple[str, ...]], seed: int
+) -> None:
     every, entities = facts
     random = np.random.default_rng(seed)
     observed = frozenset(fact for fact in sorted(every) if random.random() < 0.5)
     found = asked(query, every, entities)
     expected = [
-        cost(query.formula, observed, every, entities, {query.target: entities[i]}) for i in found.hard.ids.tolist()
+        cost(query.formula, observed, every, entities, {query.target: entities[i]})
+        for i in found.hard.ids.tolist()
     ]
-    assert missing_links(found, graph_of(observed, every, entities), "test", ("train",)).tolist() == expected
+    assert (
+        missing_links(found, graph_of(observed, every, entities), "test", ("train",)).tolist()
+        == expected
+    )
     assert max(expected, default=0) <= most_links(found.shape.plan.root)
 
 
@@ -84,8 +115,8 @@ def random_graph(size: int = 9) -> Graph:
     return Graph(Vocabulary(f"e{i}" for i in range(size)), directed(RELATIONS), *parts)
 
 
-# The positive atoms of each shape, as (from, relation slot, to), and the denied ones, every variable outside a negation
-# bound once: "t" is the target, numbers are entity slots.
+# The positive atoms of each shape, as (from, relation slot, to), and the denied ones, every
+# variable outside a negation bound once: "t" is the target, numbers are entity slots.
 ATOMS: dict[str, list[list[tuple[object, int, str]]]] = {
     "1p": [[(0, 0, "t")]],
     "2p": [[(0, 0, "u"), ("u", 1, "t")]],
@@ -113,7 +144,9 @@ DENIED: dict[str, list[tuple[object, int, str]]] = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_over_all_assignments(name: str) -> None:
-    graph, shape, random = random_graph(), SHAPES[name], np.random.default_rng(1)
+    graph = random_graph()
+    shape = SHAPES[name]
+    random = np.random.default_rng(1)
     known, every = (set(map(tuple, graph.triples(*parts).tolist())) for parts in (("train",), ()))
     entities = random.integers(0, graph.num_entities, (25, shape.num_entities), dtype=np.int32)
     relations = random.integers(0, graph.num_relations, (25, shape.num_relations), dtype=np.int32)
@@ -139,7 +172,10 @@ def test_every_shape_over_all_assignments(name: str) -> None:
                     costs[-1][values[0]] = min(links, costs[-1].get(values[0], NEVER))
     hard = AnswerSets.of([set(found) for found in costs])
     found = QuerySet(shape, entities, relations, AnswerSets.none(25), hard)
-    expected = [costs[row][entity] for row, entity in zip(hard.rows.tolist(), hard.ids.tolist(), strict=True)]
+    expected = [
+        costs[row][entity]
+        for row, entity in zip(hard.rows.tolist(), hard.ids.tolist(), strict=True)
+    ]
     assert missing_links(found, graph, "test", ("train",)).tolist() == expected
     assert len(set(expected)) > 1  # the comparison is about something
 
@@ -147,7 +183,10 @@ def test_every_shape_over_all_assignments(name: str) -> None:
 def test_small_portions_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = Query(
         T := Variable("t"),
-        Exists(x := Variable("x"), Exists(y := Variable("y"), Atom("r", x, y) & Atom("q", y, T) & Atom("p", T, x))),
+        Exists(
+            x := Variable("x"),
+            Exists(y := Variable("y"), Atom("r", x, y) & Atom("q", y, T) & Atom("p", T, x)),
+        ),
     )
     graph = random_graph()
     every = frozenset((f"e{s}", RELATIONS[r // 2], f"e{t}") for s, r, t in graph.facts().tolist())
@@ -160,11 +199,14 @@ def test_small_portions_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_known_decides() -> None:
-    """Of two steps from a: a -r-> b is a training fact, b -q-> c a validation fact, b -q-> d a test fact."""
+    """From a: a -r-> b is a training fact, b -q-> c a validation fact, b -q-> d a test fact."""
     graph = Graph.of(
-        [("a", "r", "b")], valid=[("b", "q", "c")], test=[("b", "q", "d"), ("a", "r", "e"), ("e", "q", "f")]
+        [("a", "r", "b")],
+        valid=[("b", "q", "c")],
+        test=[("b", "q", "d"), ("a", "r", "e"), ("e", "q", "f")],
     )
-    ids, labels = graph.entities.id, graph.relations.id
+    ids = graph.entities.id
+    labels = graph.relations.id
     slots = np.array([[ids("a")]], np.int32), np.array([[labels("r"), labels("q")]], np.int32)
     hard = AnswerSets.of([{ids("c"), ids("d"), ids("f")}])
     paths = QuerySet(SHAPES["2p"], *slots, AnswerSets.none(1), hard)
@@ -176,18 +218,24 @@ def test_what_is_known_decides() -> None:
     assert links("test") == {"c": 0, "d": 1, "f": 2}
     assert links("test", ("train",)) == {"c": 1, "d": 1, "f": 2}
     assert links("test", ()) == {"c": 2, "d": 2, "f": 2}
-    with pytest.raises(DataError, match="2 of the 3 hard answers of the 2p queries do not follow from the train"):
+    with pytest.raises(
+        DataError, match="2 of the 3 hard answers of the 2p queries do not follow from the train"
+    ):
         links("valid")
 
 
 def test_a_double_negation_costs_what_it_denies_nothing() -> None:
     graph = Graph.of([("a", "r", "b")], test=[("a", "q", "b")])
     t = Variable("t")
-    query = Query(t, Atom("r", Entity("a"), t) & Not(Atom("r", Entity("a"), t) & Not(Atom("q", Entity("a"), t))))
+    query = Query(
+        t,
+        Atom("r", Entity("a"), t) & Not(Atom("r", Entity("a"), t) & Not(Atom("q", Entity("a"), t))),
+    )
     prepared = compile_query(query)
     slots = np.zeros((1, len(prepared.entities)), np.int32)
     relations = np.array([[graph.relations.id(name) for name in prepared.relations]], np.int32)
     shape = Shape("nested", query, prepared.plan)
     easy, hard = symbolic.easy_and_hard(prepared.plan, slots, relations, graph, "test")
-    assert (easy.to_sets(), hard.to_sets()) == ([set()], [{1}])  # hard, for a q b alone, which stands in a negation
+    # hard, for a q b alone, which stands in a negation
+    assert (easy.to_sets(), hard.to_sets()) == ([set()], [{1}])
     assert missing_links(QuerySet(shape, slots, relations, easy, hard), graph).tolist() == [0]

@@ -1,4 +1,4 @@
-"""Every example of docs/query-language.md, and each query of docs/sparql.md, does what the page says."""
+"""Examples of docs/query-language.md and docs/sparql.md do what the pages say."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def test_pairs_are_read_alike() -> None:
             bind(compile_query(parse(text)), WORLD)
 
 
-@pytest.mark.parametrize("line", [line for block in blocks("refused") for line in block.splitlines()])
+@pytest.mark.parametrize(
+    "line", [line for block in blocks("refused") for line in block.splitlines()]
+)
 def test_refusals_say_what_the_page_says(line: str) -> None:
     text, words = re.split(r"\s{2,}", line)
     with pytest.raises(TacitError) as caught:

@@ -13,7 +13,9 @@ from tacit.query.words.paraphrase import QuestionReader
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
     """As in FB15k-237, where the two differ by their sign alone, of which words keep nothing."""
     labels = Vocabulary(["+/place/capital", "-/place/capital"], kind="relation")
-    reader = QuestionReader(Graph(Vocabulary(["France", "Paris"]), labels, np.array([[0, 0, 1]], dtype=np.int32)))
+    reader = QuestionReader(
+        Graph(Vocabulary(["France", "Paris"]), labels, np.array([[0, 0, 1]], dtype=np.int32))
+    )
     forward = reader.told("?c : +/place/capital(France, ?c)")
     back = reader.told("?c : -/place/capital(Paris, ?c)")
     assert forward["sentence"] == "What is the capital of France?"
@@ -32,6 +34,9 @@ def test_relations_are_called_by_names_that_no_other_has() -> None:
     facts = [("Q1", relation, "Q2") for relation in ("P1", "P2", "P3")]
     names = {"P1": ["borders"], "P2": ["owns"], "P3": ["owns"], "Q1": ["France"]}
     reader = QuestionReader(Graph.of(facts).named(names))
-    sentences = [reader.told(f"?x : {relation}(Q1, ?x)")["sentence"] for relation in ("P1", "borders", "P2", "P3")]
+    sentences = [
+        reader.told(f"?x : {relation}(Q1, ?x)")["sentence"]
+        for relation in ("P1", "borders", "P2", "P3")
+    ]
     assert sentences[:2] == ["What does France border?"] * 2
     assert sentences[2:] == ["What is the p2 of France?", "What is the p3 of France?"]

@@ -61,7 +61,9 @@ def test_a_plan_prints_as_a_tree_with_its_costs(text: str) -> None:
 
 def test_the_number_of_entities_settles_the_sum() -> None:
     prepared = compile_query(parse("?t : p(a, ?x) & q(?x, ?t) & r(?y, ?t)"))
-    assert describe(prepared, k=10, num_entities=5).endswith("N + k + 1 rows in all: 11 at k = 5, N = 5")
+    assert describe(prepared, k=10, num_entities=5).endswith(
+        "N + k + 1 rows in all: 11 at k = 5, N = 5"
+    )
 
 
 @given(queries())
@@ -71,16 +73,22 @@ def test_every_plan_prints(query: Query) -> None:
 
 
 def test_the_command_prints_the_question_and_its_plan() -> None:
-    done = CliRunner().invoke(app, ["plan", "?c : borders(Brazil, ?n) & capital_of(?c, ?n)", "--k", "8"])
+    done = CliRunner().invoke(
+        app, ["plan", "?c : borders(Brazil, ?n) & capital_of(?c, ?n)", "--k", "8"]
+    )
     assert done.exit_code == 0
-    assert done.output.startswith("?c : exists ?n . borders(Brazil, ?n) & capital_of(?c, ?n)\n\n?c: from the best ?n")
+    assert done.output.startswith(
+        "?c : exists ?n . borders(Brazil, ?n) & capital_of(?c, ?n)\n\n?c: from the best ?n"
+    )
     assert done.output.endswith("k + 1 rows in all: 9 at k = 8\n")
 
 
 def test_a_plan_fills_in_parameters() -> None:
-    text, plain = "?c : borders($who, ?n) & capital_of(?c, ?n)", "?c : borders(Brazil, ?n) & capital_of(?c, ?n)"
+    text = "?c : borders($who, ?n) & capital_of(?c, ?n)"
+    plain = "?c : borders(Brazil, ?n) & capital_of(?c, ?n)"
     filled, written = (
-        CliRunner().invoke(app, ["plan", *given]) for given in ([text, "--param", "who=Brazil"], [plain])
+        CliRunner().invoke(app, ["plan", *given])
+        for given in ([text, "--param", "who=Brazil"], [plain])
     )
     assert filled.exit_code == 0
     assert filled.output == written.output
@@ -99,5 +107,9 @@ def test_the_command_checks_names_against_a_graph(tmp_path_factory: pytest.TempP
     path.write_text("France\tborders\tSpain\nSpain\tborders\tPortugal\n")
     done = CliRunner().invoke(app, ["plan", "?c : borders(France, ?c)", "--graph", str(path)])
     assert done.output.endswith("1 row in all: 1 at k = 3, N = 3\n")
-    with pytest.raises(UnknownName, match=r"unknown entity 'Frnace' at column 14; did you mean 'France'\?"):
-        CliRunner().invoke(app, ["plan", "?c : borders(Frnace, ?c)", "--graph", str(path)], catch_exceptions=False)
+    with pytest.raises(
+        UnknownName, match=r"unknown entity 'Frnace' at column 14; did you mean 'France'\?"
+    ):
+        CliRunner().invoke(
+            app, ["plan", "?c : borders(Frnace, ?c)", "--graph", str(path)], catch_exceptions=False
+        )

@@ -22,12 +22,15 @@ def ids(*rows: tuple[int, ...]) -> np.ndarray:
 
 @pytest.fixture
 def sets() -> dict[str, QuerySet]:
-    easy, hard = AnswerSets.of([{3}, set()]), AnswerSets.of([{1, 2}, {0}])
+    easy = AnswerSets.of([{3}, set()])
+    hard = AnswerSets.of([{1, 2}, {0}])
     union = QuerySet(SHAPES["2u"], ids((4, 5), (6, 7)), ids((0, 1), (2, 3)), easy, hard)
     return {
         "2u": union,
         "2u-DM": QuerySet(SHAPES["2u"], union.entities, union.relations, easy, hard, "dm"),
-        "pni": QuerySet(SHAPES["pni"], ids((1, 2)), ids((1, 2, 3)), AnswerSets.of([[4]]), AnswerSets.of([[9]])),
+        "pni": QuerySet(
+            SHAPES["pni"], ids((1, 2)), ids((1, 2, 3)), AnswerSets.of([[4]]), AnswerSets.of([[9]])
+        ),
     }
 
 
@@ -53,7 +56,9 @@ def test_parts_of_a_set(sets: dict[str, QuerySet]) -> None:
     second = sets["2u"][1:]
     assert (len(second), second.entities.tolist(), second.hard.to_sets()) == (1, [[6, 7]], [{0}])
     assert sets["2u-DM"].name == "2u-DM"
-    many = QuerySet(SHAPES["1p"], *(np.arange(200, dtype=np.int32)[:, None],) * 2, *(AnswerSets.none(200),) * 2)
+    many = QuerySet(
+        SHAPES["1p"], *(np.arange(200, dtype=np.int32)[:, None],) * 2, *(AnswerSets.none(200),) * 2
+    )
     few = many.share(0.05, seed=1)
     assert len(few) == len(set(few.entities[:, 0].tolist())) == 10
     np.testing.assert_array_equal(few.entities, many.share(0.05, seed=1).entities)
@@ -84,14 +89,20 @@ def test_files_are_betaes(tmp_path: Path, sets: dict[str, QuerySet]) -> None:
     assert type(queries) is type(easy) is defaultdict
     assert easy["anything"] == set()
     assert queries[STRUCTURES["pni"]] == {((1, (1, 2, -2)), (2, (3,)))}
-    assert queries[STRUCTURES["2u"]] == {((4, (0,)), (5, (1,)), (-1,)), ((6, (2,)), (7, (3,)), (-1,))}
+    assert queries[STRUCTURES["2u"]] == {
+        ((4, (0,)), (5, (1,)), (-1,)),
+        ((6, (2,)), (7, (3,)), (-1,)),
+    }
     assert hard[((4, (0,)), (5, (1,)), (-1,))] == {1, 2}
     assert hard[(((4, (0, -2)), (5, (1, -2))), (-2,))] == {1, 2}
 
 
 def test_train_queries_have_one_table_or_none(tmp_path: Path, sets: dict[str, QuerySet]) -> None:
     write_queries(tmp_path, "train", sets)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train-answers.pkl", "train-queries.pkl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "train-answers.pkl",
+        "train-queries.pkl",
+    ]
     read = read_queries(tmp_path, "train")["2u"]
     assert (read.easy.to_sets(), read.hard.to_sets()) == ([set(), set()], [{1, 2}, {0}])
     (tmp_path / "train-answers.pkl").unlink()
@@ -99,7 +110,11 @@ def test_train_queries_have_one_table_or_none(tmp_path: Path, sets: dict[str, Qu
 
 
 def put(folder: Path, queries: Any, easy: Any = None, hard: Any = None) -> None:
-    for name, table in (("queries", queries), ("easy-answers", easy or {}), ("hard-answers", hard or {})):
+    for name, table in (
+        ("queries", queries),
+        ("easy-answers", easy or {}),
+        ("hard-answers", hard or {}),
+    ):
         (folder / f"test-{name}.pkl").write_bytes(pickle.dumps(table))
 
 
@@ -137,7 +152,10 @@ for _ in range(300):
         (({("e", ("r",)): [(nested(40), (1,))]},), "something other than whole numbers"),
         ((ONE, {(7, (1,)): [nested(40)]}), "answers must be entity ids"),
         ((ONE, {(i, (1,)): SHARED for i in range(200)}), "200,000 entries in a file of"),
-        (({("e", ("r",) * length): SHARED for length in range(1, 60)},), "59,000 entries in a file of"),
+        (
+            ({("e", ("r",) * length): SHARED for length in range(1, 60)},),
+            "59,000 entries in a file of",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, tables: tuple[Any, ...], says: str) -> None:

@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
+from tacit.evaluate.evaluation import hardness
 from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.query.plans.symbolic import with_answers
 from tacit.query.sampling.queries import QuerySet, write_queries
 from tacit.query.sampling.query_folder import queries_for, sample
 
-FACTS = [(f"e{i}", relation, f"e{(i * step + 1) % 24}") for i in range(24) for relation, step in (("r", 2), ("s", 5))]
-TRAIN, VALID, TEST = FACTS[:36], FACTS[36:42], FACTS[42:]
+FACTS = [
+    (f"e{i}", relation, f"e{(i * step + 1) % 24}")
+    for i in range(24)
+    for relation, step in (("r", 2), ("s", 5))
+]
+TRAIN = FACTS[:36]
+VALID = FACTS[36:42]
+TEST = FACTS[42:]
 GRAPH = Graph.of(TRAIN, VALID, TEST, "ring")
 
 
@@ -29,13 +36,21 @@ def shuffled(seed: int = 1) -> Graph:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    sample(GRAPH, tmp_path / "queries", shapes="1p,2p,2i,2in,up-DM", split="test", count=10, waste=0.99)
+    sample(
+        GRAPH, tmp_path / "queries", shapes="1p,2p,2i,2in,up-DM", split="test", count=10, waste=0.99
+    )
     return tmp_path / "queries"
 
 
 def spelled(queries: QuerySet, graph: Graph) -> set[tuple[tuple[str, ...], ...]]:
     """Each query as the labels of its entities, relations, easy and hard answers."""
-    sides = zip(queries.entities, queries.relations, queries.easy.to_sets(), queries.hard.to_sets(), strict=True)
+    sides = zip(
+        queries.entities,
+        queries.relations,
+        queries.easy.to_sets(),
+        queries.hard.to_sets(),
+        strict=True,
+    )
     return {
         (
             tuple(graph.entities[i] for i in entities),
@@ -71,19 +86,26 @@ def test_queries_of_another_graph_are_refused(folder: Path) -> None:
         queries_for(other, folder, "test")
     for part in ("train", "valid", "test"):
         (folder / f"{part}.txt").unlink()
-    with pytest.raises(DataError, match=r"queries name .* that the graph does not have; they are of another graph"):
+    with pytest.raises(
+        DataError, match=r"queries name .* that the graph does not have; they are of another graph"
+    ):
         queries_for(other, folder, "test")
 
 
 def test_queries_of_other_facts_are_refused(folder: Path) -> None:
     leaking = replace(GRAPH, train=GRAPH.facts("train", "test"))
-    with pytest.raises(DataError, match="made of other facts than ring has: 6 facts of train in one and not"):
+    with pytest.raises(
+        DataError, match="made of other facts than ring has: 6 facts of train in one and not"
+    ):
         queries_for(leaking, folder, "test")
-    tested = replace(GRAPH, valid=GRAPH.valid[:0], test=GRAPH.test[:0])  # has learned from the same facts
+    # has learned from the same facts
+    tested = replace(GRAPH, valid=GRAPH.valid[:0], test=GRAPH.test[:0])
     assert len(queries_for(tested, folder, "test")["1p"]) == 10
 
 
-def test_ids_without_labels_are_taken_for_the_very_graph_alone(folder: Path, tmp_path: Path) -> None:
+def test_ids_without_labels_are_taken_for_the_very_graph_alone(
+    folder: Path, tmp_path: Path
+) -> None:
     for name in ("id2ent.pkl", "id2rel.pkl"):
         (folder / name).unlink()
     assert len(queries_for(GRAPH, folder, "test")["1p"]) == 10
@@ -106,7 +128,9 @@ def test_an_id_beyond_the_labels_is_refused(tmp_path: Path) -> None:
     (tmp_path / "small" / "stats.txt").unlink()
     for part in ("train", "valid", "test"):
         (tmp_path / "small" / f"{part}.txt").unlink()
-    write_queries(tmp_path / "small", "test", [replace(queries, entities=np.full_like(queries.entities, 99))])
+    write_queries(
+        tmp_path / "small", "test", [replace(queries, entities=np.full_like(queries.entities, 99))]
+    )
     with pytest.raises(DataError, match="1p queries name entity 99, but its labels end at"):
         queries_for(GRAPH, tmp_path / "small", "test")
 
@@ -115,4 +139,24 @@ def test_answers_that_a_folder_lacks_are_found_in_the_graph(tmp_path: Path) -> N
     samples = sample(GRAPH, tmp_path / "q", shapes="2i", count=10, waste=0.99)
     (tmp_path / "q" / "train-answers.pkl").unlink()
     other = shuffled()
-    assert spelled(queries_for(other, tmp_path / "q", "train")["2i"], other) == spelled(samples["2i"].queries, GRAPH)
+    assert spelled(queries_for(other, tmp_path / "q", "train")["2i"], other) == spelled(
+        samples["2i"].queries, GRAPH
+    )
+
+
+def test_query_sets_whose_ids_are_those_of_another_graph_are_refused(folder: Path) -> None:
+    """The other graph has as many entities and relations, so that every id exists here."""
+    drawn = {
+        name: each.queries
+        for name, each in sample(GRAPH, shapes="1p,2p", count=10, waste=0.99).items()
+    }
+    for sets in (drawn, queries_for(GRAPH, folder, "test", "1p,2p")):
+        assert hardness(GRAPH, sets)
+        with pytest.raises(
+            DataError,
+            match="the 1p queries are of another graph, whose ids mean other things in ring",
+        ):
+            hardness(shuffled(), sets)
+    # labels that were appended change no id
+    more = Graph.of(TRAIN, VALID, [*TEST, ("e0", "t", "f0")])
+    assert hardness(more, drawn)

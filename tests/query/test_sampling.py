@@ -1,4 +1,4 @@
-"""Sampled queries: their answers, the rules they keep, seeds, and what is said when they run out."""
+"""Sampled queries: answers, rules, seeds, and messages when they run out."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from tacit.query.plans.symbolic import GRAPHS, answers
 from tacit.query.sampling.sampling import Sample, sample, without_negation
 from tacit.query.sampling.shapes import NEGATIVE, SHAPES, Shape
 
-SIZE, KINDS = 60, 4
+SIZE = 60
+KINDS = 4
 
 
 def random_graph(seed: int = 0, size: int = SIZE) -> Graph:
     random = np.random.default_rng(seed)
-    facts = np.unique(random.integers(0, [size, KINDS, size], (12 * size, 3), dtype=np.int32), axis=0)
+    facts = np.unique(
+        random.integers(0, [size, KINDS, size], (12 * size, 3), dtype=np.int32), axis=0
+    )
     facts[:, 1] *= 2
     parts = np.split(random.permutation(facts), [len(facts) * 3 // 5, len(facts) * 4 // 5])
     return Graph(Vocabulary(map(str, range(size))), directed("rqps"), *parts)
@@ -40,7 +43,9 @@ class Tuples:
     """BetaE's tuples evaluated by their definition, one set after the other."""
 
     def __init__(self, graph: Graph, *parts: str) -> None:
-        self.facts: set[tuple[int, ...]] = set(map(tuple, graph.triples(*parts).tolist())) if parts else set()
+        self.facts: set[tuple[int, ...]] = (
+            set(map(tuple, graph.triples(*parts).tolist())) if parts else set()
+        )
         self.everything = set(range(graph.num_entities))
 
     def answers(self, query: Any) -> set[int]:
@@ -51,7 +56,11 @@ class Tuples:
             return set.union(*sets) if query[-1] == (-1,) else set.intersection(*sets)
         found = self.answers(query[0])
         for step in query[1]:
-            found = self.everything - found if step == -2 else {t for s, r, t in self.facts if s in found and r == step}
+            found = (
+                self.everything - found
+                if step == -2
+                else {t for s, r, t in self.facts if s in found and r == step}
+            )
         return found
 
 
@@ -71,9 +80,16 @@ def test_answers_and_rules(graph: Graph, name: str, split: str) -> None:
         if name in NEGATIVE and split != "train":
             assert 1 <= len(easy - larger.answers(query)) <= 30
         parts = [query, *(part for part in query if isinstance(part, tuple))]
-        branches = [branch for part in parts for branch in part if isinstance(branch, tuple) and len(branch) > 1]
+        branches = [
+            branch
+            for part in parts
+            for branch in part
+            if isinstance(branch, tuple) and len(branch) > 1
+        ]
         assert len(set(branches)) == len(branches)
-        for _, steps in (part for part in parts if isinstance(part[0], int) and isinstance(part[-1], tuple)):
+        for _, steps in (
+            part for part in parts if isinstance(part[0], int) and isinstance(part[-1], tuple)
+        ):
             assert all(there != back ^ 1 for there, back in pairwise(steps) if back >= 0)
 
 
@@ -81,13 +97,15 @@ def test_answers_and_rules(graph: Graph, name: str, split: str) -> None:
 def test_train_negations_take_something_away(graph: Graph, name: str) -> None:
     found = sample(graph, SHAPES[name], "train", count=25).queries
     plan = SHAPES[name].plan
-    positive = type(plan)(without_negation(plan.root), plan.num_entities, plan.num_relations, plan.num_variables)
+    positive = type(plan)(
+        without_negation(plan.root), plan.num_entities, plan.num_relations, plan.num_variables
+    )
     more = answers(positive, found.entities, found.relations, graph.index("train"), SIZE)
     assert (more.counts > found.hard.counts).all()
 
 
 class Links(Tuples):
-    """BetaE's tuples with what every answer costs: the fewest facts that are not among those known before."""
+    """BetaE's tuples with each answer's cost, the fewest unknown facts it needs."""
 
     def __init__(self, graph: Graph, split: str) -> None:
         super().__init__(graph, *GRAPHS[split][1])
@@ -116,15 +134,25 @@ class Links(Tuples):
 def test_hard_answers_miss_so_many_links(graph: Graph, name: str, missing: int | str) -> None:
     least = int(str(missing)[0])
     if least > {"1p": 1, "3p": 3, "3i": 3, "ip": 3}.get(name, 2):
-        with pytest.raises(SettingsError, match=f"missing is {least}.*, but answers of {name} miss at most"):
+        with pytest.raises(
+            SettingsError, match=f"missing is {least}.*, but answers of {name} miss at most"
+        ):
             sample(graph, SHAPES[name], "test", missing=missing)
         return
     found = sample(graph, SHAPES[name], "test", count=4, missing=missing, max_answers=30).queries
     assert len(found) >= 2
-    links, smaller = Links(graph, "test"), Tuples(graph, *GRAPHS["test"][0])
-    for query, easy, hard in zip(found.tuples(), found.easy.to_sets(), found.hard.to_sets(), strict=True):
-        costs, before = links.costs(query), smaller.answers(query)
-        wanted = {e for e, cost in costs.items() if cost >= least and (cost == least or str(missing).endswith("+"))}
+    links = Links(graph, "test")
+    smaller = Tuples(graph, *GRAPHS["test"][0])
+    for query, easy, hard in zip(
+        found.tuples(), found.easy.to_sets(), found.hard.to_sets(), strict=True
+    ):
+        costs = links.costs(query)
+        before = smaller.answers(query)
+        wanted = {
+            e
+            for e, cost in costs.items()
+            if cost >= least and (cost == least or str(missing).endswith("+"))
+        }
         assert hard == wanted - before
         assert easy == before | set(costs) - hard
         assert 1 <= len(hard) <= 30
@@ -141,7 +169,10 @@ def test_a_seed_decides(graph: Graph) -> None:
 
 
 def test_branches_in_order_unless_mirrored(graph: Graph) -> None:
-    pairs = [tuple(sorted(query)) == query for query in sample(graph, SHAPES["2i"], "test", count=60).queries.tuples()]
+    pairs = [
+        tuple(sorted(query)) == query
+        for query in sample(graph, SHAPES["2i"], "test", count=60).queries.tuples()
+    ]
     assert all(pairs)
     drawn = sample(graph, SHAPES["2i"], "test", count=60, mirrored=True).queries.tuples()
     assert 10 < sum(tuple(sorted(query)) == query for query in drawn) < 50
@@ -152,7 +183,8 @@ def test_links_are_drawn_alike() -> None:
     hub = [("hub", "has", str(i)) for i in range(90)]
     rest = [(str(i), "next", str(i + 1)) for i in range(89)]
     found = sample(Graph.of(hub + rest), SHAPES["1p"], "train", count=180, waste=0.9)
-    # (hub, has), 90 inverses of it, 89 times next and 89 inverses: 269 in all, so none is in the sample twice
+    # (hub, has), 90 inverses of it, 89 times next and 89 inverses: 269 in all, so none is in the
+    # sample twice
     assert len(set(found.queries.tuples())) == len(found.queries) == 180
 
 
@@ -170,7 +202,8 @@ def test_it_says_when_queries_run_out() -> None:
 
 def test_progress_counts_what_is_kept(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[int] = []
-    monkeypatch.setattr("tacit.query.sampling.sampling._MOST", 16)  # so that there are several batches
+    # so that there are several batches
+    monkeypatch.setattr("tacit.query.sampling.sampling._MOST", 16)
     sample(graph, SHAPES["2p"], "test", count=40, progress=kept.append)
     assert kept == sorted(kept)
     assert kept[0] < kept[-1] == 40
@@ -195,12 +228,18 @@ def test_settings(change: dict[str, Any], says: str) -> None:
         sample(Graph.of([("a", "likes", "b")]), SHAPES["1p"], **change)
 
 
-A, B, T, X, Y = Entity("a"), Entity("b"), Variable("t"), Variable("x"), Variable("y")
+A = Entity("a")
+B = Entity("b")
+T = Variable("t")
+X = Variable("x")
+Y = Variable("y")
 TEMPLATES = {
     "backwards": Atom("r", T, A),
     "side by side": Exists(X, Atom("r", A, X) & Atom("q", X, T) & Atom("p", X, T)),
     "side by side, one negated": Exists(X, Atom("r", A, X) & Atom("q", X, T) & ~Atom("p", T, X)),
-    "triangle": Exists(X, Exists(Y, Atom("r", A, X) & Atom("q", X, Y) & Atom("p", X, T) & Atom("s", Y, T))),
+    "triangle": Exists(
+        X, Exists(Y, Atom("r", A, X) & Atom("q", X, Y) & Atom("p", X, T) & Atom("s", Y, T))
+    ),
     "loop": Atom("r", A, T) & Atom("q", T, T),
     "negated union": Atom("r", A, T) & ~(Atom("q", A, T) | Atom("p", T, B)),
     "apart": Atom("r", A, T) & Exists(X, Atom("q", X, X) & Atom("p", B, X)),
@@ -211,7 +250,9 @@ TEMPLATES = {
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates(name: str) -> None:
     dense = random_graph(1, size=12)
-    found = sample(dense, Shape.of(name, Query(T, TEMPLATES[name])), "test", count=8, max_answers=12)
+    found = sample(
+        dense, Shape.of(name, Query(T, TEMPLATES[name])), "test", count=8, max_answers=12
+    )
     assert found.complete
     assert found.queries.hard.counts.min() >= 1
 
@@ -222,7 +263,9 @@ def test_any_template(query: Query, seed: int) -> None:
     shape = Shape("any", query, compile_query(query, safe=False).plan)
     dense = random_graph(1, size=12)
     found = sample(dense, shape, "train", count=4, seed=seed, waste=0.8)
-    again = answers(shape.plan, found.queries.entities, found.queries.relations, dense.index("train"), 12)
+    again = answers(
+        shape.plan, found.queries.entities, found.queries.relations, dense.index("train"), 12
+    )
     assert found.queries.hard.to_sets() == again.to_sets()
     assert found.queries.hard.counts.all()
 

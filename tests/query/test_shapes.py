@@ -47,7 +47,8 @@ PLANS = {
     "pin": Intersect((Project(1, ROW[0], R[1]), Complement(Row(1, R[2])))),
     "pni": Intersect((Complement(Project(1, ROW[0], R[1])), Row(1, R[2]))),
 }
-TUPLES = {  # one official-looking query per encoding: ids in the order of the slots are 10, 20, 30 and 1, 2, 3
+# one official-looking query per encoding: ids in the order of the slots are 10, 20, 30 and 1, 2, 3
+TUPLES = {
     ("1p", "dnf"): (10, (1,)),
     ("2p", "dnf"): (10, (1, 2)),
     ("3p", "dnf"): (10, (1, 2, 3)),
@@ -89,7 +90,8 @@ def test_plan(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "encoding"), TUPLES)
 def test_tuples_there_and_back(name: str, encoding: str) -> None:
-    query, shape = TUPLES[name, encoding], SHAPES[name]
+    query = TUPLES[name, encoding]
+    shape = SHAPES[name]
     structure = shape.encoded(encoding)
     assert shape_of(structure) == (shape, encoding)
     entities, relations = from_tuples([query], structure)
@@ -118,13 +120,21 @@ def test_other_structures_are_shapes_too() -> None:
     assert (entities.tolist(), relations.tolist()) == ([[5]], [[1, 3, 5, 7]])
 
 
-T, X, Y = Variable("t"), Variable("x"), Variable("y")
+T = Variable("t")
+X = Variable("x")
+Y = Variable("y")
 
 
 def test_a_template_of_betaes_kind_has_its_tuples() -> None:
-    formula = Exists(X, (Atom("eats", Entity("cat"), X) & ~Atom("fears", Entity("dog"), X)) & Atom("likes", X, T))
+    formula = Exists(
+        X, (Atom("eats", Entity("cat"), X) & ~Atom("fears", Entity("dog"), X)) & Atom("likes", X, T)
+    )
     shape = Shape.of("mine", Query(T, formula))
-    assert (shape.name, shape.structure, shape.plan) == ("mine", STRUCTURES["inp"], SHAPES["inp"].plan)
+    assert (shape.name, shape.structure, shape.plan) == (
+        "mine",
+        STRUCTURES["inp"],
+        SHAPES["inp"].plan,
+    )
 
 
 EATEN = Atom("eats", Entity("cat"), X)
@@ -136,7 +146,8 @@ UNFEARED = ~Atom("fears", Entity("dog"), X)
     [
         Exists(X, Atom("likes", X, T) & UNFEARED & EATEN),
         Exists(X, UNFEARED & (EATEN & Atom("likes", X, T))),
-        Exists(X, EATEN & Atom("likes", T, X) & ~Atom("fears", X, Entity("dog"))),  # walked backwards
+        # walked backwards
+        Exists(X, EATEN & Atom("likes", T, X) & ~Atom("fears", X, Entity("dog"))),
     ],
 )
 def test_a_template_is_the_same_shape_in_any_order_and_direction(formula: Formula) -> None:
@@ -147,7 +158,8 @@ def test_a_template_is_the_same_shape_in_any_order_and_direction(formula: Formul
 @pytest.mark.parametrize(
     "formula",
     [
-        Exists(X, Atom("eats", Entity("cat"), X) & Atom("likes", X, T) & Atom("fears", X, T)),  # two edges side by side
+        # two edges side by side
+        Exists(X, Atom("eats", Entity("cat"), X) & Atom("likes", X, T) & Atom("fears", X, T)),
         Exists(X, Exists(Y, Atom("a", X, Y) & Atom("b", Y, T) & Atom("c", X, T))),  # a cycle
     ],
 )
@@ -162,7 +174,8 @@ E = ("e", ("r",))
 
 
 @pytest.mark.parametrize(
-    "structure", ["e", (), ("e",), (*E, "e"), (E,), ("e", ("u",)), ("e", ("n",)), ("e", (1.5,)), (E, ("u",))]
+    "structure",
+    ["e", (), ("e",), (*E, "e"), (E,), ("e", ("u",)), ("e", ("n",)), ("e", (1.5,)), (E, ("u",))],
 )
 def test_what_is_no_structure_is_refused(structure: object) -> None:
     with pytest.raises(DataError, match="no BetaE query structure"):
@@ -182,7 +195,9 @@ def test_queries_listed_under_another_structure_are_refused() -> None:
         from_tuples([((7, (1,)), (8, (1, 2)))], STRUCTURES["2in"])
 
 
-@pytest.mark.parametrize("text", ["?t, ?s : r(?t, ?s)", "count ?t : r(a, ?t)", ": r(a, b)", "?r : ?r(a, b)"])
+@pytest.mark.parametrize(
+    "text", ["?t, ?s : r(?t, ?s)", "count ?t : r(a, ?t)", ": r(a, b)", "?r : ?r(a, b)"]
+)
 def test_what_asks_for_something_else_than_entities_is_no_template(text: str) -> None:
     with pytest.raises(QueryError, match="is no template"):
         Shape.of("x", parse(text))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tacit.errors import QueryError
-from tacit.query.reading import Reading
+from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.sparql import parse_sparql
 from tacit.query.text.text import parse
 
@@ -40,14 +40,17 @@ WANTED: dict[str, dict[str, object]] = {
 def test_reads_which_answers_are_wanted(text: str) -> None:
     reading = parse_sparql(PREFIX + "PREFIX answer: <tacit:answer#> " + text)
     expected = "?c : p(a, ?c) & p(?c, a)" if "EXISTS" in text else "?c : p(a, ?c)"
-    assert replace(reading, columns=()) == Reading(parse(expected), **WANTED[text])  # type: ignore[arg-type]
+    assert replace(reading, columns=()) == ParsedQuestion(parse(expected), **WANTED[text])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
         ("SELECT ?d ?c { ?c :p ?d }", [("d", "value", ""), ("c", "value", "")]),
-        ("SELECT * { ?c answer:score ?s . ?d :p ?c }", [("c", "value", ""), ("s", "score", ""), ("d", "value", "")]),
+        (
+            "SELECT * { ?c answer:score ?s . ?d :p ?c }",
+            [("c", "value", ""), ("s", "score", ""), ("d", "value", "")],
+        ),
         (
             "SELECT ?k ?s ?c { ?c answer:known ?k ; answer:score ?s ; :p :a }",
             [("k", "known", ""), ("s", "score", ""), ("c", "value", "")],
@@ -68,15 +71,39 @@ def test_reads_the_columns(text: str, columns: list[tuple[str, str, str]]) -> No
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
-        ("SELECT ?x { ?x :p :a ; answer:score ?s } ORDER BY ?s", 42, "ORDER BY of anything but DESC"),
-        ("SELECT ?x { ?x :p :a ; answer:score ?s } ORDER BY DESC(?x)", 42, "ORDER BY of anything but DESC"),
-        ("SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s < 0.5) }", 40, "compares a score by > or >="),
-        ("SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s > 0.5 || EXISTS { ?x :q :a }) }", 40, "on its own"),
-        ("SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s > ?x) }", 40, "compares a score by > or >="),
+        (
+            "SELECT ?x { ?x :p :a ; answer:score ?s } ORDER BY ?s",
+            42,
+            "ORDER BY of anything but DESC",
+        ),
+        (
+            "SELECT ?x { ?x :p :a ; answer:score ?s } ORDER BY DESC(?x)",
+            42,
+            "ORDER BY of anything but DESC",
+        ),
+        (
+            "SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s < 0.5) }",
+            40,
+            "compares a score by > or >=",
+        ),
+        (
+            "SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s > 0.5 || EXISTS { ?x :q :a }) }",
+            40,
+            "FILTER of its own",
+        ),
+        (
+            "SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s > ?x) }",
+            40,
+            "compares a score by > or >=",
+        ),
         ("SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s > 1) }", 40, "no score is above 1"),
-        ("SELECT ?x { ?x :p :a ; answer:known ?k FILTER(?k) FILTER(!?k) }", None, "both known and predicted"),
+        (
+            "SELECT ?x { ?x :p :a ; answer:known ?k FILTER(?k) FILTER(!?k) }",
+            None,
+            "both known and predicted",
+        ),
         ("SELECT ?x { ?x :p :a ; answer:known true }", 24, "between two variables"),
-        ("SELECT ?x { ?x :p :a ; answer:rank ?s }", 24, "answer:rank speaks of answers"),
+        ("SELECT ?x { ?x :p :a ; answer:rank ?s }", 24, "answer:rank says nothing of entities"),
         ("SELECT ?x { ?x :p :a { ?x answer:score ?s } }", 27, "in the outermost braces"),
         ("SELECT ?x { ?x :p :a ; ^answer:score ?s }", 25, "in the outermost braces"),
         ("SELECT ?x { ?x :p ?y . ?y answer:score ?s }", 19, "a variable that is not selected"),
@@ -86,7 +113,11 @@ def test_reads_the_columns(text: str, columns: list[tuple[str, str, str]]) -> No
         ("SELECT ?x { ?x :p :a ; answer:score ?s, ?t }", 41, "not the only variable"),
         ("SELECT ?s { ?x :p :a ; answer:score ?s }", 1, "no variable of an entity"),
         ("SELECT * { :a :p [] }", 1, "no variable of an entity"),  # which is no ASK
-        ("SELECT (COUNT(?x) AS ?n) { ?x :p :a ; answer:score ?s FILTER(?s > 0.5) }", 55, "what is counted"),
+        (
+            "SELECT (COUNT(?x) AS ?n) { ?x :p :a ; answer:score ?s FILTER(?s > 0.5) }",
+            55,
+            "what is counted",
+        ),
     ],
 )
 def test_refuses_what_cannot_be_said_of_answers(text: str, column: int | None, words: str) -> None:

@@ -35,7 +35,9 @@ PREFIX = "PREFIX : <tacit:>\n"
 )
 def test_a_literal_is_the_label_that_rdf_gives_it(written: str, label: str) -> None:
     graph = Graph.of([("a:b", "a:c", label)])
-    graph = Graph(graph.entities, graph.relations, graph.train, prefixes=Prefixes({"a": "http://a.org/"}))
+    graph = Graph(
+        graph.entities, graph.relations, graph.train, prefixes=Prefixes({"a": "http://a.org/"})
+    )
     text = f"PREFIX t: <http://t.org/> SELECT ?x {{ ?x <http://a.org/c> {written} }}"
     assert parse_sparql(text, graph).query == parse(f"?x : a:c(?x, {quoted(label)})")
 
@@ -46,22 +48,32 @@ def test_literals_from_rdf_can_be_asked_about_whatever_they_hold(tmp_path: Path)
     written = str(pytest.importorskip("pyoxigraph").Literal(text))
     file.write_text(f"<http://a.org/b> <http://a.org/c> {written} .\n", encoding="utf-8")
     graph = load(file, literals=True)
-    assert bind(compile_query(parse_sparql(f"SELECT ?x {{ ?x <http://a.org/c> {written} }}", graph).query), graph)
+    assert bind(
+        compile_query(parse_sparql(f"SELECT ?x {{ ?x <http://a.org/c> {written} }}", graph).query),
+        graph,
+    )
 
 
 def test_a_literal_is_one_term_however_long() -> None:
     text = "(" * 20 + " word" * 400
-    assert parse_sparql(f"{PREFIX}SELECT ?x {{ ?x :p '{text}' }}").query == parse(f"?x : p(?x, {quoted(text)})")
+    assert parse_sparql(f"{PREFIX}SELECT ?x {{ ?x :p '{text}' }}").query == parse(
+        f"?x : p(?x, {quoted(text)})"
+    )
 
 
-@pytest.mark.parametrize("number", ["05", "007", "+5", "-05", "1e0", "1.0e0", "5", "-5", "1.50", "5 ."])
+@pytest.mark.parametrize(
+    "number", ["05", "007", "+5", "-05", "1e0", "1.0e0", "5", "-5", "1.50", "5 ."]
+)
 def test_a_number_is_no_other_that_has_its_value(number: str) -> None:
     labels = ["5", "7", "-5", "1.0", "1.50"]
     graph = Graph.of([("a", "p", label) for label in labels])
     try:
-        found = bind(compile_query(parse_sparql(f"{PREFIX}SELECT ?x {{ ?x :p {number} }}", graph).query), graph)[0]
+        found = bind(
+            compile_query(parse_sparql(f"{PREFIX}SELECT ?x {{ ?x :p {number} }}", graph).query),
+            graph,
+        )[0]
     except QueryError as error:
-        assert "is written otherwise" in str(error)  # noqa: PT017 - some are found
+        assert "is written otherwise" in str(error)  # noqa: PT017
         assert number not in labels
     else:
         assert [graph.entities[i] for i in found] == [number.removesuffix(" .")]
@@ -96,9 +108,13 @@ def test_a_number_is_no_other_that_stands_beside_it(number: str, beside: str) ->
 def test_a_literal_is_the_text_it_quotes(written: str) -> None:
     from pyoxigraph import Literal, NamedNode, Quad, Store
 
-    store, query = Store(), f"SELECT ?s {{ ?s <urn:p> {written} }}"
+    store = Store()
+    query = f"SELECT ?s {{ ?s <urn:p> {written} }}"
     labels = [r"\u006E", r"\\u006E", "n", r"\n", r"\U0000006E", "\n", "a\tb", 'a\t"', "a       b"]
-    store.extend(Quad(NamedNode(f"urn:{i}"), NamedNode("urn:p"), Literal(label)) for i, label in enumerate(labels))
+    store.extend(
+        Quad(NamedNode(f"urn:{i}"), NamedNode("urn:p"), Literal(label))
+        for i, label in enumerate(labels)
+    )
     (meant,) = [labels[int(row[0].value.removeprefix("urn:"))] for row in store.query(query)]
     graph = Graph.of([("s", "<urn:p>", label) for label in labels])
     assert parse_sparql(query, graph).query == parse(f"?s : '<urn:p>'(?s, {quoted(meant)})")

@@ -25,13 +25,13 @@ from tacit.links.loading import load_model, save_model
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.compare import compare
 from tacit.run.folder import ENCODER, ENCODING, MODEL, RESULTS, RunFolder
-from tacit.run.opened import read_weights
+from tacit.run.loaded import read_weights
 
 GRAPH = families()
 KNOWN = "?x : lives(p1, ?x)"
 PRINTED = {
-    "gqe": "GQE", "q2b": "Query2Box", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE", "gnnqe": "GNN-QE",
-    "ultra": "UltraQuery", "lmpnn": "LMPNN",
+    "gqe": "GQE", "q2b": "Query2Box", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE",
+    "gnnqe": "GNN-QE", "ultra": "UltraQuery", "lmpnn": "LMPNN",
 }  # fmt: skip
 
 
@@ -46,13 +46,14 @@ def gqe(gqe_run: Path, tmp_path: Path) -> Path:
 
 
 def ranks(reasoner: Any, queries: Any) -> float:
-    """The mean reciprocal rank of the hard answers, each counted by hand among what is no answer."""
+    """The mean reciprocal rank of hard answers, each counted by hand among non-answers."""
     found = []
     for i in range(len(queries)):
         entities = torch.from_numpy(queries.entities[i : i + 1]).long()
         relations = torch.from_numpy(queries.relations[i : i + 1]).long()
         logits = reasoner.ranking(queries.shape.plan, entities, relations)[0]
-        hard, easy = set(queries.hard[i].tolist()), set(queries.easy[i].tolist())
+        hard = set(queries.hard[i].tolist())
+        easy = set(queries.easy[i].tolist())
         others = [e for e in range(len(logits)) if e not in hard | easy]
         each = [1 + sum(bool(logits[o] > logits[h]) for o in others) for h in hard]
         found.append(sum(1 / rank for rank in each) / len(each))
@@ -63,8 +64,11 @@ def test_a_run_of_an_encoder_alone_is_asked_by_it(gqe_run: Path) -> None:
     run = tacit.open(gqe_run, device="cpu")
     assert not run.folder.has(MODEL)
     assert run.engine.settings.search == "encoder"
-    entity, relation = GRAPH.entities.id("p1"), GRAPH.relations.id("lives")
-    logits = run.weights.encoder.logits(SHAPES["1p"].plan, torch.tensor([[entity]]), torch.tensor([[relation]]))[0]  # type: ignore[union-attr]
+    entity = GRAPH.entities.id("p1")
+    relation = GRAPH.relations.id("lives")
+    logits = run.weights.encoder.logits(
+        SHAPES["1p"].plan, torch.tensor([[entity]]), torch.tensor([[relation]])
+    )[0]  # type: ignore[union-attr]
     new = run.ask(KNOWN, top=3, new=True)
     known = GRAPH.entities.id("t0")
     order = [i for i in logits.argsort(descending=True).tolist() if i != known]
@@ -81,7 +85,14 @@ def test_an_engine_over_an_encoder_can_be_pickled(gqe_run: Path) -> None:
 
 @pytest.mark.parametrize("model", [model for model in ENCODERS if model != "lmpnn"])
 def test_a_run_of_each_model_opens_and_answers(model: str, tmp_path: Path) -> None:
-    settings = TINY | {"model": model, "steps": 2, "validate_queries": 1, "hidden": 8, "layers": 1, "bases": 2}
+    settings = TINY | {
+        "model": model,
+        "steps": 2,
+        "validate_queries": 1,
+        "hidden": 8,
+        "layers": 1,
+        "bases": 2,
+    }
     run = tacit.train_encoder(GRAPH, tmp_path / model, progress=False, **settings)
     answers = run.ask(KNOWN, top=2)
     assert answers.entities[0] == "t0"
@@ -112,18 +123,25 @@ def test_an_evaluation_ranks_by_the_encoder_and_is_kept_by_its_name(gqe: Path) -
     assert set(evaluation.by_missing["1p"]) == {1}
     assert evaluation.reliability["ten best answers"].to_json()["count"] > 0
     assert linked.settings["calibration"] == "softmax-count"
-    assert "GQE" in tacit.open(gqe, device="cpu").report(gqe / "report.md").read_text(encoding="utf-8")
+    assert "GQE" in tacit.open(gqe, device="cpu").report(gqe / "report.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_shapes_that_it_cannot_express_are_named_before_anything_is_ranked(gqe_run: Path) -> None:
     run = tacit.open(gqe_run, device="cpu")
-    drawn = {name: one.queries for name, one in run.sample(shapes="1p,pin", split="test", count=3).items()}
+    drawn = {
+        name: one.queries
+        for name, one in run.sample(shapes="1p,pin", split="test", count=3).items()
+    }
     with pytest.raises(PlanError, match=r"GQE cannot express pin .*; shapes that it can: 1p"):
         run.evaluate(drawn)
 
 
 def test_settings_of_other_searches_are_refused_by_name(gqe_run: Path) -> None:
-    with pytest.raises(SettingsError, match=r"k is 8, which means nothing to an encoder.* search beam"):
+    with pytest.raises(
+        SettingsError, match=r"k is 8, which means nothing to an encoder.* `search='beam'`"
+    ):
         tacit.open(gqe_run, device="cpu", k=8)
     assert tacit.open(gqe_run, device="cpu", k=8, search="beam").engine.settings.k == 8
 
@@ -131,14 +149,14 @@ def test_settings_of_other_searches_are_refused_by_name(gqe_run: Path) -> None:
 def test_an_encoder_beside_a_link_predictor(run: RunFolder) -> None:
     both = tacit.open(run.path, device="cpu")
     with pytest.raises(SettingsError, match="there is none here"):
-        both.engine.using(search="encoder")
+        both.engine.with_settings(search="encoder")
     linked = both.ask(KNOWN, new=True).to_dict()
     summary = both.encode(**TINY)
     assert summary["steps"] == TINY["steps"]
     assert both.engine.settings.search != "encoder"  # the link predictor answers, as before
     assert both.ask(KNOWN, new=True).to_dict() == linked
-    assert both.engine.using(search="encoder").ask(KNOWN).settings["encoder"] == "GQE"
-    with pytest.raises(RunError, match="has an encoder, gqe; replace it with force"):
+    assert both.engine.with_settings(search="encoder").ask(KNOWN).settings["encoder"] == "GQE"
+    with pytest.raises(RunError, match="has an encoder, gqe; replace it with `force=True`"):
         both.encode(**TINY)
     with pytest.raises(RunError, match="its encoder learns no others; drop it, or train anew"):
         both.add([("p1", "lives", "Atlantis")])
@@ -154,21 +172,26 @@ def test_what_needs_a_link_predictor_says_so(gqe_run: Path) -> None:
     refused: dict[str, Callable[[], object]] = {
         "an index is one of a link predictor": run.index,
         "holds an encoder alone; delete the folder": run.drop_encoder,
-        "no training to go on with": lambda: tacit.train(GRAPH, gqe_run, resume=True, progress=False),
+        "no link predictor to go on with": lambda: tacit.train(
+            GRAPH, gqe_run, resume=True, progress=False
+        ),
     }
     for why, call in refused.items():
         with pytest.raises(RunError, match=why):
             call()
     for source in (GRAPH, [GRAPH, GRAPH]):
-        with pytest.raises(SettingsError, match="model is 'lmpnn', which works on a link predictor"):
+        with pytest.raises(
+            SettingsError, match="model is 'lmpnn', which works on a link predictor"
+        ):
             encode_folder(source, gqe_run.parent / "none", model="lmpnn", device="cpu")
 
 
 def test_links_are_completed_by_calibrated_scores(gqe_run: Path) -> None:
     run = tacit.open(gqe_run, device="cpu")
     facts = list(run.complete("lives", min_score=0.001, top=3))
-    engine = run.engine.using(search="exact", typed=True)
-    head, tail = facts[0].subject, facts[0].object
+    engine = run.engine.with_settings(search="exact", typed=True)
+    head = facts[0].subject
+    tail = facts[0].object
     ends = engine.score(head, "lives", tail).score, engine.score(tail, "lives^-1", head).score
     assert facts[0].score == pytest.approx((ends[0] * ends[1]) ** 0.5, rel=1e-4)
 
@@ -177,8 +200,8 @@ def test_an_adapter_over_an_encoder_serves_the_other_searches(gqe: Path) -> None
     run = tacit.open(gqe, device="cpu")
     run.adapt(count=20, steps=4, validate_every=2, batch=16, shapes="2i", recipe="paper")
     again = tacit.open(gqe, device="cpu")
-    assert again.engine.about["adapted"] is False  # the encoder answers
-    assert again.engine.using(search="beam").about["adapted"] is True
+    assert again.engine.config["adapted"] is False  # the encoder answers
+    assert again.engine.with_settings(search="beam").config["adapted"] is True
     with pytest.raises(RunError, match="has an encoder"):
         again.encode(**TINY)
     again.encode(force=True, **TINY | {"steps": 2})
@@ -188,7 +211,9 @@ def test_an_adapter_over_an_encoder_serves_the_other_searches(gqe: Path) -> None
 def test_known_entities_may_get_facts_and_others_are_refused(gqe: Path) -> None:
     run = tacit.open(gqe, device="cpu")
     before = run.weights.encoder.state_dict()  # type: ignore[union-attr]
-    with pytest.raises(RunError, match=r"1 entity and 0 relations that run .* its encoder .* others; train anew"):
+    with pytest.raises(
+        RunError, match=r"1 entity and 0 relations that run .* its encoder .* others; train anew"
+    ):
         run.add([("p1", "lives", "Atlantis")])
     run.add([("p1", "lives", "t5")])
     assert {a.entity for a in run.ask(KNOWN) if a.known} == {"t0", "t5"}
@@ -200,7 +225,10 @@ def test_known_entities_may_get_facts_and_others_are_refused(gqe: Path) -> None:
 
 def test_an_encoder_of_other_facts_is_refused(gqe: Path, tmp_path: Path) -> None:
     other = encode_folder(
-        tacit.Graph.of([("a", "r", "b"), ("b", "r", "a")]), tmp_path / "other", progress=False, **TINY | {"steps": 1}
+        tacit.Graph.of([("a", "r", "b"), ("b", "r", "a")]),
+        tmp_path / "other",
+        progress=False,
+        **TINY | {"steps": 1},
     )
     shutil.copyfile(other.path / ENCODER, gqe / ENCODER)
     with pytest.raises(RunError, match="trained on another vocabulary"):
@@ -218,7 +246,9 @@ def test_folders_are_made_replaced_and_finished(gqe: Path) -> None:
     (gqe / ENCODER).unlink()
     with pytest.raises(RunError, match=f"has no {ENCODER}: train an encoder first"):
         tacit.open(gqe)
-    replaced = encode_folder(GRAPH, gqe, force=True, progress=False, **TINY | {"width": 4, "steps": 1})
+    replaced = encode_folder(
+        GRAPH, gqe, force=True, progress=False, **TINY | {"width": 4, "steps": 1}
+    )
     assert replaced.settings["encode"]["width"] == 4
 
 
@@ -231,9 +261,12 @@ def test_an_encoder_stays_until_another_is_trained(gqe: Path, tmp_path: Path) ->
     with pytest.raises(PlanError, match="Query2Box has no complement"):
         encode_folder(gqe, force=True, progress=False, **TINY | {"model": "q2b", "shapes": "2in"})
     assert tacit.open(gqe, device="cpu").ask(KNOWN, new=True).to_dict() == before
-    with pytest.raises(SettingsError, match="steps is given beside a checkpoint"):
+    with pytest.raises(SettingsError, match="steps is given beside `checkpoint`"):
         encode_folder(gqe, model="ultra", checkpoint=tmp_path / "weights.pth", force=True, steps=9)
-    with pytest.raises(RunError, match=f"has no {ENCODING} to go on from; train anew, or for 40 steps"):
+    with pytest.raises(
+        RunError,
+        match=f"has no {ENCODING} to go on from; train anew with `force=True`, or for 40 steps",
+    ):
         encode_folder(gqe, resume=True, progress=False, minutes=5.0)
 
 
@@ -255,10 +288,14 @@ def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
     one = one_hop_queries(GRAPH, "valid")
     elsewhere = replace(one, entities=one.entities + 1000)
     refused: list[tuple[dict[str, Any], type[Exception]]] = [
-        ({"shapes": "2in"}, PlanError), ({"queries": tmp_path}, DataError),
-        ({"queries": one}, SettingsError), ({"queries": [one]}, SettingsError), ({"queries": {"1p": 3}}, SettingsError),
-        ({"queries": {"1p": one}, "shapes": "2p"}, SettingsError), ({"queries": {"1p": elsewhere}}, DataError),
-    ]  # fmt: skip
+        ({"shapes": "2in"}, PlanError),
+        ({"queries": tmp_path}, DataError),
+        ({"queries": one}, SettingsError),
+        ({"queries": [one]}, SettingsError),
+        ({"queries": {"1p": 3}}, SettingsError),
+        ({"queries": {"1p": one}, "shapes": "2p"}, SettingsError),
+        ({"queries": {"1p": elsewhere}}, DataError),
+    ]
     for wrong, error in refused:
         with pytest.raises(error):
             encode_folder(GRAPH, tmp_path / "run", progress=False, **TINY | wrong)
@@ -270,29 +307,54 @@ def test_what_could_not_be_trained_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_of_ultra_alone(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="given for 'q2b'; ultra alone is imported"):
-        tacit.train_encoder(GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu")
+    with pytest.raises(
+        SettingsError, match="checkpoint is given, and `model='q2b'` is not imported"
+    ):
+        tacit.train_encoder(
+            GRAPH, tmp_path / "run", checkpoint=tmp_path / "weights.pth", device="cpu"
+        )
 
 
-def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(tmp_path: Path, gqe_run: Path) -> None:
-    settings = TINY | {"model": "ultra", "steps": 1, "layers": 1, "hidden": 16, "validate_queries": 1}
+def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(
+    tmp_path: Path, gqe_run: Path
+) -> None:
+    settings = TINY | {
+        "model": "ultra",
+        "steps": 1,
+        "layers": 1,
+        "hidden": 16,
+        "validate_queries": 1,
+    }
     trained = tacit.train_encoder(GRAPH, tmp_path / "trained", progress=False, **settings)
     torch.save({"model": trained.folder.tensors(ENCODER)}, tmp_path / "weights.pth")
-    options: dict[str, Any] = {"checkpoint": tmp_path / "weights.pth", "model": "ultra", "device": "cpu"}
+    options: dict[str, Any] = {
+        "checkpoint": tmp_path / "weights.pth",
+        "model": "ultra",
+        "device": "cpu",
+    }
     run = tacit.train_encoder(GRAPH, tmp_path / "imported", **options)
-    assert run.engine.about["encoding"] == "ultra, imported from weights.pth"
+    assert run.engine.config["encoding"] == "ultra, imported from weights.pth"
     one, other = (each.ask(KNOWN, new=True) for each in (run, trained))
     assert one.entities == other.entities
     assert [a.score for a in one] == pytest.approx([a.score for a in other])
     with pytest.raises(RunError, match="holds a run"):
         tacit.train_encoder(GRAPH, tmp_path / "imported", **options)
-    other = tacit.Graph.of([("a", "likes", "b"), ("b", "likes", "c"), ("c", "hates", "a"), ("a", "hates", "d")])
-    expected = (
-        import_checkpoint(tmp_path / "weights.pth", other)[0].scorer().logits(torch.tensor([0]), torch.tensor([0]))
+    other = tacit.Graph.of(
+        [("a", "likes", "b"), ("b", "likes", "c"), ("c", "hates", "a"), ("a", "hates", "d")]
     )
-    for number, source in enumerate((tmp_path / "trained", tmp_path / "trained" / ENCODER)):  # a run is as good
-        elsewhere = tacit.train_encoder(other, tmp_path / f"o{number}", **options | {"checkpoint": source})
-        assert torch.equal(elsewhere.weights.scorer.logits(torch.tensor([0]), torch.tensor([0])), expected)
+    expected = (
+        import_checkpoint(tmp_path / "weights.pth", other)[0]
+        .scorer()
+        .logits(torch.tensor([0]), torch.tensor([0]))
+    )
+    # a run is as good
+    for number, source in enumerate((tmp_path / "trained", tmp_path / "trained" / ENCODER)):
+        elsewhere = tacit.train_encoder(
+            other, tmp_path / f"o{number}", **options | {"checkpoint": source}
+        )
+        assert torch.equal(
+            elsewhere.weights.scorer.logits(torch.tensor([0]), torch.tensor([0])), expected
+        )
     with pytest.raises(DataError, match="no relation_model and entity_model"):
         tacit.train_encoder(other, tmp_path / "none", **options | {"checkpoint": gqe_run})
 
@@ -302,7 +364,7 @@ def test_lmpnn_comes_with_the_link_predictor_it_works_on(run: RunFolder, tmp_pat
     own = tacit.train_encoder(run.path, tmp_path / "own", progress=False, **settings)
     linked = tacit.open(run.path, device="cpu")
     assert own.ask(KNOWN, new=True).to_dict() == linked.ask(KNOWN, new=True).to_dict()
-    assert own.engine.using(search="encoder").ask(KNOWN)[0].entity == "t0"
+    assert own.engine.with_settings(search="encoder").ask(KNOWN)[0].entity == "t0"
     predictor, encoder = compare([own.folder.path], shapes="1p", limit=2, device="cpu").rows
     assert encoder.parameters > predictor.parameters
     save_model(own.folder, load_model(run))  # other weights, for all it knows
@@ -323,13 +385,18 @@ def test_lmpnn_goes_on_over_the_vectors_it_began_with_alone(run: RunFolder) -> N
     model = load_model(run)
     model.relations.weight.mul_(2.0)
     save_model(run, model)
-    with pytest.raises(RunError, match=r"made with other vectors of the link predictor; .* start again with force"):
+    with pytest.raises(
+        RunError,
+        match=r"made with other vectors of the link predictor; .* start again with `force=True`",
+    ):
         encode_folder(run.path, resume=True, progress=False, **settings)
     tacit.open(run.path, device="cpu").drop_encoder()  # what was stopped is given up
     assert encode_folder(run.path, progress=False, **settings).has(ENCODER)
 
 
-def test_lmpnn_in_a_run_of_its_own_goes_on_by_the_settings_it_began_with(run: RunFolder, tmp_path: Path) -> None:
+def test_lmpnn_in_a_run_of_its_own_goes_on_by_the_settings_it_began_with(
+    run: RunFolder, tmp_path: Path
+) -> None:
     settings = TINY | {"model": "lmpnn", "hidden": 8, "steps": 4, "checkpoint_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):
         encode_folder(run.path, tmp_path / "own", progress=stopped, **settings)
@@ -339,7 +406,9 @@ def test_lmpnn_in_a_run_of_its_own_goes_on_by_the_settings_it_began_with(run: Ru
     assert own.settings["encode"] == whole.settings["encode"]
 
 
-def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder, tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(
+    run: RunFolder, tmp_path: Path
+) -> None:
     settings = TINY | {"checkpoint_seconds": 0.0, "steps": 6}
     for folder in (run.path, tmp_path / "own"):
         out = None if folder == run.path else folder
@@ -348,20 +417,31 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(run: RunFolder
             encode_folder(source, out, progress=stopped, **settings)
         assert RunFolder.open(folder).has(ENCODING)
         if out is None:
-            assert tacit.open(folder, device="cpu").ask(KNOWN)[0].entity == "t0"  # by the link predictor meanwhile
-            with pytest.raises(RunError, match="go on with resume where its training was stopped"):
+            # by the link predictor meanwhile
+            assert tacit.open(folder, device="cpu").ask(KNOWN)[0].entity == "t0"
+            with pytest.raises(
+                RunError, match="go on with `resume=True` where its training was stopped"
+            ):
                 encode_folder(source, progress=False, **settings)
-            with pytest.raises(RunError, match=r"\(lr .*, not 0\.5\); give those, or start again with force"):
+            with pytest.raises(
+                RunError, match=r"\(lr .*, not 0\.5\); give those, or start again with `force=True`"
+            ):
                 encode_folder(source, progress=False, resume=True, **settings | {"lr": 0.5})
-            with pytest.raises(RunError, match="has not finished; go on with resume before its facts change"):
+            with pytest.raises(
+                RunError, match="has not finished; go on with `resume=True` before its facts change"
+            ):
                 tacit.open(folder, device="cpu").add([("p1", "lives", "t5")])
         else:
-            with pytest.raises(RunError, match="its training has not finished; go on with resume"):
+            with pytest.raises(
+                RunError, match="its training has not finished; go on with `resume=True`"
+            ):
                 tacit.open(folder, device="cpu")
         done = encode_folder(source, out, progress=False, resume=True, **settings)
         assert done.results()["encode"]["steps"] == 6
         assert not done.has(ENCODING)
-    one, other = (RunFolder.open(folder).tensors(ENCODER) for folder in (run.path, tmp_path / "own"))
+    one, other = (
+        RunFolder.open(folder).tensors(ENCODER) for folder in (run.path, tmp_path / "own")
+    )
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -1,4 +1,4 @@
-"""Files that are exchanged together: whatever moment a process is killed at, all of them are old or all are new."""
+"""Files exchanged together are all old or all new, whenever a process is killed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tacit.errors import RunError
 from tacit.graph.formats.files import atomic_file
 from tacit.graph.formats.writing import WHOLE, write_table
 
-OLD, NEW = {"a": "old", "b": "old", "gone": "old"}, {"a": "new", "b": "new", "c": "new"}
+OLD = {"a": "old", "b": "old", "gone": "old"}
+NEW = {"a": "new", "b": "new", "c": "new"}
 
 
 @contextmanager
 def images(folder: Path, into: Path) -> Iterator[list[Path]]:
-    """What a crash would leave: copies of a folder from before each operation that changes a name in it."""
+    """Copies of a folder from before each operation that renames a file in it."""
     kept: list[Path] = []
 
     def keep() -> None:
@@ -33,19 +34,30 @@ def images(folder: Path, into: Path) -> Iterator[list[Path]]:
         original = getattr(Path, name)
 
         def call(self: Path, *given: object, **more: object) -> object:
-            if self.parent.name != DRAFT:  # what is not decided is thrown away, however much of it there is
+            # what is not decided is thrown away, however much of it there is
+            if self.parent.name != DRAFT:
                 keep()
             return original(self, *given, **more)
 
         return patch.object(Path, name, call)
 
-    with watched("rename"), watched("replace"), watched("unlink"), watched("rmdir"), watched("mkdir"):
+    with (
+        watched("rename"),
+        watched("replace"),
+        watched("unlink"),
+        watched("rmdir"),
+        watched("mkdir"),
+    ):
         yield kept
     keep()
 
 
 def written(folder: Path) -> dict[str, str]:
-    return {file.name: file.read_text() for file in folder.iterdir() if file.is_file() and file.name != LOCK}
+    return {
+        file.name: file.read_text()
+        for file in folder.iterdir()
+        if file.is_file() and file.name != LOCK
+    }
 
 
 @pytest.fixture
@@ -69,7 +81,8 @@ def test_a_crash_at_any_moment_leaves_all_old_or_all_new(folder: Path, tmp_path:
     assert written(folder) == NEW
     seen = []
     for image in kept:
-        with images(image, tmp_path / f"again-{image.name}") as again:  # who makes up for a crash may crash as well
+        # who makes up for a crash may crash as well
+        with images(image, tmp_path / f"again-{image.name}") as again:
             finish_exchange(image)
         assert written(image) in (OLD, NEW)
         seen.append(written(image) == NEW)
@@ -138,8 +151,12 @@ def by_parquet(path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="devices are no files there")
 @pytest.mark.parametrize("write", [by_write, by_file, by_parquet])
-def test_devices_and_pipes_are_written_to_and_stay(tmp_path: Path, write: Callable[[Path], None]) -> None:
-    null, pipe, got = tmp_path / "null", tmp_path / "pipe", list[bytes]()
+def test_devices_and_pipes_are_written_to_and_stay(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    null = tmp_path / "null"
+    pipe = tmp_path / "pipe"
+    got = list[bytes]()
     null.symlink_to(os.devnull)  # replacing the device itself would break the machine
     write(null)
     os.mkfifo(pipe)

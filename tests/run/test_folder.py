@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,23 +17,38 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.disk import replacing, to_toml, write_text
+from tacit.disk import LOCK, TEMPORARY, replacing, to_toml, write_text
 from tacit.errors import LimitError, RunError
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import FACTS, fingerprint
-from tacit.run.folder import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder, versions
+from tacit.run.folder import (
+    ADAPTATION,
+    ADAPTER,
+    CHECKPOINT,
+    MODEL,
+    RESULTS,
+    SETTINGS,
+    TRACE,
+    RunFolder,
+    versions,
+)
 
 GRAPH = Graph.of(
-    [("a", "r", "b"), ("b\\n", "r", "line\nbreak"), ("\u2028é", "s", "a")], [("a", "s", "b")], [("b", "r", "a")], "five"
+    [("a", "r", "b"), ("b\\n", "r", "line\nbreak"), ("\u2028é", "s", "a")],
+    [("a", "s", "b")],
+    [("b", "r", "a")],
+    "five",
 )
 OTHER = Graph.of([("x", "r", "y")])
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    return RunFolder.create(tmp_path / "run", GRAPH, {"rank": 3, "lr": 0.1, "model": 'a "b"', "memory": None})
+    return RunFolder.create(
+        tmp_path / "run", GRAPH, {"rank": 3, "lr": 0.1, "model": 'a "b"', "memory": None}
+    )
 
 
 def test_opens_with_the_same_graph_and_settings(run: RunFolder) -> None:
@@ -60,7 +76,7 @@ def test_settings_are_those_of_the_file_and_nobody_elses(run: RunFolder) -> None
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="there is no run folder"):
+    with pytest.raises(RunError, match="there is no run "):
         RunFolder.open(tmp_path / "absent")
     with pytest.raises(RunError, match=r"has no settings\.toml"):
         RunFolder.open(tmp_path)
@@ -72,7 +88,9 @@ def test_a_run_in_which_nothing_was_trained_is_replaced(run: RunFolder) -> None:
 
 def test_refuses_to_overwrite(run: RunFolder, tmp_path: Path) -> None:
     run.trace({"event": "start"})
-    with pytest.raises(RunError, match="resume it, replace it with force"):
+    with pytest.raises(
+        RunError, match="go on with it by `resume=True`, replace it by `force=True`"
+    ):
         RunFolder.create(run.path, OTHER, {})
     assert run.graph().name == "five"
     replaced = RunFolder.create(run.path, OTHER, {}, force=True)
@@ -103,7 +121,9 @@ def test_tensors_keep_values_and_metadata(run: RunFolder) -> None:
 @pytest.mark.parametrize("rank", ["3", "30", "300000", "ü"])
 def test_the_first_table_of_a_file_starts_at_a_line_of_memory(run: RunFolder, rank: str) -> None:
     for rows in (1, 7, 12_345):
-        run.write_tensors(MODEL, {"b": torch.ones(rows, 3), "a": torch.zeros(rows, 200)}, {"rank": rank})
+        run.write_tensors(
+            MODEL, {"b": torch.ones(rows, 3), "a": torch.zeros(rows, 200)}, {"rank": rank}
+        )
         header = int.from_bytes((run.path / MODEL).read_bytes()[:8], "little")
         assert (8 + header) % 64 == 0
         assert run.tensors(MODEL)["a"].shape == (rows, 200)
@@ -112,7 +132,9 @@ def test_the_first_table_of_a_file_starts_at_a_line_of_memory(run: RunFolder, ra
 def test_files_are_as_readable_as_any_other(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     run.write_tensors(MODEL, {"table": torch.zeros(1)})
-    assert {(run.path / name).stat().st_mode for name in (MODEL, SETTINGS)} == {(tmp_path / "any").stat().st_mode}
+    assert {(run.path / name).stat().st_mode for name in (MODEL, SETTINGS)} == {
+        (tmp_path / "any").stat().st_mode
+    }
 
 
 def test_weights_of_another_graph(run: RunFolder, tmp_path: Path) -> None:
@@ -156,7 +178,9 @@ def test_prefixes_of_iris_are_kept(tmp_path: Path) -> None:
 def test_names_of_entities_are_kept(tmp_path: Path) -> None:
     names = {"Q142": ("France", "République\tfrançaise"), "Q1\\n": ("a\nb",)}
     entities = Vocabulary(["Q142", "Q183", "Q1\\n"], kind="entity", names=names)
-    graph = replace(Graph.of([("Q142", "borders", "Q183"), ("Q142", "borders", "Q1\\n")]), entities=entities)
+    graph = replace(
+        Graph.of([("Q142", "borders", "Q183"), ("Q142", "borders", "Q1\\n")]), entities=entities
+    )
     RunFolder.create(tmp_path / "run", graph, {})
     assert RunFolder.open(tmp_path / "run").graph().entities.names == names
 
@@ -173,10 +197,31 @@ def test_results_that_threads_write_at_once_are_all_kept(tmp_path: Path) -> None
         list(threads.map(measure, range(8)))
     run.tidy()
     measure(8)  # where nobody has left the lock to
-    assert {name for name in run.results() if name != "versions"} == {f"figure {number}" for number in range(9)}
+    assert {name for name in run.results() if name != "versions"} == {
+        f"figure {number}" for number in range(9)
+    }
 
 
-def test_a_run_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tidying_leaves_what_others_are_writing(tmp_path: Path) -> None:
+    """A file that a process killed while writing has left behind goes, one under way stays."""
+    run = RunFolder.create(tmp_path / "run", GRAPH, {})
+    left = run.path / f"{TEMPORARY}0123abcd-model.safetensors"
+    left.touch()
+    for anew in (False, True):  # some writers make the file they are given anew
+        with replacing(run.path / "codes.npy") as target:
+            target.write_bytes(b"half")
+            run.tidy()
+            target.write_bytes(b"whole")
+            if anew:
+                target.rename(target.with_suffix(".moved"))
+                target.with_suffix(".moved").rename(target)
+        assert (run.path / "codes.npy").read_bytes() == b"whole"
+    assert not left.exists()
+
+
+def test_a_run_is_written_where_folders_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on Windows, which also forces no file to disk that is open for reading alone."""
     opened = os.open
 
@@ -194,7 +239,9 @@ def test_a_run_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeyp
     assert RunFolder.open(run.path).results()["a"] == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ", b"not tensors at all"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ", b"not tensors at all"]
+)
 def test_files_that_are_no_tensors(run: RunFolder, content: bytes) -> None:
     with pytest.raises(RunError, match="has no model"):
         run.tensors(MODEL)
@@ -205,13 +252,20 @@ def test_files_that_are_no_tensors(run: RunFolder, content: bytes) -> None:
 
 def test_damage_is_named(run: RunFolder) -> None:
     run.write_tensors(MODEL, {"table": torch.zeros(100)})
-    for name, match in ((MODEL, "truncated"), (FACTS, "facts"), (SETTINGS, "settings"), (RESULTS, "results")):
+    for name, match in (
+        (MODEL, "truncated"),
+        (FACTS, "facts"),
+        (SETTINGS, "settings"),
+        (RESULTS, "results"),
+    ):
         run.write_results({"a": 1})
         whole = (run.path / name).read_bytes()
         (run.path / name).write_bytes(whole[: len(whole) // 2])
         opened = RunFolder(run.path)
         with pytest.raises(RunError, match=match):
-            {MODEL: lambda r: r.tensors(MODEL), RESULTS: lambda r: r.results()}.get(name, lambda r: r.graph())(opened)
+            {MODEL: lambda r: r.tensors(MODEL), RESULTS: lambda r: r.results()}.get(
+                name, lambda r: r.graph()
+            )(opened)
         (run.path / name).write_bytes(whole)
 
 
@@ -235,14 +289,22 @@ def test_a_full_disk_keeps_what_was_there(run: RunFolder, monkeypatch: pytest.Mo
         run.write_results({})
     monkeypatch.undo()
     assert torch.equal(run.tensors(MODEL)["table"], torch.ones(2))
-    assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
+    assert not [
+        path
+        for path in run.path.iterdir()
+        if path.name.startswith(".") and not path.name.startswith(LOCK)
+    ]
 
 
-def test_a_full_disk_under_the_tensor_writer(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_under_the_tensor_writer(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from safetensors import SafetensorError
 
     def full(*_: object) -> None:
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        raise SafetensorError(
+            "Error while serializing: I/O error: No space left on device (os error 28)"
+        )
 
     monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(LimitError, match="disk is full"):
@@ -303,13 +365,22 @@ def test_fingerprints_tell_orders_and_kinds_apart() -> None:
 def test_toml_of_every_kind() -> None:
     import tomllib
 
-    values = {"flag": True, "size": 1e-3, "label": 'tab\t"quote" \x7f', "list": [1, 2], "none": None}
-    assert tomllib.loads(to_toml({"t": values}))["t"] == {k: v for k, v in values.items() if v is not None}
+    values = {
+        "flag": True,
+        "size": 1e-3,
+        "label": 'tab\t"quote" \x7f',
+        "list": [1, 2],
+        "none": None,
+    }
+    assert tomllib.loads(to_toml({"t": values}))["t"] == {
+        k: v for k, v in values.items() if v is not None
+    }
 
 
 def test_a_fingerprint_tells_labels_from_facts() -> None:
     graph = Graph.of([("a", "r", "b"), ("b", "r", "c")], [("a", "r", "c")])
-    moved = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("a", "r", "c")])  # the same facts, split in another way
+    # the same facts, split in another way
+    moved = Graph.of([("a", "r", "b"), ("b", "r", "c"), ("a", "r", "c")])
     renamed = Graph.of([("a", "r", "b"), ("b", "r", "d")], [("a", "r", "d")])
     assert fingerprint(graph).labels == fingerprint(moved).labels
     assert fingerprint(graph).facts != fingerprint(moved).facts
@@ -322,6 +393,66 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     facts = tmp_path / os.fsdecode(b"facts\xff.tsv")
     facts.write_text("a\tr\tb\n", encoding="utf-8")
     graph = load(facts)
-    assert RunFolder.open(RunFolder.create(tmp_path / "run", graph, {}).path).graph().name == "facts?"
-    with pytest.raises(RunError, match="is no text in UTF-8"):
+    assert (
+        RunFolder.open(RunFolder.create(tmp_path / "run", graph, {}).path).graph().name == "facts?"
+    )
+    with pytest.raises(RunError, match="is not UTF-8"):
         RunFolder.create(tmp_path / os.fsdecode(b"run\xff"), graph, {})
+
+
+def test_settings_that_threads_write_at_once_are_all_kept(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(path: Path, text: str) -> None:  # between what was read and what is written
+        time.sleep(0.01)
+        write_text(path, text)
+
+    monkeypatch.setattr("tacit.disk.write_text", slowly)
+    with ThreadPoolExecutor(8) as threads:
+        list(
+            threads.map(
+                lambda n: RunFolder.open(run.path).write_settings(f"table{n}", {"n": n}), range(8)
+            )
+        )
+    assert {name: run.settings[name] for name in run.settings if name.startswith("table")} == {
+        f"table{n}": {"n": n} for n in range(8)
+    }
+    assert run.settings["train"]["rank"] == 3
+
+
+def test_a_run_is_of_the_graph_that_it_was_opened_with(run: RunFolder) -> None:
+    with run.in_use():  # others may use it as well, and nobody may replace it
+        with RunFolder.open(run.path).in_use():
+            pass
+        with pytest.raises(RunError, match="is in use"):
+            RunFolder.create(run.path, OTHER, {}, force=True)
+        with (
+            pytest.raises(RunError, match="is in use"),
+            RunFolder.open(run.path).in_use(changes=True),
+        ):
+            pass
+    RunFolder.create(run.path, OTHER, {}, force=True).write_tensors(MODEL, {"table": torch.ones(1)})
+    for step in (
+        lambda: run.write_tensors(MODEL, {"table": torch.zeros(1)}),
+        lambda: run.tensors(MODEL),
+        lambda: run.begin(GRAPH),
+    ):
+        with pytest.raises(
+            RunError, match=r"the facts of run .* were changed since it was opened; open it again"
+        ):
+            step()
+    assert torch.equal(RunFolder.open(run.path).tensors(MODEL)["table"], torch.ones(1))
+
+
+def test_files_that_are_rewritten_together_are_all_old_or_all_new(run: RunFolder) -> None:
+    with suppress(KeyError), run.rewritten() as draft:
+        draft.write_tensors(ADAPTER, {"table": torch.zeros(1)})
+        draft.write_settings("adapt", {"steps": 1})
+        raise KeyError
+    assert not run.has(ADAPTER)
+    assert "adapt" not in run.settings
+    with run.rewritten() as draft:
+        draft.write_tensors(ADAPTER, {"table": torch.ones(1)})
+        draft.write_settings("adapt", {"steps": 1})
+    assert torch.equal(run.tensors(ADAPTER)["table"], torch.ones(1))
+    assert (run.settings["adapt"], run.settings["train"]["rank"]) == ({"steps": 1}, 3)

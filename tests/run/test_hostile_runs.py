@@ -1,4 +1,4 @@
-"""Run folders of a stranger: whatever their files hold, they are read or refused with an error that names the file."""
+"""Run folders of a stranger are read, or refused with an error that names the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
-from tacit.fitting.checkpoint import Checkpoint, Position, about
+from tacit.fitting.checkpoint import Checkpoint, TrainerState, about
 from tacit.fitting.parts import RunFiles
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
@@ -64,7 +64,7 @@ def test_settings_of_odd_types(run: RunFolder, old: str, new: str, says: str) ->
 
 
 def rewrite(run: RunFolder, name: str, content: bytes) -> None:
-    """Exchange a file of the graph and say that it is what was written, as someone with bad intentions would."""
+    """Replace a file of the graph and its recorded checksum, as an attacker would."""
     (run.path / name).write_bytes(content)
     settings = tomllib.loads((run.path / SETTINGS).read_text())
     settings["files"][name] = digest(run.path / name)
@@ -93,7 +93,8 @@ def npy(shape: str, kind: str = "'<i4'", data: bytes = b"") -> bytes:
         (FACTS, b"PK\x03\x04" + bytes(100)),
         (FACTS, b"PK\x05\x06" + bytes(18)),  # an empty zip, which numpy opens
         (FACTS, b""),
-        (FACTS, npy("(3, 3)", data=np.array([[0, 0, 1], [1, 0, 2], [2, 2, 3]], "<i4").tobytes())),  # three entities
+        # three entities
+        (FACTS, npy("(3, 3)", data=np.array([[0, 0, 1], [1, 0, 2], [2, 2, 3]], "<i4").tobytes())),
         (FACTS, npy("(3, 3)", data=np.array([[0, 0, 1], [1, 0, -2], [2, 2, 0]], "<i4").tobytes())),
         (KEYS, npy("(6,)", "'<i8'", np.array([5, 4, 3, 2, 1, 0], "<i8").tobytes())),
         (KEYS, npy("(6,)", "'<i8'", np.array([0, 1, 2, 3, 4, 12], "<i8").tobytes())),
@@ -105,7 +106,8 @@ def npy(shape: str, kind: str = "'<i4'", data: bytes = b"") -> bytes:
 def test_arrays_that_lie(run: RunFolder, name: str, content: bytes) -> None:
     rewrite(run, name, content)
     with pytest.raises(
-        RunError, match=rf"the graph in '.*' cannot be read \((its sizes|.*{name.removesuffix('.npy')})"
+        RunError,
+        match=rf"the graph in '.*' cannot be read \((its sizes|.*{name.removesuffix('.npy')})",
     ):
         RunFolder.open(run.path).graph()
 
@@ -119,7 +121,9 @@ def test_arrays_as_they_were_written_are_read(run: RunFolder) -> None:
 EVALUATIONS = ['{"eval": null}', '{"eval": ["x"]}', '{"eval": [{"settings": []}]}']
 
 
-@pytest.mark.parametrize("text", [f'{{"a": {DEEP}}}', "[1, 2]", "{", '{"a": ' + "9" * 5000 + "}", "\0", *EVALUATIONS])
+@pytest.mark.parametrize(
+    "text", [f'{{"a": {DEEP}}}', "[1, 2]", "{", '{"a": ' + "9" * 5000 + "}", "\0", *EVALUATIONS]
+)
 def test_results_that_are_none(run: RunFolder, text: str) -> None:
     (run.path / RESULTS).write_text(text)
     with pytest.raises(RunError, match=r"results\.json is damaged"):
@@ -137,21 +141,25 @@ def test_a_trace_that_is_none(run: RunFolder) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"step": "1"}, {"step": -1}, {"step": 10**30}, {"loss": None}, {"best": []}, {"history": [1]}, {"done": 1.5},
-        {"unknown": 1},
+        {"step": "1"}, {"step": -1}, {"step": 10**30}, {"loss": None}, {"best": []},
+        {"history": [1]}, {"done": 1.5}, {"unknown": 1},
     ],
 )  # fmt: skip
 def test_positions_of_odd_types(run: RunFolder, change: dict[str, Any]) -> None:
-    position = json.dumps(vars(Position()) | change)
-    run.write_tensors(CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": "{}"})
+    position = json.dumps(vars(TrainerState()) | change)
+    run.write_tensors(
+        CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": "{}"}
+    )
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
         about(run, CHECKPOINT)
 
 
 @pytest.mark.parametrize("stamp", ["[1]", DEEP, "nothing", '"a"'])
 def test_stamps_of_odd_types(run: RunFolder, stamp: str) -> None:
-    position = json.dumps(vars(Position()))
-    run.write_tensors(CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": stamp})
+    position = json.dumps(vars(TrainerState()))
+    run.write_tensors(
+        CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": stamp}
+    )
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
         Checkpoint.read(RunFiles(run), CHECKPOINT, {"settings": "1"})
 
@@ -179,7 +187,9 @@ def header(change: Callable[[dict[str, Any]], object], data: bytes) -> bytes:
         lambda told: told.update({"x" * 100_000: told.pop("entities.weight")}),
     ],
 )
-def test_weights_whose_header_lies(run: RunFolder, change: Callable[[dict[str, Any]], object]) -> None:
+def test_weights_whose_header_lies(
+    run: RunFolder, change: Callable[[dict[str, Any]], object]
+) -> None:
     path = run.path / MODEL
     path.write_bytes(header(change, path.read_bytes()))
     with pytest.raises(RunError, match=r"model.*\.safetensors") as caught:

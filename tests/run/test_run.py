@@ -21,7 +21,7 @@ from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
 from tacit.run.folder import ADAPTER, MODEL, SETTINGS, RunFolder
 
-# A ring of eight: everyone's next, and a second relation two steps on; valid and test hold one fact each.
+# A ring of eight with steps of one and of two; valid and test hold one fact each.
 RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]
 SKIP = [(f"e{i}", "skip", f"e{(i + 2) % 8}") for i in range(8)]
 GRAPH = Graph.of(RING[:7] + SKIP[:7], valid=SKIP[7:], test=RING[7:], name="ring")
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"progress": False, "rank": 4, "epochs": 2, "batch": 8, 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A run whose model knows the ring: entity `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
+    """A run whose model knows the ring: `i` is a turn by `i/8`, `next` by 1/8, `skip` by 2/8."""
     folder = RunFolder.create(tmp_path / "run", GRAPH, {"model": "complex", "rank": 1})
     model = make_model("complex", 8, 4, 1)
     angles = torch.arange(8) * torch.pi / 4
@@ -43,7 +43,8 @@ def path(tmp_path: Path) -> Path:
 
 def with_adapter(path: Path, **settings: Any) -> AdaptSettings:
     """Give a run an adapter that changes nothing yet."""
-    folder, chosen = RunFolder.open(path), AdaptSettings(**settings)
+    folder = RunFolder.open(path)
+    chosen = AdaptSettings(**settings)
     save_adapter(folder, Adapter(tacit.open(path, adapted=False).engine.scorer, "p"), chosen)
     folder.write_settings("adapt", chosen.to_dict())
     folder.write_results({**folder.results(), "adapt": {"steps": 1}})
@@ -52,7 +53,9 @@ def with_adapter(path: Path, **settings: Any) -> AdaptSettings:
 
 def test_settings_and_weights_are_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_adapter(path)
-    read, bytes_of, tensors_of = Counter[str](), Path.read_bytes, safetensors.safe_open
+    read = Counter[str]()
+    bytes_of = Path.read_bytes
+    tensors_of = safetensors.safe_open
 
     def counted(name: Path, *arguments: Any, **options: Any) -> Any:
         read[name.name] += 1
@@ -61,7 +64,11 @@ def test_settings_and_weights_are_read_once(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "read_bytes", counted)
     monkeypatch.setattr(safetensors, "safe_open", counted)
     assert tacit.open(path).ask("?x : next(e1, ?x)", top=1).entities == ["e2"]
-    assert {name: read[name] for name in (SETTINGS, MODEL, ADAPTER)} == {SETTINGS: 1, MODEL: 1, ADAPTER: 1}
+    assert {name: read[name] for name in (SETTINGS, MODEL, ADAPTER)} == {
+        SETTINGS: 1,
+        MODEL: 1,
+        ADAPTER: 1,
+    }
 
 
 def test_an_adapter_that_is_replaced_while_it_is_read_keeps_to_its_settings(
@@ -106,47 +113,62 @@ def test_training_goes_on_where_it_was_or_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "run"
     tacit.train(GRAPH, out, resume=True, **SMALL)  # nothing to resume: it begins
     tacit.train(GRAPH, out, resume=True, **SMALL)
-    with pytest.raises(RunError, match="holds a run; resume it, replace it with force"):
+    with pytest.raises(
+        RunError, match="holds a run; go on with it by `resume=True`, replace it by `force=True`"
+    ):
         tacit.train(GRAPH, out, **SMALL)
     with pytest.raises(SettingsError, match="rank is 5, and the run has 4") as caught:
         tacit.train(GRAPH, out, resume=True, **SMALL | {"rank": 5})
     assert caught.value.parameter == "rank"
-    with pytest.raises(SettingsError, match="resume and force contradict each other"):
+    with pytest.raises(
+        SettingsError, match="`resume=True` goes on with a run and `force=True` replaces it"
+    ):
         tacit.train(GRAPH, out, resume=True, force=True, **SMALL)
     with pytest.raises(RunError, match="was trained on other facts than ring has now"):
         tacit.train(replace(GRAPH, train=GRAPH.train[1:]), out, resume=True, **SMALL)
-    with pytest.raises(SettingsError, match="unknown training setting 'epoch'; did you mean 'epochs'"):
+    with pytest.raises(
+        SettingsError, match="unknown training setting 'epoch'; did you mean 'epochs'"
+    ):
         tacit.train(GRAPH, tmp_path / "other", epoch=3)
     assert not (tmp_path / "other").exists()
 
 
 def test_a_fact_is_scored_and_answers_are_counted(path: Path) -> None:
     run = tacit.open(path)
-    head, relation, tail = (GRAPH.entities[0], GRAPH.relations[0], GRAPH.entities[1])
+    head = GRAPH.entities[0]
+    relation = GRAPH.relations[0]
+    tail = GRAPH.entities[1]
     scored = {e.entity: e for e in run.ask(f"?x : {relation}({head}, ?x)", top=100)}
     for label in (tail, GRAPH.entities[3]):
         found = run.score(head, relation, label)
-        assert (found.score, found.known) == (pytest.approx(scored[label].score), scored[label].known)
+        assert (found.score, found.known) == (
+            pytest.approx(scored[label].score),
+            scored[label].known,
+        )
         assert str(found) == f"{found.score:.3f} {'known' if found.known else 'predicted'}"
     known = [e for e in scored.values() if e.known]
     predicted = sum(e.score for e in scored.values() if not e.known)
-    assert run.count(f"?x : {relation}({head}, ?x)") == (len(known), pytest.approx(len(known) + predicted))
+    assert run.count(f"?x : {relation}({head}, ?x)") == (
+        len(known),
+        pytest.approx(len(known) + predicted),
+    )
 
 
 def test_a_calibration_never_drops_the_adapter(path: Path) -> None:
     with_adapter(path, calibration="sigmoid", logic="godel")
     run = tacit.open(path)
-    assert run.engine.about["adapted"]
+    assert run.engine.config["adapted"]
     assert (run.engine.settings.calibration, run.engine.settings.logic) == ("sigmoid", "godel")
-    assert tacit.open(path, calibration="sigmoid").engine.about["adapted"]
+    assert tacit.open(path, calibration="sigmoid").engine.config["adapted"]
     with pytest.raises(
-        SettingsError, match=r"calibration is 'minmax', and the adapter was trained for 'sigmoid'.*adapted=False"
+        SettingsError,
+        match=r"calibration is 'minmax', and the adapter was trained for 'sigmoid'.*adapted=False",
     ):
         tacit.open(path, calibration="minmax")
     with pytest.raises(SettingsError, match="adapted=False"):
         run.evaluate(calibration="minmax")
     plain = tacit.open(path, adapted=False, calibration="minmax")
-    assert not plain.engine.about["adapted"]
+    assert not plain.engine.config["adapted"]
     assert plain.evaluate().settings["calibration"] == "minmax"
 
 
@@ -157,22 +179,25 @@ def test_an_adapter_is_dropped(path: Path) -> None:
     assert not run.folder.has(ADAPTER)
     assert "adapt" not in run.settings
     assert "adapt" not in run.results
-    assert not run.engine.about["adapted"]
+    assert not run.engine.config["adapted"]
     assert tacit.open(path).engine.settings.calibration == "softmax-count"
     with pytest.raises(RunError, match="has no adapter to drop"):
         run.drop_adapter()
 
 
 def test_adapting_is_one_call(path: Path) -> None:
-    run, heard = tacit.open(path), []
+    run = tacit.open(path)
+    heard = []
     options: dict[str, Any] = {"shapes": "2i", "steps": 4, "validate_every": 2, "batch": 8}
     summary = run.adapt(count=12, progress=heard.append, **options)
     assert summary["steps"] == 4
     assert [event.done for event in heard if event.what != "step"] == [0, 2, 4]
-    assert run.engine.about["adapted"] == run.folder.has(ADAPTER) == summary["kept"]
+    assert run.engine.config["adapted"] == run.folder.has(ADAPTER) == summary["kept"]
     drawn = run.sample(shapes="2i", count=12, waste=0.99)
     assert run.adapt({"2i": drawn["2i"].queries}, **options)["queries"].keys() == {"2i"}
-    with pytest.raises(SettingsError, match="unknown adaptation setting 'step'; did you mean 'steps'"):
+    with pytest.raises(
+        SettingsError, match="unknown adaptation setting 'step'; did you mean 'steps'"
+    ):
         run.adapt(step=3)
 
 
@@ -183,7 +208,10 @@ def test_held_out_facts_are_evaluated_by_default(path: Path) -> None:
     assert repr(evaluation) == "Evaluation(test: mrr 1p 1.000)"
     assert evaluation.average("avg_p") is None
     assert evaluation.relations is not None
-    assert {name: row["queries"] for name, row in evaluation.relations.items()} == {"next": 1, "next^-1": 1}
+    assert {name: row["queries"] for name, row in evaluation.relations.items()} == {
+        "next": 1,
+        "next^-1": 1,
+    }
     assert set(evaluation.reliability) == {"atoms", "ten best answers"}
     assert run.results["eval"] == [evaluation.to_json()]
 
@@ -214,12 +242,20 @@ def test_what_is_to_be_predicted_is_never_observed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"strength": 2.0}])
-def test_an_adapter_that_is_left_out_leaves_none_of_its_settings(path: Path, given: dict[str, float]) -> None:
+def test_an_adapter_that_is_left_out_leaves_none_of_its_settings(
+    path: Path, given: dict[str, float]
+) -> None:
     with_adapter(path, calibration="sigmoid", logic="godel", negation="cosine", strength=3.0)
     adapted = tacit.open(path, **given).engine
     assert adapted.settings.logic == "godel"
-    assert adapted.using(preset="fit").settings == tacit.open(path, preset="fit", **given).engine.settings
-    assert adapted.using(adapted=False).settings == tacit.open(path, adapted=False, **given).engine.settings
+    assert (
+        adapted.with_settings(preset="fit").settings
+        == tacit.open(path, preset="fit", **given).engine.settings
+    )
+    assert (
+        adapted.with_settings(adapted=False).settings
+        == tacit.open(path, adapted=False, **given).engine.settings
+    )
 
 
 def test_given_queries_do_not_take_the_place_of_held_out_facts(path: Path) -> None:
@@ -233,43 +269,57 @@ def test_given_queries_do_not_take_the_place_of_held_out_facts(path: Path) -> No
 def test_results_say_what_they_depend_on(path: Path) -> None:
     protocol = {"ties": "realistic", "mean": "question", "filtered": "easy and hard answers"}
     assert tacit.open(path).evaluate().settings == {
-        "graph": "ring", "split": "test", "search": "beam", "k": 256, "logic": "product", "negation": "standard",
-        "strength": 1.0, "calibration": "softmax-count", "observed": "train", "observed_score": 1 - 2**-10,
-        "precision": "float32", "adapted": False, "loops": False, "typed": False, **protocol,
+        "graph": "ring", "split": "test", "search": "beam", "k": 256, "logic": "product",
+        "negation": "standard", "strength": 1.0, "calibration": "softmax-count",
+        "observed": "train", "observed_score": 1 - 2**-10, "precision": "float32", "adapted": False,
+        "loops": False, "typed": False, **protocol,
     }  # fmt: skip
     with_adapter(path, calibration="sigmoid", observed="train", shapes="2i,3i")
     adapted = tacit.open(path).evaluate(search="exact", observed="none").settings
     assert (adapted["calibration"], adapted["adapted"]) == ("sigmoid", True)
-    assert adapted["adapter"] == "learn scores, condition p, layers 1, loss log, shapes 2i+3i, observed train, seed 0"
+    assert (
+        adapted["adapter"]
+        == "learn scores, condition p, layers 1, loss log, shapes 2i+3i, observed train, seed 0"
+    )
     assert not {"k", "observed_score", "steps", "step_size", "vector_reg", "memory"} & set(adapted)
     continuous = tacit.open(path).evaluate(search="continuous", steps=2, observed="none").settings
     assert (continuous["steps"], continuous["step_size"]) == (2, 0.1)
     symbolic = tacit.open(path, adapted=False).evaluate(search="symbolic").settings
-    assert symbolic == {"graph": "ring", "split": "test", "search": "symbolic", "observed": "train", **protocol}
+    assert symbolic == {
+        "graph": "ring",
+        "split": "test",
+        "search": "symbolic",
+        "observed": "train",
+        **protocol,
+    }
 
 
 def test_continuous_search_takes_plain_sigmoids_through_every_door(path: Path) -> None:
-    asked, settings = "?x : next(e0, ?x)", {"search": "continuous", "steps": 2}
+    asked = "?x : next(e0, ?x)"
+    settings = {"search": "continuous", "steps": 2}
     plain = tacit.open(path, adapted=False, calibration="sigmoid", **settings).ask(asked)
     assert tacit.open(path, **settings).ask(asked) == plain
     with_adapter(path, calibration="softmax-count")
-    for engine in (tacit.open(path, **settings).engine, tacit.open(path).engine.using(**settings)):
+    for engine in (
+        tacit.open(path, **settings).engine,
+        tacit.open(path).engine.with_settings(**settings),
+    ):
         assert engine.ask(asked) == plain
-        assert (engine.about["calibration"], engine.about["adapted"]) == ("sigmoid", False)
+        assert (engine.config["calibration"], engine.config["adapted"]) == ("sigmoid", False)
     told = tacit.open(path).evaluate(**settings).settings
     assert (told["calibration"], told["adapted"], "adapter" in told) == ("sigmoid", False, False)
     with pytest.raises(SettingsError, match="adapter was trained for 'softmax-count'"):
         tacit.open(path, calibration="sigmoid", **settings)
     with_adapter(path, calibration="sigmoid")
-    assert tacit.open(path, **settings).engine.about["adapted"] is True
+    assert tacit.open(path, **settings).engine.config["adapted"] is True
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"split": "dev"}, SettingsError, "split is 'dev'; it must be one of train, valid, test"),
-        ({"shapes": "2i"}, SettingsError, "queries are needed for shapes 2i"),
-        ({"queries": "nowhere"}, DataError, r"no test-queries\.pkl"),
+        ({"shapes": "2i"}, SettingsError, "shapes is 2i, and facts alone are 1p queries"),
+        ({"queries": "nowhere"}, DataError, r"there is no such folder"),
         ({"ties": "random"}, TacitError, "realistic, optimistic, pessimistic"),
         ({"out": "no/such/folder.json"}, DataError, "there is no folder"),
         ({"logic": "fuzzy"}, SettingsError, "logic is 'fuzzy'"),
@@ -284,7 +334,9 @@ def test_evaluations_that_make_no_sense(
     assert run.results == {}
 
 
-def test_results_are_given_back_where_the_run_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_given_back_where_the_run_cannot_be_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise RunError("the folder may only be read")
 
@@ -297,11 +349,17 @@ def test_results_are_given_back_where_the_run_cannot_be_written(path: Path, monk
 def test_sampling_is_one_call(tmp_path: Path) -> None:
     cycle = "?t : exists ?x . r(?x, ?t) & q(?t, ?x)"  # no tuple says it, and none is asked for
     assert len(tacit.sample(GRAPH, templates=[cycle], count=4, waste=0.99)[cycle].queries) > 0
-    assert list(tacit.sample(GRAPH, templates=cycle, count=4, waste=0.99)) == [cycle]  # not its letters
-    samples = tacit.sample(GRAPH, tmp_path / "q", shapes="2p", templates=["?t : r(a, ?t)"], count=4, waste=0.99)
+    # not its letters
+    assert list(tacit.sample(GRAPH, templates=cycle, count=4, waste=0.99)) == [cycle]
+    samples = tacit.sample(
+        GRAPH, tmp_path / "q", shapes="2p", templates=["?t : r(a, ?t)"], count=4, waste=0.99
+    )
     assert set(samples) == {"2p", "1p"}
     assert all(np.diff(drawn.queries.hard.offsets).all() for drawn in samples.values())
-    with pytest.raises(DataError, match="holds train queries; choose another folder, or replace them with force"):
+    with pytest.raises(
+        DataError,
+        match="holds train queries; choose another folder, or replace them by `force=True`",
+    ):
         tacit.sample(GRAPH, tmp_path / "q", shapes="2p", count=4)
 
 
@@ -321,17 +379,20 @@ def test_new_answers_and_missing_links_are_one_call_each(path: Path) -> None:
     assert run.ask("?x : next(e0, ?x)", top=1).entities == ["e1"]
     (found,) = run.sample(shapes="2p", split="test", count=3, missing=1).values()
     evaluation = run.evaluate({"2p": found.queries}, by_missing=True)
-    assert set(evaluation.by_missing["2p"]) <= {1, 2}  # beside the training facts, valid ones may be missing too
-    assert sum(row["answers"] for row in evaluation.by_missing["2p"].values()) == len(found.queries.hard.ids)
+    # beside the training facts, valid ones may be missing too
+    assert set(evaluation.by_missing["2p"]) <= {1, 2}
+    assert sum(row["answers"] for row in evaluation.by_missing["2p"].values()) == len(
+        found.queries.hard.ids
+    )
 
 
 def test_a_preset_leaves_the_adapter_out(path: Path) -> None:
     with_adapter(path, calibration="sigmoid", observed="train")
     run = tacit.open(path)
-    assert run.engine.about["adapted"]
-    for engine in (tacit.open(path, preset="qto").engine, run.engine.using(preset="qto")):
-        assert (engine.about["preset"], engine.about["adapted"]) == ("qto", False)
-        assert engine.about["calibration"] == "softmax-count"
+    assert run.engine.config["adapted"]
+    for engine in (tacit.open(path, preset="qto").engine, run.engine.with_settings(preset="qto")):
+        assert (engine.config["preset"], engine.config["adapted"]) == ("qto", False)
+        assert engine.config["calibration"] == "softmax-count"
     evaluation = run.evaluate(preset="qto")
     assert (evaluation.settings["preset"], evaluation.settings["adapted"]) == ("qto", False)
     assert "adapter" not in evaluation.settings

@@ -47,7 +47,7 @@ def windows() -> Iterator[dict[str, Visit]]:
 def visit(
     request: pytest.FixtureRequest, browser: Any, windows: dict[str, Visit], europe_service: Running
 ) -> Iterator[Visit]:
-    """A visit to the page, at a desk unless a test asks for another size; it leaves no fault and calls nobody else."""
+    """A visit to the page on a desktop; it must leave no fault and call no other host."""
     size = getattr(request, "param", "desktop")
     if size in windows:
         windows[size].again(europe_service.url)

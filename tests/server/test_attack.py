@@ -1,21 +1,25 @@
-"""Clients that hang up, ask too much, or hold on to what they do not use: others are served all the same."""
+"""Clients that hang up, ask too much or hold connections do not stop others."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 
 import httpx
 import pytest
+from fastapi import HTTPException, Request
 
 from served import Running, running
 from served_graphs import EUROPE, SLOW
-from tacit.server import admission
+from tacit.server import admission, patience
 from tacit.server.admission import Admission, Visit
+from tacit.server.service import chosen
 from tacit.server.settings import Limits, ServerSettings
 
 HEAVY = f"?c : borders({SLOW}, ?c)"
@@ -24,14 +28,20 @@ LIMITS = Limits(seconds=6.0, per_client=6, connections=20)
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(EUROPE, ServerSettings(workers=2, trusted_proxies=("127.0.0.1",), limits=LIMITS)) as found:
+    with running(
+        EUROPE, ServerSettings(workers=2, trusted_proxies=("127.0.0.1",), limits=LIMITS)
+    ) as found:
         yield found
 
 
 def ask_and_hold(service: Running, query: str, **more: object) -> socket.socket:
     """A connection over which a question was asked."""
-    connection, body = service.connect(), json.dumps({"query": query, **more}).encode()
-    head = b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    connection = service.connect()
+    body = json.dumps({"query": query, **more}).encode()
+    head = (
+        b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n"
+    )
     connection.sendall(head % len(body) + body)
     return connection
 
@@ -48,7 +58,7 @@ def in_flight(service: Running) -> int:
 
 
 def settle(service: Running) -> None:
-    """Wait until nothing is in flight; the reply to a further request says that all before it are out, too."""
+    """Wait until nothing is in flight, by the reply to a further request."""
     wait_until(lambda: in_flight(service) == 0)
     service.client.get("/health")
 
@@ -91,7 +101,9 @@ def test_one_address_has_so_many_questions_at_once(service: Running) -> None:
         refused = service.ask("?c : borders(France, ?c)")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         assert "6 questions of yours" in refused.json()["error"]["message"]
-        assert [service.client.get(path).status_code for path in ("/", "/health", "/ready")] == [200] * 3
+        assert [service.client.get(path).status_code for path in ("/", "/health", "/ready")] == [
+            200
+        ] * 3
         others = service.client.get("/entities", headers={"x-forwarded-for": "192.0.2.7"})
         assert others.status_code == 200
     finally:
@@ -106,11 +118,16 @@ def test_sockets_that_say_nothing_keep_nobody_out(service: Running) -> None:
     half = [service.connect() for _ in range(LIMITS.connections)]
     try:
         for connection in half:
-            connection.sendall(b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{")
+            connection.sendall(
+                b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{"
+            )
         with httpx.Client(base_url=service.url) as fresh:
-            assert fresh.post("/ask", json={"query": "?c : borders(Portugal, ?c)"}).status_code == 200
+            assert (
+                fresh.post("/ask", json={"query": "?c : borders(Portugal, ?c)"}).status_code == 200
+            )
         assert len(service.server.server_state.connections) <= LIMITS.connections
-        with suppress(ConnectionResetError):  # the one that was silent longest made room, and hears of it so or so
+        # the one that was silent longest made room, and hears of it so or so
+        with suppress(ConnectionResetError):
             assert silent[0].recv(1) == b""
     finally:
         for connection in silent + half:
@@ -137,7 +154,9 @@ def test_where_every_connection_is_at_work_a_further_one_is_turned_away() -> Non
 
 
 def test_a_question_goes_on_while_one_of_those_who_asked_waits() -> None:
-    with running(EUROPE, ServerSettings(workers=1, limits=Limits(seconds=1.5, patience=0.2))) as service:
+    with running(
+        EUROPE, ServerSettings(workers=1, limits=Limits(seconds=1.5, patience=0.2))
+    ) as service:
         start = time.monotonic()
         with ThreadPoolExecutor(1) as thread, ask_and_hold(service, HEAVY) as left:
             stays = thread.submit(service.ask, HEAVY)
@@ -174,7 +193,8 @@ def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(admission, "monotonic", lambda now=now: 1000 + now)
         with gate.of(visit()) as refusal:
             allowed += [now] if refusal is None else []
-    for now in times:  # never more than the burst and the rate together, and never fewer than the rate
+    # never more than the burst and the rate together, and never fewer than the rate
+    for now in times:
         assert sum(now <= each < now + 1 for each in allowed) <= 8
         assert sum(each <= now for each in allowed) <= 4 + 4 * now + 1e-6
     assert allowed[:5] == [0.0] * 4 + [pytest.approx(0.3)]
@@ -197,7 +217,9 @@ def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/static/page.js", {"sec_fetch_site": "cross-site"}, None),
     ],
 )
-def test_pages_of_other_sites_may_not_ask(path: str, headers: dict[str, str], status: int | None) -> None:
+def test_pages_of_other_sites_may_not_ask(
+    path: str, headers: dict[str, str], status: int | None
+) -> None:
     gate = Admission(ServerSettings(cors=("https://there.example",)))
     with gate.of(visit(path=path, **headers)) as refusal:
         assert (refusal.status if refusal else None) == status
@@ -208,3 +230,67 @@ def test_another_sites_page_hears_why(service: Running) -> None:
     assert refused.status_code == 403
     assert "a page of another site" in refused.json()["error"]["message"]
     assert service.client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+
+
+def test_where_uvicorn_does_not_say_whose_a_request_is_all_are_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = patience.PatientProtocol.connection_made
+
+    def hidden(connection: patience.PatientProtocol, transport: asyncio.Transport) -> None:
+        made(connection, transport)
+        connection.connections.open.clear()
+
+    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(patience.PatientProtocol, "connection_made", hidden)
+    with running(EUROPE, ServerSettings(workers=1)) as service, service.connect() as silent:
+        assert service.healthy()
+        assert service.healthy()
+        time.sleep(0.6)
+        silent.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+        assert silent.recv(12) == b"HTTP/1.1 200"
+    assert [record.getMessage() for record in caplog.records].count(
+        "this version of uvicorn does not say whose a request is: slow clients are not let go"
+    ) == 1
+
+
+def test_a_uvicorn_that_hands_out_no_connections_still_bounds_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # it has no such protocol
+    monkeypatch.setattr(patience, "getattr", lambda *given: None, raising=False)
+    with running(
+        EUROPE, ServerSettings(workers=1, limits=Limits(seconds=30, connections=3))
+    ) as service:
+        assert service.healthy()
+        silent = [service.connect() for _ in range(4)]
+        try:
+            with httpx.Client(base_url=service.url) as fresh:
+                assert fresh.get("/ready").status_code == 503
+        finally:
+            for connection in silent:
+                connection.close()
+        wait_until(lambda: service.client.get("/ready").status_code == 200)
+        assert service.healthy()
+    assert "slow clients are not let go" in caplog.text
+
+
+def test_a_scope_without_a_route_is_read_by_its_path(service: Running) -> None:
+    routes = {"paths": {"/entities": {"get": {"parameters": [{"name": "q"}]}}}}
+    names = {
+        "app": SimpleNamespace(
+            state=SimpleNamespace(runs=service.server.runs), openapi=lambda: routes
+        )
+    }
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/entities",
+        "headers": [],
+        "server": ("h", 80),
+        **names,
+    }
+    fine = Request(scope | {"query_string": b"q=fr"})
+    assert asyncio.run(chosen(fine, None)) is service.first
+    with pytest.raises(HTTPException, match="'x' is in the address, where only 'q' may be"):
+        asyncio.run(chosen(Request(scope | {"query_string": b"q=fr&x=1"}), None))

@@ -30,7 +30,10 @@ def test_health_names_the_model(service: Running) -> None:
 
 def test_answers_say_what_their_scores_are(service: Running) -> None:
     reply = service.ask(LANGUAGES, top=2).json()
-    assert [(row["entity"], row["known"]) for row in reply["answers"]] == [("Spain", True), ("Portugal", False)]
+    assert [(row["entity"], row["known"]) for row in reply["answers"]] == [
+        ("Spain", True),
+        ("Portugal", False),
+    ]
     assert (reply["uncalibrated"], reply["likely"]) == (SENTENCE, None)
     linked = service.ask(LANGUAGES, top=2, search="exact").json()
     assert linked.get("uncalibrated") is None
@@ -40,12 +43,17 @@ def test_answers_say_what_their_scores_are(service: Running) -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"query": "?c : borders(France, ?c) & !speaks(?c, Italian)"}, "Stand-in has no complement"),
+        (
+            {"query": "?c : borders(France, ?c) & !speaks(?c, Italian)"},
+            "Stand-in has no complement",
+        ),
         ({"query": "count ?c : speaks(?c, Spanish)"}, "asks for a count, and Stand-in"),
         ({"query": LANGUAGES, "k": 8}, "k is 8, which means nothing to an encoder"),
     ],
 )
-def test_what_the_encoder_refuses_is_told(service: Running, asked: dict[str, Any], why: str) -> None:
+def test_what_the_encoder_refuses_is_told(
+    service: Running, asked: dict[str, Any], why: str
+) -> None:
     reply = service.client.post("/ask", json=asked)
     assert reply.status_code == 422
     assert why in reply.json()["error"]["message"]

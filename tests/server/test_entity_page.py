@@ -1,4 +1,4 @@
-"""The page of an entity, over HTTP and in a real browser, and drawn graphs: what they show, and that it fits."""
+"""The page of an entity, over HTTP and in a browser, and drawings that fit."""
 
 from __future__ import annotations
 
@@ -46,11 +46,20 @@ def about(label: str, facts: list[tuple[str, str, str]]) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("label", ["France", "Italy", "Spanish", "Portugal", CITIES[3]])
 @pytest.mark.parametrize("path", ["/entity", "/entity/predictions"])
-def test_facts_are_told_by_relation_in_both_directions(service: Running, path: str, label: str) -> None:
+def test_facts_are_told_by_relation_in_both_directions(
+    service: Running, path: str, label: str
+) -> None:
     reply = told(service, path, label=label, limit=100)
-    assert (reply["entity"], reply["name"], reply["known"], reply["next"]) == (label, label, path == "/entity", None)
+    assert (reply["entity"], reply["name"], reply["known"], reply["next"]) == (
+        label,
+        label,
+        path == "/entity",
+        None,
+    )
     expected = about(label, FACTS if path == "/entity" else MISSING)
-    assert {each["relation"]: {fact["entity"] for fact in each["facts"]} for each in reply["relations"]} == expected
+    assert {
+        each["relation"]: {fact["entity"] for fact in each["facts"]} for each in reply["relations"]
+    } == expected
     for each in reply["relations"]:
         assert each["count"] == len(each["facts"])
         assert each["inverse"] == each["relation"].endswith("^-1")
@@ -64,7 +73,9 @@ def test_many_facts_come_in_pages(service: Running) -> None:
     found = [fact["entity"] for fact in cities["facts"]]
     assert len(found) == 20
     while len(found) < len(CITIES):
-        page = told(service, "/entity", label="France", relation="city_in^-1", offset=len(found))["relations"]
+        page = told(service, "/entity", label="France", relation="city_in^-1", offset=len(found))[
+            "relations"
+        ]
         assert [each["relation"] for each in page] == ["city_in^-1"]
         found += [fact["entity"] for fact in page[0]["facts"]]
     assert found == sorted(CITIES)
@@ -80,7 +91,9 @@ def test_many_facts_come_in_pages(service: Running) -> None:
         ({}, "label"),
     ],
 )
-def test_what_cannot_be_told_is_refused(service: Running, query: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_told_is_refused(
+    service: Running, query: dict[str, Any], message: str
+) -> None:
     response = service.client.get("/entity/predictions", params=query)
     assert response.status_code == 422
     assert message in response.json()["error"]["message"]
@@ -101,7 +114,8 @@ def window(browser: Any) -> Iterator[Any]:
 @contextmanager
 def page_at(window: Any, address: str, width: int = 1024, **media: Any) -> Iterator[Any]:
     """A page that is loaded; it may have no fault and speak to no other host."""
-    faults, hosts = list[Any](), set[str]()
+    faults = list[Any]()
+    hosts = set[str]()
     heard: dict[str, Any] = {
         "pageerror": lambda error: faults.append(error),
         "request": lambda request: hosts.add(urlsplit(request.url).netloc),
@@ -182,7 +196,12 @@ def test_it_is_found_and_walked_by_keyboard_alone(window: Any, service: Running)
         arrived(page, "Italy")
         drawn = page.locator(".around a.node")
         labels = {each.get_attribute("aria-label") for each in drawn.all()}
-        assert labels == {"Italian, known", "France, known", "Spain, predicted, 1.00", "French, predicted, 1.00"}
+        assert labels == {
+            "Italian, known",
+            "France, known",
+            "Spain, predicted, 1.00",
+            "French, predicted, 1.00",
+        }
         focused = "document.activeElement.getAttribute('aria-label')"
         for _ in range(12):  # over the theme's button and the nodes before it
             page.keyboard.press("Tab")
@@ -202,31 +221,41 @@ def test_it_is_found_and_walked_by_keyboard_alone(window: Any, service: Running)
 
 
 OVERLAPS = """svg => {
-  const boxes = [...svg.querySelectorAll('text, .node rect')].map(each => ({ each, box: each.getBoundingClientRect() }));
+  const boxes = [...svg.querySelectorAll('text, .node rect')]
+    .map(each => ({ each, box: each.getBoundingClientRect() }));
   const frame = svg.getBoundingClientRect();
-  const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-  const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
-  const faults = boxes.filter(({ box }) => !inside(box, frame)).map(({ each }) => `cut: ${each.textContent}`);
+  const meets = (a, b) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1
+    && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+  const faults = boxes.filter(({ box }) => !inside(box, frame))
+    .map(({ each }) => `cut: ${each.textContent}`);
   boxes.forEach((one, i) => boxes.slice(i + 1).forEach(other => {
-    const same = one.each.parentElement === other.each.parentElement && [one, other].some(({ each }) => each.tagName === 'rect');
-    if (same ? !inside([one, other].find(({ each }) => each.tagName === 'text').box, [one, other].find(({ each }) => each.tagName === 'rect').box)
-      : meets(one.box, other.box)) faults.push(`${one.each.textContent} / ${other.each.textContent}`);
+    const first = name => [one, other].find(({ each }) => each.tagName === name);
+    const same = one.each.parentElement === other.each.parentElement && first('rect');
+    if (same ? !inside(first('text').box, first('rect').box) : meets(one.box, other.box))
+      faults.push(`${one.each.textContent} / ${other.each.textContent}`);
   }));
   return boxes.length ? faults : ['nothing is drawn'];
-}"""  # noqa: E501
+}"""
 DASHES = "element => getComputedStyle(element).strokeDasharray"
 
 
 def fits(page: Any, figure: str) -> None:
-    """Nothing of a drawing covers anything else or is cut off, and it is no wider than its place."""
+    """Nothing in a drawing overlaps or is cut off, and it is no wider than its place."""
     assert page.locator(f"{figure} svg").first.evaluate(OVERLAPS) == []
-    assert page.locator(figure).first.evaluate("element => element.scrollWidth <= element.clientWidth")
+    assert page.locator(figure).first.evaluate(
+        "element => element.scrollWidth <= element.clientWidth"
+    )
 
 
 def violations(page: Any, within: str) -> list[str]:
     from axe_playwright_python.sync_playwright import Axe
 
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in Axe().run(page, within).response["violations"]]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html']}"
+        for each in Axe().run(page, within).response["violations"]
+    ]
 
 
 @needs_chromium
@@ -243,22 +272,36 @@ def test_it_fits_every_screen(window: Any, service: Running) -> None:
 
 @needs_chromium
 @pytest.mark.parametrize("mode", MODES)
-def test_it_breaks_no_rule_of_accessibility(window: Any, service: Running, mode: dict[str, Any]) -> None:
+def test_it_breaks_no_rule_of_accessibility(
+    window: Any, service: Running, mode: dict[str, Any]
+) -> None:
     with page_at(window, entity(service, "Italy"), 390, **mode) as page:
         arrived(page, "Italy")
         assert violations(page, "#entity") == []
-        edges = [page.locator(f".around .edge{kind} path").first for kind in (":not(.predicted)", ".predicted")]
+        edges = [
+            page.locator(f".around .edge{kind} path").first
+            for kind in (":not(.predicted)", ".predicted")
+        ]
         assert [edge.evaluate(DASHES) for edge in edges] == ["none", "6px, 5px"]
 
 
-def atom(subject: str, relation: str, object_: str, score: float, observed: bool, negated: bool = False) -> Any:
-    told = {"subject": subject, "relation": relation, "object": object_, "observed": observed, "negated": negated}
+def atom(
+    subject: str, relation: str, object_: str, score: float, observed: bool, negated: bool = False
+) -> Any:
+    told = {
+        "subject": subject,
+        "relation": relation,
+        "object": object_,
+        "observed": observed,
+        "negated": negated,
+    }
     ends = {"subject_label": f"ex:{subject}", "object_label": f"ex:{object_}"}
     return {"kind": "atom", "score": score, "atom": told | ends | {"score": score}}
 
 
 LONG = "The former Kingdom of Far Away"
-# ?x : (borders(France, ?x) | speaks(?x, French) & in(?x, Europe)) & !(exists ?y . borders(?x, ?y) & speaks(?y, LONG))
+# ?x : (borders(France, ?x) | speaks(?x, French) & in(?x, Europe)) & !(exists ?y . borders(?x, ?y) &
+# speaks(?y, LONG))
 #      & borders(?x, ?x) & !in(?x, Asia)
 TREE = {
     "kind": "and",
@@ -296,14 +339,20 @@ TREE = {
             ],
         },
         atom("Iberia", "borders", "Iberia", 0.6, False),
-        {"kind": "not", "score": 0.9, "parts": [atom("Iberia", "in", "Asia", 0.1, False, negated=True)]},
+        {
+            "kind": "not",
+            "score": 0.9,
+            "parts": [atom("Iberia", "in", "Asia", 0.1, False, negated=True)],
+        },
     ],
 }
 
 
 @needs_chromium
 @pytest.mark.parametrize("width", [320, 390, 1024])
-def test_reasons_are_drawn_whole_and_open_on_a_click(window: Any, service: Running, width: int) -> None:
+def test_reasons_are_drawn_whole_and_open_on_a_click(
+    window: Any, service: Running, width: int
+) -> None:
     answer = {
         "rank": 1,
         "entity": "ex:Iberia",
@@ -313,7 +362,14 @@ def test_reasons_are_drawn_whole_and_open_on_a_click(window: Any, service: Runni
         "log_score": -0.3,
         "known": False,
     }
-    witness = {"score": 0.7, "labels": {"y": "ex:Portugal"}, "atoms": [], "tree": TREE, "facts": 7, "predicted": 4}
+    witness = {
+        "score": 0.7,
+        "labels": {"y": "ex:Portugal"},
+        "atoms": [],
+        "tree": TREE,
+        "facts": 7,
+        "predicted": 4,
+    }
     reply = {"query": "?x", "certified": None, "answers": [answer]}
     explained = reply | {"answers": [answer | {"witnesses": [witness]}]}
     with page_at(window, service.url, width) as page:
@@ -325,7 +381,10 @@ def test_reasons_are_drawn_whole_and_open_on_a_click(window: Any, service: Runni
         page.locator(".why svg").first.wait_for()
         fits(page, ".why figure")
         first = page.locator(".why figure").first
-        drawn = sorted(re.sub(r" [\d.]+$", "", title) for title in first.locator(".edge title").all_text_contents())
+        drawn = sorted(
+            re.sub(r" [\d.]+$", "", title)
+            for title in first.locator(".edge title").all_text_contents()
+        )
         assert drawn == [
             "borders(France, Iberia)",
             "borders(Iberia, Iberia)",
@@ -335,16 +394,25 @@ def test_reasons_are_drawn_whole_and_open_on_a_click(window: Any, service: Runni
             "or official_language_of_courts(Iberia, French)",
             f"speaks(Portugal, {LONG})",
         ]
-        kinds = (".observed:not(.predicted, .other)", ".observed.predicted:not(.other)", ".other", ".negated.predicted")
+        kinds = (
+            ".observed:not(.predicted, .other)",
+            ".observed.predicted:not(.other)",
+            ".other",
+            ".negated.predicted",
+        )
         dashes = [first.locator(f".edge{kind} path").first.evaluate(DASHES) for kind in kinds]
         assert dashes == ["none", "6px, 5px", "1.5px, 4px", "6px, 5px"]
-        tips = [first.locator(f".edge{kind} path[marker-end]").first.get_attribute("marker-end") for kind in kinds]
-        assert all(one != other for one, other in combinations(tips, 2))  # told apart by more than colour
+        tips = [
+            first.locator(f".edge{kind} path[marker-end]").first.get_attribute("marker-end")
+            for kind in kinds
+        ]
+        # told apart by more than colour
+        assert all(one != other for one, other in combinations(tips, 2))
         assert first.locator(".nearest .as").text_content() == "nearest ?y"
         assert violations(page, ".why") == []
-        assert page.locator(".facts .entity-link", has_text=LONG).get_attribute("href") == "/?" + urlencode(
-            {"entity": f"ex:{LONG}"}
-        )
+        assert page.locator(".facts .entity-link", has_text=LONG).get_attribute(
+            "href"
+        ) == "/?" + urlencode({"entity": f"ex:{LONG}"})
         first.locator("a.node", has_text="Portugal").click()
         page.wait_for_function("location.search === '?entity=ex%3APortugal'")
         page.locator(".refused").wait_for()
@@ -357,7 +425,9 @@ def test_labels_that_are_markup_stay_text(window: Any, service: Running) -> None
     reply = {"entity": WICKED, "name": WICKED, "known": True, "relations": [relation], "next": None}
     with page_at(window, service.url) as page:
         page.route("**/entity?*", lambda route: route.fulfill(json=reply))
-        page.route("**/entity/predictions?*", lambda route: route.fulfill(json=reply | {"known": False}))
+        page.route(
+            "**/entity/predictions?*", lambda route: route.fulfill(json=reply | {"known": False})
+        )
         page.goto(entity(service, WICKED))
         arrived(page, WICKED)
         assert page.locator("#entity img, #entity script").count() == 0
@@ -378,5 +448,8 @@ def test_relations_are_read_in_words(window: Any, service: Running) -> None:
         "__": "__",
     }
     with page_at(window, service.url) as page:
-        read = "async names => { const { words } = await import('/static/words.js'); return names.map(words); }"
+        read = (
+            "async names => { const { words } = await import('/static/words.js'); "
+            "return names.map(words); }"
+        )
         assert page.evaluate(read, list(expected)) == list(expected.values())

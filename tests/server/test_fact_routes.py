@@ -1,4 +1,4 @@
-"""Facts changed through the service: all workers know them once the reply is there, and no question fails meanwhile."""
+"""Facts changed through the service are known to all workers at its reply."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Running]:
-    with running(ServedRun.at(folder, "cpu"), ServerSettings(workers=2, api_key="secret")) as service:
+    with running(
+        ServedRun.at(folder, "cpu"), ServerSettings(workers=2, api_key="secret")
+    ) as service:
         service.client.headers.update(KEY)
-        service.client.timeout = 120  # a change starts a process, which waits for cores that others use
+        # a change starts a process, which waits for cores that others use
+        service.client.timeout = 120
         yield service
 
 
-def post(service: Running, *facts: tuple[str, str, str], to: str = "/facts") -> Any:
-    return service.client.post(to, json={"facts": facts})
+def post(service: Running, *facts: tuple[str, str, str], to: str = "/facts", **agreed: bool) -> Any:
+    return service.client.post(to, json={"facts": facts, **agreed})
 
 
 def known(service: Running, question: str = NEIGHBOURS) -> list[str]:
@@ -62,7 +65,9 @@ def test_a_change_is_seen_by_all_workers_and_fails_no_question(service: Running)
 
     client = threading.Thread(target=ask)
     client.start()
-    reply = post(service, ("France", "borders", "Atlantis"), ("Plato", "praises^-1", "Atlantis"))
+    reply = post(
+        service, ("France", "borders", "Atlantis"), ("Plato", "praises^-1", "Atlantis"), new=True
+    )
     after = [known(service) for _ in range(6)]
     done.set()
     client.join()
@@ -73,7 +78,10 @@ def test_a_change_is_seen_by_all_workers_and_fails_no_question(service: Running)
     assert after == [["Atlantis", "Spain"]] * 6
     first = seen.index(["Atlantis", "Spain"])
     assert seen == [["Spain"]] * first + [["Atlantis", "Spain"]] * (len(seen) - first)
-    assert service.client.get("/entities", params={"q": "atl"}).json()["matches"][0]["label"] == "Atlantis"
+    assert (
+        service.client.get("/entities", params={"q": "atl"}).json()["matches"][0]["label"]
+        == "Atlantis"
+    )
     assert service.client.get("/health").json()["graph"]["facts"] == 4
     removed = post(service, ("France", "borders", "Atlantis"), to="/facts/remove")
     assert removed.json()["removed"] == 1
@@ -94,7 +102,9 @@ def test_a_change_from_outside_is_seen_after_a_reload_and_until_then_nothing_cha
     assert known(service, "?c : speaks(Ghana, ?c)") == ["Twi"]
 
 
-def test_a_fact_that_another_process_has_added_is_known_once_it_is_sent(service: Running, folder: Path) -> None:
+def test_a_fact_that_another_process_has_added_is_known_once_it_is_sent(
+    service: Running, folder: Path
+) -> None:
     add_facts(folder, [("Ghana", "borders", "Togo")])
     assert post(service, ("Ghana", "borders", "Togo")).json()["unchanged"] == 1
     assert [known(service, "?c : borders(Ghana, ?c)") for _ in range(4)] == [["Togo"]] * 4
@@ -105,15 +115,45 @@ def test_what_is_wrong_changes_nothing(service: Running) -> None:
     unknown = post(service, ("Frence", "borders", "Spain"), to="/facts/remove")
     assert unknown.status_code == 422
     assert unknown.json()["error"]["suggestions"][0] == "France"
-    for body in ({"facts": []}, {"facts": [["a", "b"]]}, {"facts": [["a", "", "b"]]}, {"fact": []}, []):
+    for body in (
+        {"facts": []},
+        {"facts": [["a", "b"]]},
+        {"facts": [["a", "", "b"]]},
+        {"fact": []},
+        [],
+    ):
         assert service.client.post("/facts", json=body).status_code == 422
-    assert service.client.post("/facts", json={}, headers={"x-api-key": "guessed"}).status_code == 401
+    assert (
+        service.client.post("/facts", json={}, headers={"x-api-key": "guessed"}).status_code == 401
+    )
     assert service.client.get("/health").json()["graph"]["facts"] == before
 
 
-def test_a_change_is_taken_over_though_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_names_that_may_be_misspelt_are_named_and_must_be_agreed_to(service: Running) -> None:
+    before = service.client.get("/health").json()["graph"]["facts"]
+    for fact, suggested, field in (
+        (("Spain", "bordres", "Italy"), "borders", "new"),
+        (("Spain", "speaks", "Italiann"), "Italian", "new"),
+        (("spain", "borders", "Italy"), "Spain", "force"),
+    ):
+        refused = post(service, fact)
+        assert refused.status_code == 422
+        error = refused.json()["error"]
+        assert error["suggestions"] == [suggested]
+        assert f"{field}=True" in error["message"]
+        # of adding alone
+        assert post(service, fact, to="/facts/remove", **{field: True}).status_code == 422
+    assert service.client.get("/health").json()["graph"]["facts"] == before
+    assert post(service, ("Spain", "speaks", "Italiann"), new=True).json()["entities"] == 1
+    assert post(service, ("Spain", "speaks", "Italiann"), to="/facts/remove").json()["removed"] == 1
+
+
+def test_a_change_is_taken_over_though_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     """The folder is another by then, and workers of the old one could not be replaced."""
-    begun, done = threading.Event(), threading.Event()
+    begun = threading.Event()
+    done = threading.Event()
 
     def apart(*given: Any) -> Reply:
         begun.set()
@@ -127,9 +167,12 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(monkeypatch: pytest.M
             taken.append("over")
             return True
 
-        settings, edition = ServerSettings(api_key="secret"), SimpleNamespace(served=ServedRun.at(folder, "cpu"))
+        settings = ServerSettings(api_key="secret")
+        edition = SimpleNamespace(served=ServedRun.at(folder, "cpu"))
         service: Any = SimpleNamespace(settings=settings, edition=edition, change_over=change_over)
-        asking = asyncio.create_task(change(service, FactsRequest(facts=[("a", "r", "b")]), remove=False))
+        asking = asyncio.create_task(
+            change(service, FactsRequest(facts=[("a", "r", "b")]), remove=False)
+        )
         await asyncio.to_thread(begun.wait, 20)
         asking.cancel()
         await asyncio.wait([asking])
@@ -144,7 +187,9 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(monkeypatch: pytest.M
 
 
 def test_a_service_without_a_key_refuses() -> None:
-    open_to_all: Any = SimpleNamespace(settings=ServerSettings(), edition=SimpleNamespace(served=None))
+    open_to_all: Any = SimpleNamespace(
+        settings=ServerSettings(), edition=SimpleNamespace(served=None)
+    )
     asked = FactsRequest(facts=[("a", "r", "b")])
     refused = asyncio.run(change(open_to_all, asked, remove=False))
     assert (refused.status, b"API key" in refused.body) == (403, True)

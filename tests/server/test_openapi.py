@@ -19,14 +19,33 @@ from tacit.server.settings import ServerSettings
 
 def test_every_route_is_described_with_its_errors(service: Running) -> None:
     document = service.client.get("/openapi.json").json()
-    expected = {"/ask", "/explain", "/plan", "/entities", "/relations", "/examples", "/sparql", "/read"}
-    expected |= {"/facts", "/facts/remove", "/health", "/ready", "/metrics", "/entity", "/entity/predictions"}
+    expected = {
+        "/ask",
+        "/explain",
+        "/plan",
+        "/entities",
+        "/relations",
+        "/examples",
+        "/sparql",
+        "/read",
+    }
+    expected |= {
+        "/facts",
+        "/facts/remove",
+        "/health",
+        "/ready",
+        "/metrics",
+        "/entity",
+        "/entity/predictions",
+    }
     assert set(document["paths"]) == expected
     for path, methods in document["paths"].items():
         for route in methods.values():
             assert route["summary"], path
             assert route["description"], path
-            assert route["responses"]["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorReply")
+            assert route["responses"]["422"]["content"]["application/json"]["schema"][
+                "$ref"
+            ].endswith("/ErrorReply")
 
 
 def test_it_says_where_a_key_is_needed(service: Running) -> None:
@@ -39,15 +58,21 @@ def test_it_says_where_a_key_is_needed(service: Running) -> None:
         for path, methods in each["paths"].items():
             for route in methods.values():
                 is_open = path in ("/health", "/ready")
-                assert route.get("security") == (None if is_open else [{"bearer": []}, {"header": []}, *may_lack])
+                assert route.get("security") == (
+                    None if is_open else [{"bearer": []}, {"header": []}, *may_lack]
+                )
                 assert ("401" in route["responses"]) is not is_open
 
 
 def test_requests_are_held_against_it_where_the_service_is_a_part_of_another() -> None:
-    transport = httpx.ASGITransport(Starlette(routes=[Mount("/graphs", create_app({"europe": EUROPE}))]))
+    transport = httpx.ASGITransport(
+        Starlette(routes=[Mount("/graphs", create_app({"europe": EUROPE}))])
+    )
 
     async def statuses(*queries: str) -> list[int]:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/graphs") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1/graphs"
+        ) as client:
             return [(await client.get(f"/entities?{query}")).status_code for query in queries]
 
     assert asyncio.run(statuses("q=fr", "query=fr")) == [200, 422]
@@ -81,7 +106,11 @@ def test_nothing_made_from_it_is_a_fault_of_the_service(service: Running) -> Non
 
         @given(case=operation.ok().as_strategy())
         @settings(
-            max_examples=10, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None
+            max_examples=10,
+            derandomize=True,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
         )
         def fuzz(case: schemathesis.Case) -> None:
             case.call_and_validate(checks=checks)
@@ -91,7 +120,11 @@ def test_nothing_made_from_it_is_a_fault_of_the_service(service: Running) -> Non
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-@given(query=st.one_of(st.text(max_size=80), st.text(alphabet="?xy:&|!(),. borders\"'^-1", max_size=80)))
+@given(
+    query=st.one_of(
+        st.text(max_size=80), st.text(alphabet="?xy:&|!(),. borders\"'^-1", max_size=80)
+    )
+)
 def test_no_text_is_a_fault_of_the_service(service: Running, query: str) -> None:
     for path, body in (("/ask", {"query": query}), ("/plan", {"query": query})):
         response = service.client.post(path, json=body)
@@ -101,5 +134,7 @@ def test_no_text_is_a_fault_of_the_service(service: Running, query: str) -> None
 
 def test_lone_surrogates_are_refused_or_answered(service: Running) -> None:
     content = b'{"query": "?c : borders(\\ud800, ?c)"}'
-    response = httpx.post(service.url + "ask", content=content, headers={"content-type": "application/json"})
+    response = httpx.post(
+        service.url + "ask", content=content, headers={"content-type": "application/json"}
+    )
     assert response.status_code in (400, 422)

@@ -1,4 +1,4 @@
-"""The page in a real browser: typing with completion, asking, reasons, shared addresses, and labels that are markup."""
+"""The page in a real browser: completion, asking, reasons, shared addresses, markup."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ NAMES += ["", "a\nb", 'say "hi"', "back\\slash", "?x", "١٢", "e\u0301"]
 
 
 def test_the_page_quotes_names_as_the_grammar_reads_them(visit: Visit) -> None:
-    quote = "async names => { const { quoted } = await import('/static/syntax.js'); return names.map(quoted); }"
+    quote = (
+        "async names => { const { quoted } = await import('/static/syntax.js'); "
+        "return names.map(quoted); }"
+    )
     assert visit.page.evaluate(quote, NAMES) == [quoted(name) for name in NAMES]
 
 
@@ -92,10 +95,17 @@ def overlap(one: Any, other: Any) -> bool:
 @at_every_size
 def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     page = visit.page
-    page.fill("#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !speaks(?x, French)")
+    page.fill(
+        "#question", "?x : exists ?y . borders(France, ?y) & borders(?y, ?x) & !speaks(?x, French)"
+    )
     page.keyboard.press("Enter")
     why = visit.open("Portugal")
-    assert set(why.locator(".node title").all_text_contents()) == {"France", "Spain", "Portugal", "French"}
+    assert set(why.locator(".node title").all_text_contents()) == {
+        "France",
+        "Spain",
+        "Portugal",
+        "French",
+    }
     edges = why.locator(".edge title").all_text_contents()
     assert {re.sub(r" [\d.]+$", "", edge) for edge in edges} == {
         "borders(France, Spain)",
@@ -111,7 +121,10 @@ def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
     assert box["width"] <= page.viewport_size["width"]
     assert "provably missed nothing" in (why.text_content() or "")  # all candidates fit in the beam
     assert dashed.evaluate(style) == why.locator(".key-lines .negated path").evaluate(style)
-    assert why.locator(".facts .not").evaluate("word => getComputedStyle(word).borderTopWidth") == "0px"
+    assert (
+        why.locator(".facts .not").evaluate("word => getComputedStyle(word).borderTopWidth")
+        == "0px"
+    )
     labels = [label.bounding_box() for label in why.locator(".edge text").all()]
     assert not any(overlap(a, b) for i, a in enumerate(labels) for b in labels[:i])
     page.locator("details.plan summary").click()
@@ -121,12 +134,20 @@ def test_an_answer_opens_its_reason_as_a_graph(visit: Visit) -> None:
 def atom(
     subject: str, relation: str, object: str, score: float, observed: bool, negated: bool = False
 ) -> dict[str, Any]:
-    labels = {"subject_label": subject.replace("Iberia", "ex:Q29"), "object_label": object.replace("Iberia", "ex:Q29")}
+    labels = {
+        "subject_label": subject.replace("Iberia", "ex:Q29"),
+        "object_label": object.replace("Iberia", "ex:Q29"),
+    }
     named = {"subject": subject, "relation": relation, "object": object} | labels
-    return {"kind": "atom", "score": score, "atom": named | {"score": score, "observed": observed, "negated": negated}}
+    return {
+        "kind": "atom",
+        "score": score,
+        "atom": named | {"score": score, "observed": observed, "negated": negated},
+    }
 
 
-# ?x : (borders(France, ?x) | speaks(?x, French)) & !(exists ?y . borders(?x, ?y) & speaks(?y, Polish))
+# ?x : (borders(France, ?x) | speaks(?x, French)) & !(exists ?y . borders(?x, ?y) & speaks(?y,
+# Polish))
 TREE = {
     "kind": "and",
     "score": 0.72,
@@ -169,7 +190,14 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
         "log_score": -0.33,
         "known": False,
     }
-    witness = {"score": 0.72, "labels": {"y": "Portugal"}, "atoms": [], "tree": TREE, "facts": 4, "predicted": 2}
+    witness = {
+        "score": 0.72,
+        "labels": {"y": "Portugal"},
+        "atoms": [],
+        "tree": TREE,
+        "facts": 4,
+        "predicted": 2,
+    }
     reply = {"query": "?x", "certified": None, "answers": [answer]}
     page.route("**/ask", lambda route: route.fulfill(json=reply))
     explained = reply | {"answers": [answer | {"witnesses": [witness]}]}
@@ -181,7 +209,8 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
     why = visit.open("Iberia")
     assert visit.asked()["open"] == ["ex:Q29"]
     texts = [
-        " ".join(line.split()) for line in why.locator(".facts").first.locator("li code, li > .head").all_inner_texts()
+        " ".join(line.split())
+        for line in why.locator(".facts").first.locator("li code, li > .head").all_inner_texts()
     ]
     assert texts == [
         "borders(France, Iberia)",
@@ -196,7 +225,8 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
     assert why.locator(".share").inner_text() == "2 of 4 atoms predicted"
     style = "element => getComputedStyle(element).color"
     plain, other = (
-        why.locator(f"{place} code").first.evaluate(style) for place in (".facts > li:first-child", ".other")
+        why.locator(f"{place} code").first.evaluate(style)
+        for place in (".facts > li:first-child", ".other")
     )
     assert plain != other  # the lighter tone
     assert "must not be found: this comes nearest" in why.locator(".key-lines").inner_text()
@@ -205,11 +235,16 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
 
 
 def test_a_variable_stands_at_its_entity_and_at_no_other_of_that_name(visit: Visit) -> None:
-    """Of ?x : borders(Georgia in America, ?y) & borders(?z, ?x), with Georgia in Asia for ?y and ?z.
+    """In ?x : borders(Georgia in America, ?y) & borders(?z, ?x), ?y and ?z are Georgia in Asia.
 
     Every object of JavaScript has a `constructor`.
     """
-    ends = {"subject": "Georgia", "subject_label": "constructor", "object": "Georgia", "object_label": "Q230"}
+    ends = {
+        "subject": "Georgia",
+        "subject_label": "constructor",
+        "object": "Georgia",
+        "object_label": "Q230",
+    }
     first = {"relation": "borders", "score": 0.7, "observed": False, **ends}
     second = first | {"subject_label": "Q230", "object": "Turkey", "object_label": "Q43"}
     answer = {
@@ -226,7 +261,10 @@ def test_a_variable_stands_at_its_entity_and_at_no_other_of_that_name(visit: Vis
     visit.reply("/explain", answer | {"witnesses": [witness]})
     visit.ask(QUERY)
     nodes = visit.open("Turkey").locator("a.node").all()
-    drawn = {node.locator("title").text_content(): node.locator("text.as").all_text_contents() for node in nodes}
+    drawn = {
+        node.locator("title").text_content(): node.locator("text.as").all_text_contents()
+        for node in nodes
+    }
     assert drawn == {"constructor": [], "Q230": ["?y, ?z"], "Q43": ["?x"]}
 
 
@@ -257,10 +295,31 @@ def test_a_beam_that_may_have_missed_something_offers_exact_search(visit: Visit)
 
 
 def test_a_reason_says_how_many_of_the_first_answers_are_proven(visit: Visit) -> None:
-    atom = {"subject": "France", "relation": "borders", "object": "Iberia", "score": 0.7, "observed": False}
-    answer = {"entity": "Iberia", "values": {"x": "Iberia"}, "score": 0.7, "log_score": -0.36, "known": False}
-    visit.reply("/ask", *(answer | {"entity": name} for name in ("Iberia", "Spain", "Peru")), certified=False, proven=2)
-    visit.reply("/explain", answer | {"witnesses": [{"score": 0.7, "labels": {}, "atoms": [atom]}]}, certified=False)
+    atom = {
+        "subject": "France",
+        "relation": "borders",
+        "object": "Iberia",
+        "score": 0.7,
+        "observed": False,
+    }
+    answer = {
+        "entity": "Iberia",
+        "values": {"x": "Iberia"},
+        "score": 0.7,
+        "log_score": -0.36,
+        "known": False,
+    }
+    visit.reply(
+        "/ask",
+        *(answer | {"entity": name} for name in ("Iberia", "Spain", "Peru")),
+        certified=False,
+        proven=2,
+    )
+    visit.reply(
+        "/explain",
+        answer | {"witnesses": [{"score": 0.7, "labels": {}, "atoms": [atom]}]},
+        certified=False,
+    )
     visit.ask(QUERY)
     verdict = visit.open("Iberia").locator(".verdict").inner_text()
     assert verdict.startswith("The first 2 of 3 are proven. The beam dropped candidates")
@@ -285,10 +344,14 @@ def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any) -
     other.context.close()
     while visit.asked() != first:
         page.go_back()
-    page.wait_for_function("query => document.getElementById('question').value === query", arg=first["q"][0])
+    page.wait_for_function(
+        "query => document.getElementById('question').value === query", arg=first["q"][0]
+    )
     assert page.input_value("[name=logic]") == "product"
     page.go_forward()
-    page.wait_for_function("query => document.getElementById('question').value === query", arg=QUERY)
+    page.wait_for_function(
+        "query => document.getElementById('question').value === query", arg=QUERY
+    )
 
 
 def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
@@ -299,7 +362,12 @@ def test_a_wrong_name_is_underlined_explained_and_mended(visit: Visit) -> None:
     problem.wait_for()
     assert "unknown relation 'boarders'" in (problem.text_content() or "")
     assert page.locator("#mirror .marked").all_text_contents() == ["boarders"]
-    assert page.evaluate("getComputedStyle(document.querySelector('#mirror .marked')).textDecorationStyle") == "wavy"
+    assert (
+        page.evaluate(
+            "getComputedStyle(document.querySelector('#mirror .marked')).textDecorationStyle"
+        )
+        == "wavy"
+    )
     assert (problem.text_content() or "").count("borders") == 1  # on the button that mends it
     problem.locator("button", has_text="borders").click()
     assert "Spain" in visit.answers()[:4]
@@ -316,11 +384,13 @@ def test_settings_change_what_is_asked(visit: Visit) -> None:
     assert visit.asked()["new"] == ["true"]
     assert "Spain" not in visit.answers()
     visit.options()
-    assert page.locator("[name=observed] option").evaluate_all("all => all.map((each) => each.value)") == [
-        "all", "train+valid", "train", "none",
-    ]  # fmt: skip
+    values = "all => all.map((each) => each.value)"
+    choices = page.locator("[name=observed] option").evaluate_all(values)
+    assert choices == ["all", "train+valid", "train", "none"]
     page.select_option("[name=observed]", "none")
-    page.wait_for_function("() => document.querySelector('.answer') && !document.querySelector('.answer .mark.known')")
+    page.wait_for_function(
+        "() => document.querySelector('.answer') && !document.querySelector('.answer .mark.known')"
+    )
     assert visit.asked()["observed"] == ["none"]
     assert page.locator("[name=new]").is_disabled()  # where nothing is known, everything is new
     page.fill("#question", "?x : borders(Portugal, ?x) & speaks(?x, Polish)")
@@ -345,7 +415,12 @@ def test_labels_that_are_markup_stay_text(browser: Any) -> None:
         page.fill("#question", f'?x : "<b>bald</b>"("{WICKED[:20]}', timeout=5000)
         page.keyboard.press("Enter")
         page.locator("#problem").wait_for()
-        assert page.locator("img:not([src='/static/icon.svg']), main script, main b > svg, main i > i").count() == 0
+        assert (
+            page.locator(
+                "img:not([src='/static/icon.svg']), main script, main b > svg, main i > i"
+            ).count()
+            == 0
+        )
         assert page.title() != "owned"
         assert visit.faults == []
         visit.context.close()
@@ -354,7 +429,8 @@ def test_labels_that_are_markup_stay_text(browser: Any) -> None:
 def test_a_key_is_asked_for_where_one_is_needed(browser: Any) -> None:
     with running(EUROPE, ServerSettings(workers=1, api_key="sesame")) as service:
         visit = Visit(browser, service.url)
-        page, asked_for = visit.page, visit.page.locator("#problem").text_content()
+        page = visit.page
+        asked_for = visit.page.locator("#problem").text_content()
         assert "needs a key" in (asked_for or "")
         assert page.locator("#secret").get_attribute("aria-invalid") is None
         for wrong in ("sesam", "σesame"):  # which no header holds
@@ -369,7 +445,9 @@ def test_a_key_is_asked_for_where_one_is_needed(browser: Any) -> None:
         assert not page.locator("#key").is_visible()
         for name, command in (("curl", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
             page.locator(".taking").get_by_role("button", name=name, exact=True).click()
-            snippet = page.locator(".snippet pre", has_text=f"{'curl' if name == 'curl' else 'import'} ").inner_text()
+            snippet = page.locator(
+                ".snippet pre", has_text=f"{'curl' if name == 'curl' else 'import'} "
+            ).inner_text()
             assert "sesame" not in snippet  # it may be shown to others
             given = {**os.environ, "TACIT_API_KEY": "sesame"}
             ran = subprocess.run([*command, snippet], capture_output=True, env=given)

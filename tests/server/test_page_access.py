@@ -1,4 +1,4 @@
-"""The page for everybody: at every width, in every colour scheme, by keyboard, with axe-core, and quick to load."""
+"""The page at every width, in every colour scheme, by keyboard, with axe-core."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def test_nothing_is_out_of_reach_at_any_width(browser: Any, europe_service: Runn
             seen.page.emulate_media(**mode)
             for width in WIDTHS:
                 seen.page.set_viewport_size({"width": width, "height": 900})
-                assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (reach.__doc__, width)
+                assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+                    reach.__doc__,
+                    width,
+                )
                 # Two layouts, one for the phone and one for the desk; colours are the same in both.
                 if width == 1024 or (width == 320 and mode is MODES[0]):
                     assert violations(seen) == [], (reach.__doc__, width, mode)
@@ -70,8 +73,12 @@ def test_nothing_is_out_of_reach_at_any_width(browser: Any, europe_service: Runn
 def luminance(colour: str) -> float:
     """The relative luminance of a colour, by WCAG 2."""
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return float(sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)))
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return float(
+        sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    )
 
 
 def contrast(one: str, other: str) -> float:
@@ -118,7 +125,8 @@ def test_forced_colours_leave_text_switch_and_bars_visible(visit: Visit) -> None
 
 FOCUS = """() => {
     const at = document.activeElement;
-    const seen = at.type === "checkbox" ? at.nextElementSibling : at.id === "question" ? at.parentElement : at;
+    const seen = at.type === "checkbox" ? at.nextElementSibling
+        : at.id === "question" ? at.parentElement : at;
     const { outlineStyle, boxShadow } = getComputedStyle(seen);
     const shown = outlineStyle !== "none" || boxShadow !== "none";
     return [at.id || at.name || at.textContent.trim(), shown, at === document.body];
@@ -138,13 +146,28 @@ def test_everything_is_reached_by_the_tab_key_and_seen_there(visit: Visit) -> No
             break
         reached.append(name)
         assert seen, f"{name} does not show that it has the focus"
-    wanted = ["theme", "not", "question", "go", "new", "Options", "Copy link", "More answers", "CSV", "SPARQL"]
-    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted  # in the order of reading
+    wanted = [
+        "theme",
+        "not",
+        "question",
+        "go",
+        "new",
+        "Options",
+        "Copy link",
+        "More answers",
+        "CSV",
+        "SPARQL",
+    ]
+    # in the order of reading
+    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
 
 
-def test_the_first_paint_is_small_and_calls_nobody_else(browser: Any, europe_service: Running) -> None:
+def test_the_first_paint_is_small_and_calls_nobody_else(
+    browser: Any, europe_service: Running
+) -> None:
     context = browser.new_context()
-    page, sizes = context.new_page(), {}
+    page = context.new_page()
+    sizes = {}
     page.on("response", lambda response: sizes.update({response.url: len(response.body())}))
     page.goto(europe_service.url)
     page.wait_for_selector("html[data-ready]")

@@ -17,7 +17,8 @@ QUESTIONS = [
     "?x : borders(?x, ?y) & speaks(?y, German) & !speaks(?x, French)",
     "?x : borders(?x, Spain) | speaks(?x, French) & !borders(?x, Italy)",
     "?x : borders(?x, ?y) & (speaks(?y, German) | speaks(?y, French))",
-    "?x : !(borders(?x, ?y) & speaks(?y, German)) & borders(?x, ?z) & borders(?z, ?w) & borders(Spain, ?w)",
+    "?x : !(borders(?x, ?y) & speaks(?y, German)) & borders(?x, ?z) & borders(?z, ?w) & "
+    "borders(Spain, ?w)",
     "?x : speaks(?x, French) & !(borders(?x, Spain) | borders(?x, ?y) & !speaks(?y, German))",
     "?x : (speaks(?x, ?a) | borders(?x, ?b) & speaks(?b, ?c)) & !!borders(?x, Italy)",
     "?x : borders(?x, ?y) & !(borders(?y, ?z) & speaks(?z, ?l))",
@@ -27,10 +28,12 @@ QUESTIONS = [
 def shown(visit: Visit) -> list[str]:
     """The builder as text: what its fields hold, and the words between them."""
     lines: list[str] = visit.page.locator("#builder .line").evaluate_all(
-        """lines => lines.map((line) => [...line.children].map((part) => part.classList.contains("not")
-            ? (part.getAttribute("aria-pressed") === "true" ? "not" : "")
-            : part.classList.contains("tools") ? "" : part.querySelector("input")?.value ?? part.textContent)
-            .filter(Boolean).join(" "))"""
+        """lines => lines.map((line) => [...line.children].map((part) =>
+            part.classList.contains("not")
+                ? (part.getAttribute("aria-pressed") === "true" ? "not" : "")
+                : part.classList.contains("tools") ? ""
+                    : part.querySelector("input")?.value ?? part.textContent
+        ).filter(Boolean).join(" "))"""
     )
     return lines
 
@@ -52,7 +55,8 @@ def test_a_question_is_built_by_keyboard_alone_and_asked(visit: Visit) -> None:
         page.keyboard.press(key)
     page.keyboard.type("bor")
     options = page.locator("#builder [role=option]:visible")
-    chosen = page.locator("#builder [role=option][aria-selected=true]:visible")  # none before letters are typed
+    # none before letters are typed
+    chosen = page.locator("#builder [role=option][aria-selected=true]:visible")
     chosen.filter(has_text="it borders …").wait_for()
     assert options.all_inner_texts() == ["it borders …", "… borders it"]  # both directions
     page.keyboard.press("ArrowDown")
@@ -78,10 +82,16 @@ def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> 
         "What borders something that speaks German, but does not speak French?"
     )
     page.locator("#builder [data-key='1-not']").click()
-    assert page.input_value("#question") == "?x : borders(?x, ?y) & speaks(?y, German) & speaks(?x, French)"
+    assert (
+        page.input_value("#question")
+        == "?x : borders(?x, ?y) & speaks(?y, German) & speaks(?x, French)"
+    )
     assert page.evaluate("document.activeElement.dataset.key") == "1-not"
     page.locator("#builder [data-key='0-0-turn']").click()
-    assert page.input_value("#question") == "?x : borders(?x, ?y) & speaks(German, ?y) & speaks(?x, French)"
+    assert (
+        page.input_value("#question")
+        == "?x : borders(?x, ?y) & speaks(German, ?y) & speaks(?x, French)"
+    )
     page.locator("#builder [data-key='0-of']").click()
     page.keyboard.type("italy")
     page.locator("#builder [role=option]:visible", has_text="Italy").wait_for()
@@ -89,7 +99,8 @@ def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> 
     page.locator("#builder [data-key=join]").select_option("or")
     assert page.input_value("#question") == "?x : borders(?x, Italy) | speaks(?x, French)"
     page.locator("#builder").get_by_role("button", name="+ conditions together").click()
-    assert shown(visit)[2:] == ["it is one of which", "it", "it"]  # not filled in: nothing is said of them
+    # not filled in: nothing is said of them
+    assert shown(visit)[2:] == ["it is one of which", "it", "it"]
     assert page.input_value("#question") == "?x : borders(?x, Italy) | speaks(?x, French)"
     page.locator("#builder").get_by_role("button", name="Remove the condition").first.click()
     assert page.input_value("#question") == "?x : speaks(?x, French)"
@@ -100,17 +111,28 @@ def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> 
     wait_for(visit, ["it"])
 
 
-def test_what_the_builder_writes_reads_back_as_the_same_conditions(visit: Visit, europe_service: Running) -> None:
-    told = [europe_service.client.post("/read", json={"query": each}).json()["outline"] for each in QUESTIONS]
-    write = "async all => { const { written } = await import('/static/outline.js'); return all.map(written); }"
+def test_what_the_builder_writes_reads_back_as_the_same_conditions(
+    visit: Visit, europe_service: Running
+) -> None:
+    told = [
+        europe_service.client.post("/read", json={"query": each}).json()["outline"]
+        for each in QUESTIONS
+    ]
+    write = (
+        "async all => { const { written } = await import('/static/outline.js'); "
+        "return all.map(written); }"
+    )
     for question, text in zip(QUESTIONS, visit.page.evaluate(write, told), strict=True):
         assert outline(parse(text)) == outline(parse(question)), text
 
 
 def test_a_question_that_cannot_be_drawn_says_so_and_stays(visit: Visit) -> None:
-    page, cycle = visit.page, "?c : borders(?c, ?d) & borders(?d, ?c)"
+    page = visit.page
+    cycle = "?c : borders(?c, ?d) & borders(?d, ?c)"
     page.fill("#question", cycle)
-    page.locator("#builder .stays", has_text="stays in the text: ?c and ?d are tied together").wait_for()
+    page.locator(
+        "#builder .stays", has_text="stays in the text: ?c and ?d are tied together"
+    ).wait_for()
     assert page.input_value("#question") == cycle
     page.locator("#builder button").click()
     assert page.input_value("#question") == ""
@@ -142,7 +164,9 @@ def test_examples_are_sentences_that_fill_both_views(visit: Visit) -> None:
     page = visit.page
     sentences: list[str] = page.locator(".chip > span").all_inner_texts()
     assert len(sentences) >= 3
-    assert all(each.startswith("What ") and each.endswith("?") and "_" not in each for each in sentences)
+    assert all(
+        each.startswith("What ") and each.endswith("?") and "_" not in each for each in sentences
+    )
     page.locator(".chip").first.click()
     visit.answers()
     page.locator("#sentence", has_text=sentences[0]).wait_for()

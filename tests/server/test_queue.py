@@ -44,7 +44,9 @@ def test_questions_of_one_structure_share_a_key(one: Job, other: Job, same: bool
     assert (one.key == other.key) is same
 
 
-@pytest.mark.parametrize("unit", ['\\"', '"\\', "+", "<", "'", '"', "?", "a", ".", "a.", "<+", "+?"])
+@pytest.mark.parametrize(
+    "unit", ['\\"', '"\\', "+", "<", "'", '"', "?", "a", ".", "a.", "<+", "+?"]
+)
 @pytest.mark.parametrize("first", ['"', "", "a", "<"])
 def test_no_text_takes_long_to_sort(unit: str, first: str) -> None:
     start = time.process_time()

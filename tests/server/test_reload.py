@@ -1,4 +1,4 @@
-"""A run trained again under a running service: answers come from the old one or from the new one, never from both."""
+"""A run replaced under a running service: answers are of the old or the new one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,26 @@ import tacit
 from served import Running, running
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
-from tacit.run.folder import ADAPTER, LOG_SUMS, MODEL, QUESTIONS, RESULTS, ROWS, SETTINGS, TRACE, WEIGHTS, RunFolder
+from tacit.run.folder import (
+    ADAPTER,
+    LOG_SUMS,
+    MODEL,
+    QUESTIONS,
+    RESULTS,
+    ROWS,
+    SETTINGS,
+    TRACE,
+    WEIGHTS,
+    RunFolder,
+)
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
 
 OLD = Graph.of([("France", "borders", "Spain"), ("Italy", "speaks", "Italian")], name="old")
-NEW = Graph.of([("France", "borders", "Italy"), ("Spain", "speaks", "Italian"), ("Ghana", "speaks", "Twi")], name="new")
+NEW = Graph.of(
+    [("France", "borders", "Italy"), ("Spain", "speaks", "Italian"), ("Ghana", "speaks", "Twi")],
+    name="new",
+)
 
 
 def train(graph: Graph, folder: Path) -> None:
@@ -40,7 +54,7 @@ def service(folder: Path) -> Iterator[Running]:
 
 
 def known(service: Running) -> list[str] | int:
-    """The known neighbours of France: Spain in the old run, Italy in the new one; or the status of a refusal."""
+    """Known neighbours of France (Spain: old run, Italy: new run), or a refusal's status."""
     response = service.ask("?c : borders(France, ?c)")
     if response.status_code != 200:
         return response.status_code
@@ -60,7 +74,8 @@ def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(
 ) -> None:
     train(NEW, folder)
     kill_a_worker(service)
-    pool, end = service.first.edition.pool, time.monotonic() + 30
+    pool = service.first.edition.pool
+    end = time.monotonic() + 30
     while not pool.problem and time.monotonic() < end:
         assert known(service) == ["Spain"]
     assert [known(service) for _ in range(10)] == [["Spain"]] * 10
@@ -71,7 +86,9 @@ def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(
     assert "the run was changed on disk" in refused.json()["error"]["message"]
     assert service.client.get("/health").json()["status"] == "failing"
     assert service.client.get("/entities", params={"q": "gha"}).json()["matches"] == []
-    assert [record.message for record in caplog.records if "changed on disk" in record.message] != []
+    assert [
+        record.message for record in caplog.records if "changed on disk" in record.message
+    ] != []
     reload(service)
     seen: list[list[str] | int] = []
     while ["Italy"] not in seen and time.monotonic() < end + 30:
@@ -80,7 +97,9 @@ def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(
     assert all(each in (503, ["Italy"]) for each in seen)
 
 
-def test_a_reload_exchanges_graph_and_workers_while_questions_are_answered(service: Running, folder: Path) -> None:
+def test_a_reload_exchanges_graph_and_workers_while_questions_are_answered(
+    service: Running, folder: Path
+) -> None:
     seen: list[list[list[str] | int]] = [[], [], []]
     stop = threading.Event()
 
@@ -101,7 +120,10 @@ def test_a_reload_exchanges_graph_and_workers_while_questions_are_answered(servi
     for client in clients:
         client.join()
     assert (health["graph"]["name"], health["workers"]["alive"]) == ("new", 2)
-    assert service.client.get("/entities", params={"q": "gha"}).json()["matches"][0]["label"] == "Ghana"
+    assert (
+        service.client.get("/entities", params={"q": "gha"}).json()["matches"][0]["label"]
+        == "Ghana"
+    )
     for mine in seen:  # every question got an answer, and nobody saw the old run after the new one
         first = mine.index(["Italy"])
         assert mine == [["Spain"]] * first + [["Italy"]] * (len(mine) - first)
@@ -120,8 +142,12 @@ def test_what_cannot_be_reloaded_leaves_everything_as_it_was(
     assert service.client.get("/health").json()["workers"]["alive"] == 2
 
 
-@pytest.mark.parametrize(("name", "same"), [(TRACE, True), (RESULTS, True), (ADAPTER, False), (SETTINGS, False)])
-def test_only_what_an_engine_is_made_of_counts_as_a_change(folder: Path, name: str, same: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "same"), [(TRACE, True), (RESULTS, True), (ADAPTER, False), (SETTINGS, False)]
+)
+def test_only_what_an_engine_is_made_of_counts_as_a_change(
+    folder: Path, name: str, same: bool
+) -> None:
     served = ServedRun.at(folder, "cpu")
     with (folder / name).open("a") as file:
         file.write("\n")
@@ -133,8 +159,11 @@ def test_only_what_an_engine_is_made_of_counts_as_a_change(folder: Path, name: s
                 read()
 
 
-def test_a_run_that_changes_while_it_is_read_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    served, graph = ServedRun.at(folder, "cpu"), RunFolder.graph
+def test_a_run_that_changes_while_it_is_read_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = ServedRun.at(folder, "cpu")
+    graph = RunFolder.graph
 
     def slow(run: RunFolder) -> Graph:
         read = graph(run)
@@ -153,7 +182,7 @@ def test_a_run_that_changes_while_it_is_read_is_refused(folder: Path, monkeypatc
 def test_what_questions_leave_in_a_run_is_no_change_of_it(folder: Path) -> None:
     """A worker keeps the rows that it finds; one that dies after that must be replaced."""
     served = ServedRun.at(folder, "cpu")
-    asked = served.engine().using(candidates="scan")
+    asked = served.engine().with_settings(candidates="scan")
     answers = asked.ask("?c : exists ?d . borders(France, ?d) & speaks(?d, ?c)")
     (folder / QUESTIONS).write_bytes(b"of a training under way")
     assert {ROWS, LOG_SUMS, WEIGHTS} <= {file.name for file in folder.iterdir()}

@@ -1,4 +1,4 @@
-"""What the service tells beside answers, a run tells in Python: the same words, names, facts and examples."""
+"""A run in Python has the service's words, names, facts and examples."""
 
 from __future__ import annotations
 
@@ -40,10 +40,15 @@ def got(served: Running, path: str, **asked: object) -> Any:
 
 @pytest.mark.parametrize(
     "question",
-    ["?c : borders(France, ?c) & !speaks(?c, German)", "?c : borders(?c, ?d) & borders(?d, ?c)",
-     "PREFIX : <tacit:> SELECT ?c { :France :borders ?c }"],
-)  # fmt: skip
-def test_a_question_is_told_in_the_same_words(run: tacit.Run, served: Running, question: str) -> None:
+    [
+        "?c : borders(France, ?c) & !speaks(?c, German)",
+        "?c : borders(?c, ?d) & borders(?d, ?c)",
+        "PREFIX : <tacit:> SELECT ?c { :France :borders ?c }",
+    ],
+)
+def test_a_question_is_told_in_the_same_words(
+    run: tacit.Run, served: Running, question: str
+) -> None:
     assert run.paraphrase(question) == served.client.post("/read", json={"query": question}).json()
 
 
@@ -51,7 +56,10 @@ def test_names_are_completed_alike(run: tacit.Run, served: Running) -> None:
     assert run.entities("ger") == got(served, "/entities", q="ger")["matches"]
     near = run.entities("ger", 1, relation="speaks", end="subject")
     assert [row["label"] for row in near] == ["Germany"]
-    assert near == got(served, "/entities", q="ger", limit=1, relation="speaks", end="subject")["matches"]
+    assert (
+        near
+        == got(served, "/entities", q="ger", limit=1, relation="speaks", end="subject")["matches"]
+    )
     assert run.relations("bo") == got(served, "/relations", q="bo")["matches"]
     assert [row["words"] for row in run.relations()] == ["borders", "speaks"]
 
@@ -65,8 +73,10 @@ def test_facts_about_an_entity_are_the_same(run: tacit.Run, served: Running) -> 
     known = run.facts("France")
     assert known.to_dict() == got(served, "/entity", label="France")
     assert [(each.relation, each.count) for each in known.relations] == [
-        ("borders", 3), ("speaks", 1), ("borders^-1", 3),
-    ]  # fmt: skip
+        ("borders", 3),
+        ("speaks", 1),
+        ("borders^-1", 3),
+    ]
     assert run.facts("French", "speaks^-1").relations[0].facts[0].entity == "France"
     guessed = run.facts("France", predicted=True, min_score=0.05)
     assert guessed.to_dict() == got(served, "/entity/predictions", label="France", min_score=0.05)

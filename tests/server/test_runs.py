@@ -23,12 +23,16 @@ QUERY = "?c : borders(Portugal, ?c)"
 
 
 def islands() -> Graph:
-    return Graph.of([("Portugal", "borders", "Madeira"), ("Madeira", "grows", "Banana")], name="islands")
+    return Graph.of(
+        [("Portugal", "borders", "Madeira"), ("Madeira", "grows", "Banana")], name="islands"
+    )
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running({"europe": EUROPE, "the islands": Made(islands)}, ServerSettings(workers=1)) as found:
+    with running(
+        {"europe": EUROPE, "the islands": Made(islands)}, ServerSettings(workers=1)
+    ) as found:
         yield found
 
 
@@ -40,26 +44,35 @@ def asked(service: Running, **named: str) -> list[str]:
 def test_a_request_names_the_run_it_is_about(service: Running) -> None:
     assert asked(service) == asked(service, run="europe") == ["Spain"]
     assert asked(service, run="the islands") == ["Madeira"]
-    client, other = service.client, {"run": "the islands"}
-    assert [match["label"] for match in client.get("/relations", params=other).json()["matches"]] == [
+    client = service.client
+    other = {"run": "the islands"}
+    assert [
+        match["label"] for match in client.get("/relations", params=other).json()["matches"]
+    ] == [
         "borders",
         "grows",
     ]
-    assert [match["label"] for match in client.get("/entities", params=other | {"q": "b"}).json()["matches"]] == [
-        "Banana"
-    ]
-    assert client.get("/ready", params=other).json() == {"ready": True}
+    assert [
+        match["label"]
+        for match in client.get("/entities", params=other | {"q": "b"}).json()["matches"]
+    ] == ["Banana"]
+    assert client.get("/ready", params=other).json()["ready"] is True
     plan = client.post("/plan", json={"query": "?x : grows(Madeira, ?x)"}, params=other)
     assert "from Madeira over grows" in plan.json()["plan"]
     assert client.post("/plan", json={"query": "?x : grows(Madeira, ?x)"}).status_code == 422
-    sparql = client.get("/sparql", params=other | {"query": "SELECT ?x { <tacit:Madeira> <tacit:grows> ?x } LIMIT 1"})
+    sparql = client.get(
+        "/sparql",
+        params=other | {"query": "SELECT ?x { <tacit:Madeira> <tacit:grows> ?x } LIMIT 1"},
+    )
     assert sparql.json()["results"]["bindings"][0]["x"]["value"] == "tacit:Banana"
     for example in client.get("/examples", params=other).json()["examples"]:
-        assert engine_of(islands()).using(search="symbolic").ask(example["query"])
+        assert engine_of(islands()).with_settings(search="symbolic").ask(example["query"])
 
 
 def test_a_runs_endpoint_describes_itself_and_no_other(service: Running) -> None:
-    told = service.client.get("/sparql", params={"run": "the islands"}, headers={"accept": "application/n-triples"})
+    told = service.client.get(
+        "/sparql", params={"run": "the islands"}, headers={"accept": "application/n-triples"}
+    )
     (endpoint,) = [line.split()[2] for line in told.text.splitlines() if "#endpoint>" in line]
     query = {"query": "ASK { <tacit:Madeira> <tacit:grows> <tacit:Banana> }"}
     assert service.client.post(endpoint.strip("<>"), data=query).json()["boolean"] is True
@@ -72,8 +85,8 @@ def test_the_page_stays_with_the_run_of_its_address(service: Running, browser: A
 
     def answered(entity: str, run: str) -> None:
         page.wait_for_function(
-            "([name, run]) => document.querySelector('.answer .name')?.textContent === name"
-            " && document.querySelector('#run').value === run",
+            "([name, run]) => document.querySelector('.answer .name')?.textContent === name && "
+            "document.querySelector('#run').value === run",
             arg=[entity, run],
         )
 
@@ -95,7 +108,8 @@ def test_the_page_stays_with_the_run_of_its_address(service: Running, browser: A
     answered("Madeira", "the islands")
     page.locator("#home").click()
     page.locator("#before summary").click()
-    assert page.locator("#before .again code").all_inner_texts() == [QUERY]  # what was asked of this run
+    # what was asked of this run
+    assert page.locator("#before .again code").all_inner_texts() == [QUERY]
     assert visit.asked() == {"run": ["the islands"]}
     visit.ask("?x : grows(Madeira, ?x)")
     assert visit.asked() == {"run": ["the islands"], "q": ["?x : grows(Madeira, ?x)"]}
@@ -104,7 +118,9 @@ def test_the_page_stays_with_the_run_of_its_address(service: Running, browser: A
 
 
 def test_the_health_lists_the_runs(service: Running) -> None:
-    first, second = (service.client.get("/health", params=given).json() for given in ({}, {"run": "the islands"}))
+    first, second = (
+        service.client.get("/health", params=given).json() for given in ({}, {"run": "the islands"})
+    )
     assert [health["runs"] for health in (first, second)] == [["europe", "the islands"]] * 2
     assert [(health["run"], health["graph"]["name"]) for health in (first, second)] == [
         ("europe", "europe"),
@@ -112,18 +128,28 @@ def test_the_health_lists_the_runs(service: Running) -> None:
     ]
 
 
-@pytest.mark.parametrize("route", ["/health", "/entities", "/examples", "/ready", "/sparql?query=ASK"])
+@pytest.mark.parametrize(
+    "route", ["/health", "/entities", "/examples", "/ready", "/sparql?query=ASK"]
+)
 def test_a_run_that_is_not_served_is_not_found(service: Running, route: str) -> None:
-    response = service.client.get(route, params={"run": "Europe"} | ({"query": "x"} if "sparql" in route else {}))
+    response = service.client.get(
+        route, params={"run": "Europe"} | ({"query": "x"} if "sparql" in route else {})
+    )
     assert response.status_code == 404
-    assert response.json()["error"]["message"] == "there is no run 'Europe' here; there is europe, the islands"
+    assert (
+        response.json()["error"]["message"]
+        == "there is no run 'Europe' here; there is europe, the islands"
+    )
 
 
 def test_a_parameter_that_a_route_does_not_have_is_not_passed_over(service: Running) -> None:
     mistyped = service.client.get("/entities", params={"query": "fr"})
     known = "'q', 'limit', 'relation', 'end', 'run'"
     assert mistyped.status_code == 422
-    assert mistyped.json()["error"]["message"] == f"'query' is in the address, where only {known} may be"
+    assert (
+        mistyped.json()["error"]["message"]
+        == f"'query' is in the address, where only {known} may be"
+    )
     assert service.client.get("/ready", params={"at": "noon"}).status_code == 200
 
 
@@ -131,7 +157,11 @@ def test_each_run_is_counted_apart(service: Running) -> None:
     def batches() -> dict[str, float]:
         families = text_string_to_metric_families(service.client.get("/metrics").text)
         samples = [sample for family in families for sample in family.samples]
-        return {each.labels["run"]: each.value for each in samples if each.name == "tacit_batch_size_sum"}
+        return {
+            each.labels["run"]: each.value
+            for each in samples
+            if each.name == "tacit_batch_size_sum"
+        }
 
     before = batches()
     asked(service, run="the islands")
@@ -142,10 +172,14 @@ def test_each_run_is_counted_apart(service: Running) -> None:
 def test_runs_go_by_their_folders_names(tmp_path: Path) -> None:
     (tmp_path / "a=b").mkdir()
     assert named(["world", f"{tmp_path}/runs/x/", "y=runs/x"]) == {
-        "world": "world", "x": f"{tmp_path}/runs/x/", "y": "runs/x"
-    }  # fmt: skip
+        "world": "world",
+        "x": f"{tmp_path}/runs/x/",
+        "y": "runs/x",
+    }
     assert named([str(tmp_path / "a=b")]) == {"a=b": str(tmp_path / "a=b")}
-    with pytest.raises(SettingsError, match="two runs are called 'x'; name each as in NAME=RUN"):
+    with pytest.raises(
+        SettingsError, match="two runs are called 'x'; give each a name of its own, as in NAME=RUN"
+    ):
         named(["one/x", "two/x"])
     with pytest.raises(SettingsError, match="the run '=x' has no name"):
         named(["=x"])
@@ -155,7 +189,7 @@ def test_a_run_is_served_with_the_settings_it_is_given(tmp_path: Path) -> None:
     tacit.train(islands(), tmp_path, progress=False, rank=2, epochs=1, batch=2, device="cpu")
     served = ServedRun.at(tmp_path, "cpu", adapted=False, observed="none", search="exact", k=7)
     for each in (served, served.renewed()):
-        about = each.engine().about
+        about = each.engine().config
         assert (about["observed"], about["search"], about["k"]) == ("none", "exact", 7)
 
 

@@ -43,13 +43,23 @@ def test_it_says_where_it_is_answers_reloads_and_ends_with_ctrl_c(run: Path) -> 
             assert found, line
             body = {"query": "?c : borders(Portugal, ?c)", "top": 1}
             assert httpx.post(found[1] + "ask", json=body).status_code == 401
-            answers = httpx.post(found[1] + "ask", json=body, headers={"x-api-key": "sesame"}).json()["answers"]
+            answers = httpx.post(
+                found[1] + "ask", json=body, headers={"x-api-key": "sesame"}
+            ).json()["answers"]
             assert [(answer["entity"], answer["known"]) for answer in answers] == [("Spain", True)]
-            if Path("/proc/self/maps").is_file():  # the workers alone need torch, and have it from one process
-                assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8")
+            # the workers alone need torch, and have it from one process
+            if Path("/proc/self/maps").is_file():
+                assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text(
+                    encoding="utf-8"
+                )
             process.send_signal(signal.SIGHUP)
             assert process.stdout.readline() == line  # type: ignore[union-attr]
-            assert httpx.post(found[1] + "ask", json=body, headers={"x-api-key": "sesame"}).json()["answers"] == answers
+            assert (
+                httpx.post(found[1] + "ask", json=body, headers={"x-api-key": "sesame"}).json()[
+                    "answers"
+                ]
+                == answers
+            )
         finally:
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=30)
@@ -57,16 +67,49 @@ def test_it_says_where_it_is_answers_reloads_and_ends_with_ctrl_c(run: Path) -> 
     assert process.returncode in (0, 130)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+def test_ctrl_c_ends_a_service_whose_workers_still_load(run: Path, tmp_path: Path) -> None:
+    """Workers that never finish to load stand in for those of a large run."""
+    script = (
+        "import os, signal, sys, threading, time\n"
+        "from tacit.server.workers import pool, worker\n"
+        "class Slow(worker.Worker):\n"
+        "    def wait_until_ready(self):\n"
+        "        super().wait_until_ready()\n"
+        "        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "        self._heard()  # which says nothing more\n"
+        "if __name__ == '__main__':\n"
+        "    pool.Worker = Slow\n"
+        "    sys.argv = ['tacit', 'serve', sys.argv[1], '--port', '0', '--workers', '1']\n"
+        "    from tacit.cli import main\n"
+        "    main()\n"
+    )
+    path = tmp_path / "serve.py"
+    path.write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, path, run],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(
     ("flags", "error", "words"),
     [
-        (["--cors", "there.example"], SettingsError, "CORS origin 'there.example' must be"),
+        (["--cors", "there.example"], SettingsError, "--cors is 'there.example'; it must be"),
         (["--timeout", "0"], SettingsError, "--timeout is 0.0; it must be above 0"),
         (["--max-k", "0"], SettingsError, "--max-k is 0; it must be at least 1"),
         (["--host", "no.such.host.invalid"], SettingsError, "no address 'no.such.host.invalid'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(run: Path, flags: list[str], error: type, words: str) -> None:
+def test_settings_that_cannot_be_are_refused(
+    run: Path, flags: list[str], error: type, words: str
+) -> None:
     result = CliRunner().invoke(app, ["serve", str(run), *flags])
     assert isinstance(result.exception, error)
     assert words in str(result.exception)
@@ -78,7 +121,7 @@ def test_a_port_in_use_is_said_so(run: Path) -> None:
         result = CliRunner().invoke(app, ["serve", str(run), "--port", str(port)])
     assert isinstance(result.exception, SettingsError)
     assert f"cannot listen at 127.0.0.1 port {port}" in str(result.exception)
-    assert "try another port" in str(result.exception)
+    assert "try another --port" in str(result.exception)
 
 
 def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
@@ -96,7 +139,9 @@ def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
         (["--device", "vulkan"], "--device is 'vulkan'; it must be auto"),
     ],
 )
-def test_engine_settings_and_limits_of_one_name_are_told_apart(run: Path, flags: list[str], words: str) -> None:
+def test_engine_settings_and_limits_of_one_name_are_told_apart(
+    run: Path, flags: list[str], words: str
+) -> None:
     result = CliRunner().invoke(app, ["serve", str(run), *flags])
     assert words in str(result.exception)
 
@@ -106,7 +151,10 @@ def test_it_says_what_a_service_that_others_reach_lets_them_do() -> None:
     assert "everyone who can reach 0.0.0.0 may ask; --api-key" in everyone
     assert "answers to any name" in any_name
     assert "--trust-host NAME" in any_name
-    assert list(notes(ServerSettings(host="0.0.0.0", trusted_hosts=("a.example",), api_key="sesame"))) == []
+    assert (
+        list(notes(ServerSettings(host="0.0.0.0", trusted_hosts=("a.example",), api_key="sesame")))
+        == []
+    )
     assert list(notes(ServerSettings())) == []
 
 

@@ -1,4 +1,4 @@
-"""A worker of two processes that share the entities out: it answers as one does, and lives or dies as one."""
+"""A worker of two processes that share the entities answers, lives and dies as one."""
 
 from __future__ import annotations
 
@@ -35,13 +35,21 @@ OTHERS = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tacit.Run:
-    return tacit.train(GRAPH, tmp_path_factory.mktemp("runs") / "run", progress=False, rank=4, epochs=3, device="cpu")
+    return tacit.train(
+        GRAPH,
+        tmp_path_factory.mktemp("runs") / "run",
+        progress=False,
+        rank=4,
+        epochs=3,
+        device="cpu",
+    )
 
 
 @pytest.fixture(scope="module")
 def service(run: tacit.Run) -> Iterator[Running]:
     settings = ServerSettings(workers=1, shards=2, limits=Limits(seconds=2.0))
-    with running(ServedRun.at(run.folder.path, "cpu", adapted=True), settings) as service:  # as the command has it
+    # as the command has it
+    with running(ServedRun.at(run.folder.path, "cpu", adapted=True), settings) as service:
         yield service
 
 
@@ -59,13 +67,17 @@ def rounded(data: Any) -> Any:
 
 def test_a_group_answers_as_one_process_does(service: Running, run: tacit.Run) -> None:
     for k in (2, 256):
-        expected = run.engine.using(k=k).ask(QUESTION, 5, explain=True, paths=2).to_dict()
-        reply = service.client.post("/explain", json={"query": QUESTION, "top": 5, "paths": 2, "k": k})
+        expected = run.engine.with_settings(k=k).ask(QUESTION, 5, explain=True, paths=2).to_dict()
+        reply = service.client.post(
+            "/explain", json={"query": QUESTION, "top": 5, "paths": 2, "k": k}
+        )
         assert reply.status_code == 200, reply.text
         assert rounded(reply.json()) == rounded(expected)
     for question in OTHERS:
         reply = service.client.post("/explain", json={"query": question, "top": 5, "k": 2})
-        assert rounded(reply.json()) == rounded(run.engine.using(k=2).explain(question, 5).to_dict())
+        assert rounded(reply.json()) == rounded(
+            run.engine.with_settings(k=2).explain(question, 5).to_dict()
+        )
     wrong = service.ask("?c : next(nobody, ?c)")
     assert wrong.status_code == 422
     assert "nobody" in wrong.json()["error"]["message"]
@@ -93,7 +105,8 @@ def test_a_process_that_dies_is_replaced_with_its_group(service: Running) -> Non
 
 def test_a_group_is_replaced_though_nobody_asks(service: Running) -> None:
     os.kill(worker(service).processes[1].pid, signal.SIGKILL)
-    seen, end = [], time.monotonic() + 30
+    seen = []
+    end = time.monotonic() + 30
     while seen[-2:] != [503, 200] and time.monotonic() < end:
         status = service.client.get("/ready").status_code
         seen += [status] if seen[-1:] != [status] else []

@@ -12,7 +12,14 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from pyoxigraph import BlankNode, NamedNode, QueryResultsFormat, RdfFormat, Store, parse_query_results
+from pyoxigraph import (
+    BlankNode,
+    NamedNode,
+    QueryResultsFormat,
+    RdfFormat,
+    Store,
+    parse_query_results,
+)
 from rdflib import RDF, BNode, Namespace, URIRef
 from rdflib import Graph as RdfGraph
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
@@ -34,10 +41,11 @@ from tacit.server.workers.jobs import Job
 
 PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 QUERIES = {
-    "SELECT ?c ?s { :France :borders ?c . ?c answer:score ?s } LIMIT 100": "?c : borders(France, ?c)",
-    "SELECT * { ?c answer:score ?s { :France :borders/:borders ?c MINUS { ?c :speaks :Polish } } } LIMIT 3": (
-        "?c : (exists ?n . borders(France, ?n) & borders(?n, ?c)) & !speaks(?c, Polish)"
+    "SELECT ?c ?s { :France :borders ?c . ?c answer:score ?s } LIMIT 100": (
+        "?c : borders(France, ?c)"
     ),
+    "SELECT * { ?c answer:score ?s { :France :borders/:borders ?c MINUS { ?c :speaks :Polish } } } "
+    "LIMIT 3": ("?c : (exists ?n . borders(France, ?n) & borders(?n, ?c)) & !speaks(?c, Polish)"),
     "SELECT ?score ?s { <tacit:New%20York> :borders ?score . ?score answer:score ?s } LIMIT 90": (
         '?score : borders("New York", ?score)'
     ),
@@ -96,19 +104,30 @@ def test_tuples_come_alike_in_every_format(service: Running, kind: str) -> None:
         names, *again = csv.reader(io.StringIO(again.decode()))
         assert names == ["a", "b", "s", "k"]
     else:
-        again = [[term.value for term in row] for row in parse_query_results(again, QueryResultsFormat.TSV)]
+        again = [
+            [term.value for term in row]
+            for row in parse_query_results(again, QueryResultsFormat.TSV)
+        ]
     assert [tuple(row) for row in again] == found
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize(
-    ("query", "holds"), [("ASK { :France :borders ?x }", True), ("ASK { :Italy :borders :Poland }", False)]
+    ("query", "holds"),
+    [("ASK { :France :borders ?x }", True), ("ASK { :Italy :borders :Poland }", False)],
 )
 def test_yes_or_no_in_every_format(service: Running, kind: str, query: str, holds: bool) -> None:
     if kind in ("json", "xml"):
-        assert SPARQLStore(service.url + "sparql", returnFormat=kind).query(PREFIXES + query).askAnswer is holds
+        assert (
+            SPARQLStore(service.url + "sparql", returnFormat=kind).query(PREFIXES + query).askAnswer
+            is holds
+        )
         found = wrapped(service, query, kind)
-        told = found["boolean"] if kind == "json" else found.getElementsByTagName("boolean")[0].firstChild.data
+        told = (
+            found["boolean"]
+            if kind == "json"
+            else found.getElementsByTagName("boolean")[0].firstChild.data
+        )
         assert str(told).lower() == str(holds).lower()
     else:
         assert wrapped(service, query, kind) == str(holds).lower().encode()
@@ -119,15 +138,21 @@ def test_counts_relations_and_given_values(service: Running) -> None:
     counts = "SELECT (COUNT(?c) AS ?n) (SUM(?s) AS ?e) { :France :borders ?c . ?c answer:score ?s }"
     ((known, expected),) = store.query(PREFIXES + counts)
     assert known.toPython() == 3  # Spain, Italy, Germany
-    assert expected.toPython() == pytest.approx(open_europe().count("?c : borders(France, ?c)").expected)
+    assert expected.toPython() == pytest.approx(
+        open_europe().count("?c : borders(France, ?c)").expected
+    )
     ((relation,),) = store.query(PREFIXES + "SELECT ?r { :France ?r :Spain } LIMIT 1")
     assert relation == URIRef("tacit:borders")
     given = store.query(
-        PREFIXES + "SELECT ?a ?b { ?a :borders ?b } LIMIT 3", initBindings={"b": URIRef("tacit:France")}
+        PREFIXES + "SELECT ?a ?b { ?a :borders ?b } LIMIT 3",
+        initBindings={"b": URIRef("tacit:France")},
     )
-    assert {tuple(map(label, row)) for row in given} == {(name, "France") for name in ("Spain", "Italy", "Germany")}
+    assert {tuple(map(label, row)) for row in given} == {
+        (name, "France") for name in ("Spain", "Italy", "Germany")
+    }
     named = store.query(
-        PREFIXES + "SELECT ?a { ?a :borders :France } LIMIT 2", initBindings={"a": URIRef("tacit:Italy")}
+        PREFIXES + "SELECT ?a { ?a :borders :France } LIMIT 2",
+        initBindings={"a": URIRef("tacit:Italy")},
     )
     assert [label(row[0]) for row in named] == ["Italy"]
 
@@ -135,31 +160,48 @@ def test_counts_relations_and_given_values(service: Running) -> None:
 def test_rows_are_ordered_by_score_where_that_is_asked() -> None:
     facts = [("a", "p", "x"), ("b", "q", "y"), ("c", "p", "c"), ("c", "q", "c")]
     graph = Graph.of(facts)
-    likely = np.full((graph.num_entities, graph.num_entities), 0.99)  # of two, one holds more likely than a fact
-    likely[[graph.entities.id("a"), graph.entities.id("b")], [graph.entities.id("y"), graph.entities.id("x")]] = 0.01
+    # of two, one holds more likely than a fact
+    likely = np.full((graph.num_entities, graph.num_entities), 0.99)
+    likely[
+        [graph.entities.id("a"), graph.entities.id("b")],
+        [graph.entities.id("y"), graph.entities.id("x")],
+    ] = 0.01
     engine = Engine(graph, TableScorer([likely, likely]), calibration="sigmoid", search="exact")
-    query = "SELECT ?o ?s ?k { { :a :p ?o } UNION { :b :q ?o } ?o answer:score ?s ; answer:known ?k } ORDER BY "
+    query = (
+        "SELECT ?o ?s ?k { { :a :p ?o } UNION { :b :q ?o } ?o answer:score ?s ; "
+        "answer:known ?k } ORDER BY "
+    )
     scores: dict[str, list[float]] = {}
     for order in ("DESC(?s)", "DESC(?k) DESC(?s)"):
-        (reply,) = Answerer(engine, Limits()).replies([Job("sparql", f"{PREFIXES}{query}{order} LIMIT 9")])
+        (reply,) = Answerer(engine, Limits()).replies(
+            [Job("sparql", f"{PREFIXES}{query}{order} LIMIT 9")]
+        )
         rows = json.loads(reply.body)["results"]["bindings"]
         known = [row["k"]["value"] == "true" for row in rows]
         scores[order] = [float(row["s"]["value"]) for row in rows]
-        assert scores[order] == [answer.score for answer in engine.ask(f"{PREFIXES}{query}{order}", top=9)]
+        assert scores[order] == [
+            answer.score for answer in engine.ask(f"{PREFIXES}{query}{order}", top=9)
+        ]
     assert known == sorted(known, reverse=True)
     assert scores["DESC(?s)"] == sorted(scores[order], reverse=True) != scores[order]
 
 
 def test_new_answers_by_a_parameter_of_the_address(service: Running) -> None:
     query = f"{PREFIXES} SELECT ?c {{ :France :borders ?c }} LIMIT 100"
-    expected = [answer.entity for answer in open_europe().ask("?c : borders(France, ?c)", top=100) if not answer.known]
+    expected = [
+        answer.entity
+        for answer in open_europe().ask("?c : borders(France, ?c)", top=100)
+        if not answer.known
+    ]
     body = {"content": query, "headers": {"content-type": "application/sparql-query"}}
     for response in (
         service.client.get("/sparql", params={"query": query, "new": "true"}),
         service.client.post("/sparql?new=true", **body),
         service.client.post("/sparql?new=true", data={"query": query}),
     ):
-        assert [label(row["c"]["value"]) for row in response.json()["results"]["bindings"]] == expected
+        assert [
+            label(row["c"]["value"]) for row in response.json()["results"]["bindings"]
+        ] == expected
     form = service.client.post("/sparql", data={"query": query, "new": "true"})
     assert (form.status_code, "/sparql?new=" in form.json()["error"]["message"]) == (400, True)
 
@@ -177,12 +219,22 @@ def test_entities_come_back_as_terms_that_can_be_asked_with(service: Running) ->
     [
         ("SELECT ?c { <tacit:France> <tacit:boarders> ?c }", "did you mean 'borders'?", 28),
         ("SELECT ?c WHERE { ?c ?c", "not a SPARQL query", None),
-        ("SELECT ?c { <tacit:France> <tacit:borders> ?c OPTIONAL { ?c <tacit:speaks> ?l } }", "OPTIONAL", 47),
-        ("SELECT ?c { <tacit:France> <tacit:borders> ?c } LIMIT 1001", "LIMIT is 1001, this service allows", None),
+        (
+            "SELECT ?c { <tacit:France> <tacit:borders> ?c OPTIONAL { ?c <tacit:speaks> ?l } }",
+            "OPTIONAL",
+            47,
+        ),
+        (
+            "SELECT ?c { <tacit:France> <tacit:borders> ?c } LIMIT 1001",
+            "LIMIT is 1001, this service allows",
+            None,
+        ),
         ("SELECT ?c { <tacit:France> <tacit:borders> ?c } OFFSET 100001", "OFFSET is 100001", None),
     ],
 )
-def test_clients_show_what_is_wrong_and_where(service: Running, query: str, words: str, column: int | None) -> None:
+def test_clients_show_what_is_wrong_and_where(
+    service: Running, query: str, words: str, column: int | None
+) -> None:
     response = service.client.get("/sparql", params={"query": query})
     error = response.json()["error"]
     assert response.status_code == 400
@@ -209,13 +261,21 @@ QUERY = f"{PREFIXES}SELECT ?c {{ :France :borders ?c }} LIMIT 1"
         (None, {}, "application/sparql-results+json"),
         ("*/*", {}, "application/sparql-results+json"),
         ("text/csv, text/tab-separated-values;q=0.9", {}, "text/csv"),
-        ("application/sparql-results+json;q=0.2, TEXT/Tab-Separated-Values;Q=0.3", {}, "text/tab-separated-values"),
+        (
+            "application/sparql-results+json;q=0.2, TEXT/Tab-Separated-Values;Q=0.3",
+            {},
+            "text/tab-separated-values",
+        ),
         ("text/*;q=0.8, text/csv;q=0.1", {}, "text/tab-separated-values"),
         ("application/json", {}, "application/json"),
         ("text/html, application/xml;q=0.9, */*;q=0.8", {}, "application/xml"),
         ("image/png, */*;q=0.1", {}, "application/sparql-results+json"),
         ("text/csv", {"format": "xml"}, "application/sparql-results+xml"),
-        ("text/csv", {"output": "application/sparql-results+json"}, "application/sparql-results+json"),
+        (
+            "text/csv",
+            {"output": "application/sparql-results+json"},
+            "application/sparql-results+json",
+        ),
         ("image/png", {}, None),
         ("text/csv;q=0", {}, None),
         ("text/csv;q=much", {}, None),
@@ -241,9 +301,15 @@ def test_the_format_is_the_one_that_is_wanted_most(
     [
         ({"params": [("query", QUERY), ("query", QUERY)]}, "2 queries"),
         ({"params": {"query": ""}}, "not a SPARQL query"),
-        ({"params": {"query": QUERY, "default-graph-uri": "http://a.org/"}}, "'default-graph-uri' is not supported"),
+        (
+            {"params": {"query": QUERY, "default-graph-uri": "http://a.org/"}},
+            "'default-graph-uri' is not supported",
+        ),
         ({"params": {"query": QUERY, "named-graph-uri": ""}}, "'named-graph-uri' is not supported"),
-        ({"data": {"update": "DELETE WHERE { ?s ?p ?o }"}}, "'update' is not supported: nothing can be changed"),
+        (
+            {"data": {"update": "DELETE WHERE { ?s ?p ?o }"}},
+            "'update' is not supported: nothing can be changed",
+        ),
         ({"data": {"query": [QUERY, QUERY]}}, "2 queries"),
         ({"data": {"query": QUERY}, "params": {"query": QUERY}}, "2 queries"),
         ({"data": {"query": QUERY, "default-graph-uri": "http://a.org/"}}, "there is one graph"),
@@ -251,11 +317,22 @@ def test_the_format_is_the_one_that_is_wanted_most(
         ({"data": {"query": QUERY} | {f"f{i}": "" for i in range(24)}}, "more than 20 fields"),
         ({"data": {"q": "SELECT"}}, "no field 'query'"),
         ({"json": {"query": QUERY}}, "application/sparql-query"),
-        ({"content": b"query=%ff", "headers": {"content-type": "application/x-www-form-urlencoded"}}, "not UTF-8"),
-        ({"content": b"\xff", "headers": {"content-type": "application/sparql-query"}}, "not UTF-8"),
+        (
+            {
+                "content": b"query=%ff",
+                "headers": {"content-type": "application/x-www-form-urlencoded"},
+            },
+            "not UTF-8",
+        ),
+        (
+            {"content": b"\xff", "headers": {"content-type": "application/sparql-query"}},
+            "not UTF-8",
+        ),
     ],
 )
-def test_what_would_be_ignored_is_refused(service: Running, sent: dict[str, Any], words: str) -> None:
+def test_what_would_be_ignored_is_refused(
+    service: Running, sent: dict[str, Any], words: str
+) -> None:
     method = "POST" if set(sent) - {"params"} else "GET"
     response = service.client.request(method, "/sparql", **sent)
     assert response.status_code == 400
@@ -266,11 +343,16 @@ def test_what_would_be_ignored_is_refused(service: Running, sent: dict[str, Any]
 def test_the_endpoint_describes_itself(service: Running, kind: str) -> None:
     response = service.client.get("/sparql", headers={"accept": kind})
     assert response.headers["content-type"].split(";")[0] == kind
-    described = RdfGraph().parse(data=response.content, format={"application/n-triples": "nt"}.get(kind, kind))
+    described = RdfGraph().parse(
+        data=response.content, format={"application/n-triples": "nt"}.get(kind, kind)
+    )
     service_description = Namespace("http://www.w3.org/ns/sparql-service-description#")
     (node,) = described.subjects(RDF.type, service_description.Service)
     assert described.value(node, service_description.endpoint) == URIRef(service.url + "sparql")
-    formats = {str(each).rsplit("_", 1)[1] for each in described.objects(node, service_description.resultFormat)}
+    formats = {
+        str(each).rsplit("_", 1)[1]
+        for each in described.objects(node, service_description.resultFormat)
+    }
     assert formats == {"JSON", "XML", "CSV", "TSV"}
     told = set(described.objects(node, service_description.propertyFeature))
     assert told == {URIRef("tacit:answer#score"), URIRef("tacit:answer#known")}
@@ -285,7 +367,8 @@ TURTLE = r"""
 <http://example.org/a%20b%2Fc> geo:in <http://example.org/caf%C3%A9>, <http://example.org/café> .
 <http://example.org/geo#in> geo:in <http://other.org/x?q=1&r=%C3%BC>, :Norway, geo:Norway, [] .
 :Oslo :called "Oslo", "Ошло"@sr, "a \"b\"\n\\c"@en-gb, "x"^^geo:own .
-:Oslo :called "7"^^<http://www.w3.org/2001/XMLSchema#integer>, "8.5"^^<http://www.w3.org/2001/XMLSchema#decimal> .
+:Oslo :called "7"^^<http://www.w3.org/2001/XMLSchema#integer>,
+    "8.5"^^<http://www.w3.org/2001/XMLSchema#decimal> .
 """
 
 
@@ -296,9 +379,13 @@ def shown(term: dict[str, str]) -> tuple[str, ...]:
 
 
 def values(store: Store, query: str) -> list[tuple[str, str | None]]:
-    """What another store finds; its results must end in the thread they began in, so no frame that stays has them."""
+    """Another store's results, freed in their own thread, as no lasting frame holds them."""
     found: Any = store.query(query)
-    return [(term.value, getattr(term, "language", None)) for (term,) in found if type(term) is not BlankNode]
+    return [
+        (term.value, getattr(term, "language", None))
+        for (term,) in found
+        if type(term) is not BlankNode
+    ]
 
 
 def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None:
@@ -307,8 +394,12 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
     store = Store()
     store.load(path=str(file), format=RdfFormat.TURTLE)
     graph = load(file, literals=True)
-    answerer = Answerer(Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits())
-    asked = {(quad.subject, quad.predicate) for quad in store if isinstance(quad.subject, NamedNode)}
+    answerer = Answerer(
+        Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits()
+    )
+    asked = {
+        (quad.subject, quad.predicate) for quad in store if isinstance(quad.subject, NamedNode)
+    }
     assert len(asked) == 4
     for subject, predicate in asked:
         query = f"SELECT ?o {{ {subject} {predicate} ?o }}"
@@ -318,14 +409,21 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
         assert sorted(shown(row["o"]) for row in rows) == sorted(shown(row["o"]) for row in others)
         for kind, parsed in ((XML, QueryResultsFormat.XML), (TSV, QueryResultsFormat.TSV)):
             (reply,) = answerer.replies([Job("sparql", f"{query} LIMIT 100", media_type=kind)])
-            ours, written = Result.parse(io.BytesIO(reply.body), content_type=kind), values(store, query)
-            found = [(str(term), getattr(term, "language", None)) for (term,) in ours if type(term) is not BNode]
+            ours = Result.parse(io.BytesIO(reply.body), content_type=kind)
+            written = values(store, query)
+            found = [
+                (str(term), getattr(term, "language", None))
+                for (term,) in ours
+                if type(term) is not BNode
+            ]
             assert sorted(found, key=str) == sorted(written, key=str)
             assert len(list(parse_query_results(reply.body, parsed))) == len(others)  # type: ignore[arg-type]
         for iri in [row["o"]["value"] for row in rows if row["o"]["type"] == "uri"]:  # and back
             back = f"SELECT ?s {{ ?s {predicate} <{iri}> }} LIMIT 100"
             (reply,) = answerer.replies([Job("sparql", back)])
-            assert subject.value in [row["s"]["value"] for row in json.loads(reply.body)["results"]["bindings"]]
+            assert subject.value in [
+                row["s"]["value"] for row in json.loads(reply.body)["results"]["bindings"]
+            ]
 
 
 @pytest.mark.parametrize(
@@ -341,8 +439,13 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
 )
 def test_labels_of_other_graphs_come_back_in_the_scheme_tacit(label: str, value: str) -> None:
     graph = Graph.of([("a", "r", label)])
-    answerer = Answerer(Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits())
-    there, back = "SELECT ?o { <tacit:a> <tacit:r> ?o }", f"SELECT ?s {{ ?s <tacit:r> <{value}> }}"
-    replies = [json.loads(answerer.replies([Job("sparql", query)])[0].body) for query in (there, back)]
+    answerer = Answerer(
+        Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits()
+    )
+    there = "SELECT ?o { <tacit:a> <tacit:r> ?o }"
+    back = f"SELECT ?s {{ ?s <tacit:r> <{value}> }}"
+    replies = [
+        json.loads(answerer.replies([Job("sparql", query)])[0].body) for query in (there, back)
+    ]
     terms = [reply["results"]["bindings"][0][reply["head"]["vars"][0]] for reply in replies]
     assert terms == [{"type": "uri", "value": value}, {"type": "uri", "value": "tacit:a"}]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +20,12 @@ from served import Running, limited, running
 from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
-from tacit.server import serving
+from tacit.server import patience, serving
 from tacit.server.served_run import ALONE, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
+from tacit.server.workers import pool
+from tacit.server.workers.jobs import Job
+from tacit.server.workers.worker import Worker
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,8 @@ def test_a_full_queue_is_said_at_once() -> None:
     with running(EUROPE, limited(queue=2, seconds=3.0)) as service:
         with ThreadPoolExecutor(8) as threads:
             slow = threads.submit(service.ask, f"?c : borders({SLOW}, ?c)")
-            pool, start = service.first.edition.pool, time.monotonic()
+            pool = service.first.edition.pool
+            start = time.monotonic()
             while not pool._open or pool.queue.length:  # until a worker has it
                 time.sleep(0.01)
             rest = [threads.submit(service.ask, "?c : borders(Portugal, ?c)") for _ in range(5)]
@@ -76,8 +83,11 @@ def test_a_full_queue_is_said_at_once() -> None:
         assert time.monotonic() - start < 20
         assert "ask again" in refused[0].json()["error"]["message"]
         assert service.healthy()
-        many = service.client.post("/ask", json=[{"query": "?c : borders(Portugal, ?c)", "top": 1}] * 20).json()
-        assert ["answers" in reply for reply in many] == [True] * 20  # a list fills no queue: others could not ask
+        many = service.client.post(
+            "/ask", json=[{"query": "?c : borders(Portugal, ?c)", "top": 1}] * 20
+        ).json()
+        # a list fills no queue: others could not ask
+        assert ["answers" in reply for reply in many] == [True] * 20
 
 
 def broken_request(draw: random.Random) -> bytes:
@@ -94,7 +104,11 @@ def broken_request(draw: random.Random) -> bytes:
             head + b"content-length: -5\r\n\r\n" + good,
             head + b"content-length: 99999999999999999999\r\n\r\n",
             head + b"content-length: 21000\r\n\r\n" + b"x" * 21_000,
-            head + b"transfer-encoding: chunked\r\n\r\n" + b"7530\r\n" + b"y" * 30_000 + b"\r\n0\r\n\r\n",
+            head
+            + b"transfer-encoding: chunked\r\n\r\n"
+            + b"7530\r\n"
+            + b"y" * 30_000
+            + b"\r\n0\r\n\r\n",
             head + b"transfer-encoding: chunked\r\n\r\nzz\r\n" + good,
             head + b"content-length: %d\r\n\r\n" % len(cut) + cut,
             head + b"content-length: %d\r\n\r\n" % len(noise) + noise,
@@ -123,9 +137,14 @@ def test_two_hundred_broken_requests_leave_the_service_answering(service: Runnin
     assert {b"400", b"413", b"422"} <= statuses
 
 
-def test_clients_that_take_their_time_hold_nobody_up(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.5)
-    head = b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+def test_clients_that_take_their_time_hold_nobody_up(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.5)
+    head = (
+        b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        b"content-length: 100\r\n\r\n"
+    )
     slow = [service.connect() for _ in range(60)]
     try:
         for at, connection in enumerate(slow):
@@ -162,3 +181,149 @@ def test_no_thread_or_process_is_left_behind() -> None:
     assert len(pids) == 1
     assert not set(threading.enumerate()) - before
     assert not Path(f"/proc/{pids[0]}/exe").exists()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, errors: list[Exception]) -> None:
+    """Let workers fail to start by these errors, one after the other, before they start again."""
+
+    def start(*arguments: Any) -> Worker:
+        if errors:
+            raise errors.pop(0)
+        return Worker(*arguments)
+
+    monkeypatch.setattr(pool, "Worker", start)
+    monkeypatch.setattr(pool, "FIRST_DELAY", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason"),
+    [
+        (
+            [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 3,
+            "Resource temporarily unavailable",
+        ),
+        ([OSError(errno.EMFILE, "Too many open files")], "Too many open files"),
+        ([EOFError("unexpected EOF")], "the process that workers are forked from ended"),
+        ([RuntimeError("can't start new thread")] * 2, "can't start new thread"),
+    ],
+)
+def test_a_worker_that_cannot_be_replaced_is_told_of_and_tried_again(
+    errors: list[Exception],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with running(EUROPE, ServerSettings(workers=2)) as service:
+        workers = service.first.edition.pool
+        ready = service.client.get("/ready").json()
+        assert ready == {"ready": True, "workers": {"alive": 2, "wanted": 2}, "problem": None}
+        failing(monkeypatch, list(errors))
+        os.kill(workers.alive[0], signal.SIGKILL)
+        wait_until(lambda: workers.problem != "")
+        ready = service.client.get("/ready").json()
+        assert ready["workers"] == {"alive": 1, "wanted": 2}
+        assert reason in ready["problem"]
+        assert reason in service.client.get("/health").json()["problem"]
+        assert service.healthy()  # the other one answers
+        wait_until(lambda: len(workers.alive) == 2)
+        assert service.client.get("/ready").json() == {
+            "ready": True,
+            "workers": {"alive": 2, "wanted": 2},
+            "problem": None,
+        }
+        assert service.healthy()
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("ended by itself" in line for line in said) == 1
+    assert [line for line in said if "is down and will be tried again" in line and reason in line]
+    assert said[-1].endswith("of 2 runs again")
+
+
+def test_without_any_worker_the_reason_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(EUROPE, limited()) as service:
+        workers = service.first.edition.pool
+        failing(monkeypatch, [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 3)
+        os.kill(workers.alive[0], signal.SIGKILL)
+        wait_until(lambda: workers.problem != "")
+        refused = service.ask("?c : borders(Portugal, ?c)")
+        assert refused.status_code == service.client.get("/ready").status_code == 503
+        assert "Resource temporarily unavailable" in refused.json()["error"]["message"]
+        assert (
+            "Resource temporarily unavailable"
+            in service.client.get("/ready").json()["error"]["message"]
+        )
+        wait_until(lambda: len(workers.alive) == 1)
+        assert service.healthy()
+
+
+def test_a_worker_that_ends_at_once_again_and_again_is_started_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delays: list[float | None] = [None]
+    with running(EUROPE, limited()) as service:
+        workers = service.first.edition.pool
+        monkeypatch.setattr(pool, "FIRST_DELAY", 0.1)
+        monkeypatch.setattr(pool, "WATCH", 0.05)
+        for _ in range(4):
+            wait_until(lambda: len(workers.alive) == 1)
+            os.kill(workers.alive[0], signal.SIGKILL)
+            wait_until(lambda: workers._delays.get(0) != delays[-1])
+            delays.append(workers._delays[0])
+        wait_until(lambda: len(workers.alive) == 1)
+        assert service.healthy()
+    assert delays[1:] == pytest.approx([0.0, 0.1, 0.2, 0.4])  # once may be chance
+    assert any("ended within 5 s of its start" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no fork server")
+def test_the_service_outlives_the_process_that_forks_its_workers(service: Running) -> None:
+    workers = service.first.edition.pool
+    before = workers.alive
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    wait_until(lambda: len(workers.alive) == 2 and not set(workers.alive) & set(before))
+    assert service.healthy()
+
+
+def test_what_cannot_be_sent_to_a_worker_costs_neither_the_worker_nor_anybody_else(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Worker.run
+
+    def unsendable(worker: Worker, jobs: list[Job]) -> object:
+        if any("Atlantis" in job.question for job in jobs):
+            raise TypeError("cannot pickle it")
+        return run(worker, jobs)
+
+    monkeypatch.setattr(Worker, "run", unsendable)
+    assert service.ask("?c : borders(Atlantis, ?c)").status_code == 500
+    assert service.healthy()
+    wait_until(lambda: len(service.first.edition.pool.alive) == 2)
+
+
+def test_a_worker_that_starts_when_the_service_stops_is_not_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Worker] = []
+
+    def start(*arguments: Any) -> Worker:
+        made.append(Worker(*arguments))
+        return made[-1]
+
+    def hang(worker: Worker) -> None:
+        worker._heard()
+        worker._heard()  # which says nothing more
+
+    with running(EUROPE, limited()) as service:
+        monkeypatch.setattr(pool, "Worker", start)
+        monkeypatch.setattr(Worker, "wait_until_ready", hang)
+        os.kill(service.first.edition.pool.alive[0], signal.SIGKILL)
+        wait_until(lambda: len(made) == 1)
+        began = time.monotonic()
+    assert time.monotonic() - began < 20
+    assert not made[0].alive

@@ -26,7 +26,8 @@ from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import TrainingError
-from tacit.fitting.task import Task, Timetable, Weights
+from tacit.fitting.interruption import breakable
+from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.plans.plan import Complement
@@ -34,7 +35,10 @@ from tacit.query.sampling.queries import QuerySets, checksum
 
 
 class AdapterTraining(Task):
-    """A step is a batch of queries, shapes in equal parts; a validation the ranks of the answers of others."""
+    """The training task of an adapter: a step is a batch of queries of all shapes.
+
+    A validation ranks the answers of other queries.
+    """
 
     frozen = True  # whether raw scores are constants
     variant: str | None = None  # of what changes the link predictor
@@ -48,34 +52,61 @@ class AdapterTraining(Task):
         settings: AdaptSettings,
         valid: QuerySets | None = None,
     ) -> None:
-        self.scorer, self.settings, self.remedy = scorer, settings, f"lower lr (it is {settings.lr})"
+        self.scorer = scorer
+        self.settings = settings
+        self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
         self.reasoner, self.module = self.prepare(graph, scorer)
-        queries = {name: query_set.share(settings.share, settings.seed) for name, query_set in queries.items()}
-        # What may be observed where rivals are compared: queries of training facts would all be known.
-        self.observable = settings.observed if valid is None and not settings.held_out else ("train",)
+        queries = {
+            name: query_set.share(settings.share, settings.seed)
+            for name, query_set in queries.items()
+        }
+        # facts observed in comparisons: with training facts, training queries would be known
+        self.observable = (
+            settings.observed if valid is None and not settings.held_out else ("train",)
+        )
         if valid is None:
             queries, valid = set_apart(queries, settings.validate_queries, random)
         self.valid = with_hard_answers(valid, settings.validate_queries, random)
-        batches = {name: Batches(query_set, graph.num_entities, random) for name, query_set in queries.items()}
+        batches = {
+            name: Batches(query_set, graph.num_entities, random)
+            for name, query_set in queries.items()
+        }
         self.batches = {name: drawn for name, drawn in batches.items() if len(drawn)}
         if not self.batches:
-            raise TrainingError(f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from")
-        if settings.learn != "scores" and not any(d.queries.shape.plan.has(Complement) for d in self.batches.values()):
             raise TrainingError(
-                "no query that negates was found to learn negation from; give queries that do, or learn scores"
+                f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from; "
+                "give other `shapes` or `queries`"
             )
-        self.loss = QueryLoss(self.reasoner, settings.loss, settings.masks, settings.negatives, random, self.frozen)
+        if settings.learn != "scores" and not any(
+            d.queries.shape.plan.has(Complement) for d in self.batches.values()
+        ):
+            raise TrainingError(
+                "no query with a negation was found to learn its strength from; give `shapes` that "
+                "negate, such as 2in, or `learn='scores'`"
+            )
+        self.loss = QueryLoss(
+            self.reasoner, settings.loss, settings.masks, settings.negatives, random, self.frozen
+        )
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
-        """The search whose scores are learned from, and what is trained."""
+        """Create the search whose scores are trained, and the module with the parameters."""
         settings = self.settings
         adapter = Adapter(
-            scorer, settings.condition, settings.layers, settings.hidden, settings.seed, learns=settings.learn
+            scorer,
+            settings.condition,
+            settings.layers,
+            settings.hidden,
+            settings.seed,
+            learns=settings.learn,
         )
         self.adapter: Adapter | None = adapter
-        facts = KnownFacts(graph.index(*settings.observed), scorer.device) if settings.observed else None
+        facts = (
+            KnownFacts(graph.index(*settings.observed), scorer.device)
+            if settings.observed
+            else None
+        )
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
         self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
         precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
@@ -85,20 +116,23 @@ class AdapterTraining(Task):
 
     @property
     def flops(self) -> float:
-        """About how much a step computes: a row of products for each atom of its queries."""
+        """The approximate operations of a step: a row of products per atom of its queries."""
         if not isinstance(self.scorer, BilinearScorer):
             return math.inf
         entities, width = self.scorer.keys().shape
-        atoms = sum(drawn.queries.shape.num_relations for drawn in self.batches.values()) / len(self.batches)
+        atoms = sum(drawn.queries.shape.num_relations for drawn in self.batches.values()) / len(
+            self.batches
+        )
         return 2.0 * entities * width * atoms * self.settings.batch
 
-    def schedule(self) -> Timetable:
-        """Steps, validated every few of them and before the first."""
+    def schedule(self) -> TrainingSchedule:
+        """Steps, with a validation before the first and after every few."""
         settings = self.settings
-        return Timetable(
+        return TrainingSchedule(
             name="adapt",
             unit="step",
-            units=0 if settings.learn == "negation" else settings.steps,  # which is not learned by steps
+            # the strength of negation is not learned by steps
+            units=0 if settings.learn == "negation" else settings.steps,
             steps_per_unit=1,
             round=settings.validate_every,
             validate_every=settings.validate_every,
@@ -112,12 +146,13 @@ class AdapterTraining(Task):
         """Learn from the next queries."""
         self.module.train()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.accumulate()
+        with breakable():
+            loss = self.accumulate()
         self.optimizer.step()
         return loss, self.settings.batch
 
     def accumulate(self) -> Tensor:
-        """Gather the gradient of a batch, part by part; its loss is returned."""
+        """Accumulate the gradient of a batch, part by part; return its loss."""
         total = torch.zeros((), dtype=torch.float64, device=self.reasoner.device)
         shares = equal_parts(self.settings.batch, list(self.batches))
         for part in self.loss.parts(self.batches[name].draw(size) for name, size in shares.items()):
@@ -136,8 +171,10 @@ class AdapterTraining(Task):
         return self.reasoner
 
     def learn_negation(self) -> dict[str, Any]:
-        """Give the adapter the strengths by which the queries learned from rank their answers best; what is told."""
-        adapter, reasoner, logic = self.adapter, self.reasoner, self.reasoner.logic
+        """Set the strengths of negation that rank the answers best; return a summary."""
+        adapter = self.adapter
+        reasoner = self.reasoner
+        logic = self.reasoner.logic
         if adapter is None or adapter.strengths is None:
             return {}
 
@@ -146,35 +183,41 @@ class AdapterTraining(Task):
             return MessageReasoner(reasoner.atoms, stronger, reasoner.k, self.settings.memory)
 
         adapter.strengths.zero_()
-        chosen = fitted_strengths(at, [drawn.queries for drawn in self.batches.values()], len(adapter.strengths) - 1)
+        chosen = fitted_strengths(
+            at, [drawn.queries for drawn in self.batches.values()], len(adapter.strengths) - 1
+        )
         adapter.strengths.copy_(torch.from_numpy(np.log([*chosen.factors, chosen.shared])))
         figures = self.validate()
-        measured = {"valid_mrr": statistics.fmean(figures.values()), "mrr": figures} if figures else {}
+        measured = (
+            {"valid_mrr": statistics.fmean(figures.values()), "mrr": figures} if figures else {}
+        )
         return chosen.about() | measured
 
     def settle(self) -> None:
-        """Make the link predictor that of the weights as they are: it is, since it never changes."""
+        """Write the trained weights to the link predictor; an adapter leaves it unchanged."""
 
     def state(self) -> dict[str, Tensor]:
-        """The order of the queries to come, and the source of draws."""
+        """The order of the queries to come, and the state of the random generator."""
         source = json.dumps(self.random.bit_generator.state).encode()
-        orders = {name: torch.from_numpy(drawn.order.copy()) for name, drawn in self.batches.items()}
+        orders = {
+            name: torch.from_numpy(drawn.order.copy()) for name, drawn in self.batches.items()
+        }
         return {**orders, "random": torch.frombuffer(bytearray(source), dtype=torch.uint8)}
 
     def restore(self, state: Weights) -> None:
-        """Go back to an order and a source of draws."""
+        """Restore the order of the queries and the random generator."""
         for name, drawn in self.batches.items():
             drawn.order = state[name].numpy()
         self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
 
     def checksums(self) -> dict[str, str]:
-        """What tells these queries, and the variant, from others."""
+        """Checksums of the queries, and the variant."""
         queries = {name: drawn.queries for name, drawn in self.batches.items()}
         return {"queries": checksum(queries), "variants": self.variant or "none"}
 
 
 def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
-    """A batch shared out among shapes, the first ones taking what is left over.
+    """Split a batch among shapes; the first ones take the remainder.
 
     >>> equal_parts(10, ["2i", "3i", "2in"])
     {'2i': 4, '3i': 3, '2in': 3}

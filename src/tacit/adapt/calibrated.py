@@ -1,4 +1,4 @@
-"""A calibration with an adapter in it."""
+"""A calibration with an adapter."""
 
 from __future__ import annotations
 
@@ -15,26 +15,32 @@ from tacit.errors import SettingsError
 
 
 class Adapted(Calibration):
-    """`log σ(x(1 + α) + β)`, where `x` is the raw score, or the log-odds of what softmax-count makes of it."""
+    """`log σ(x(1 + α) + β)` of the raw score `x`, or of the log-odds of softmax-count."""
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
         if adapter.learns != "negation":
             check(calibration, adapter.condition)
-        self.calibration, self.adapter = calibration, adapter
-        self.pointwise, self.sigmoidal = calibration.pointwise, calibration.sigmoidal
-        self.by_odds, self.by_sum = calibration.by_odds, calibration.by_sum
+        self.calibration = calibration
+        self.adapter = adapter
+        self.num_entities = adapter.num_entities
+        self.num_relations = adapter.num_relations
+        self.pointwise = calibration.pointwise
+        self.sigmoidal = calibration.sigmoidal
+        self.by_odds = calibration.by_odds
+        self.by_sum = calibration.by_sum
         self.monotone = adapter.by_row
         moves = adapter.learns != "negation"
         self.rowwise = calibration.rowwise and (
             not moves or (adapter.by_row and (calibration.sigmoidal or self.by_odds))
         )
         self.shareable = adapter.by_relation
-        self.name, self.kind = f"{calibration.name}, adapted", calibration.name
+        self.name = f"{calibration.name}, adapted"
+        self.kind = calibration.name
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """What no adapted log-score exceeds, whatever the relation, where the adapter sees nothing else."""
+        """The upper bound of adapted log-scores, if the adapter only sees relations."""
         if not (self.by_odds and self.adapter.by_relation):
             return 0.0
         scale, shift = self.adapter.table()
@@ -42,46 +48,61 @@ class Adapted(Calibration):
         after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
         return float(torch.where((scale == 1.0) & (shift == 0.0), before, after).max())
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def forward(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """The adapted log-scores of atoms."""
         if self.adapter.learns == "negation":
             unchanged: Tensor = self.calibration(logits, heads, relations, tails)
             return unchanged
         if not self.by_odds:
-            scores: Tensor = self.calibration(self.moved(logits, heads, relations, tails), heads, relations, tails)
+            scores: Tensor = self.calibration(
+                self.moved(logits, heads, relations, tails), heads, relations, tails
+            )
             return scores
         return self.summed(logits, heads, relations, tails, self.log_sums(logits))
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
-        """That of the calibration where negation alone is learned, or sigmoids of rows that are scaled and shifted."""
+        """The sigmoid of scaled and shifted rows; the plain calibration for negation alone."""
         if self.adapter.learns == "negation":
             return self.calibration.by_row(logits, heads, relations)
-        scale, shift = (part[:, 0].expand(len(logits)).contiguous() for part in self.adapter(heads, relations, EVERY))
+        scale, shift = (
+            part[:, 0].expand(len(logits)).contiguous()
+            for part in self.adapter(heads, relations, EVERY)
+        )
         if not self.by_odds:
             return ByRow(shift, scale)
         before = self.calibration.by_row(logits, heads, relations)
         return ByRow(shift, scale, before.cap, before.shift)
 
     def log_sums(self, logits: Tensor) -> Tensor:
-        """Those of the calibration."""
+        """The log-sums of the calibration."""
         return self.calibration.log_sums(logits)
 
-    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
+    def summed(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor
+    ) -> Tensor:
         """The adapted log-scores of parts of rows, `[B, n]`."""
         if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
-        return before if self.adapter.learns == "negation" else self._on_odds(before, heads, relations, tails)
+        return (
+            before
+            if self.adapter.learns == "negation"
+            else self._on_odds(before, heads, relations, tails)
+        )
 
     def _on_odds(self, before: Tensor, heads: Tensor, relations: Tensor, tails: Tails) -> Tensor:
         scale, shift = self.adapter(heads, relations, tails)
         after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
         if after.requires_grad:
             return after
-        # From log-score to log-odds and back costs a last digit: rows that stay as they are keep theirs.
+        # the way to log-odds and back loses digits, which unchanged rows keep
         return torch.where((scale == 1.0) & (shift == 0.0), before, after)
 
-    def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def moved(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """`x(1 + α) + β`."""
         if self.adapter.learns == "negation":
             return logits
@@ -93,16 +114,20 @@ class Adapted(Calibration):
         return logits.mul_(scale).add_(shift)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Adapted:
-        """The same adapter over a calibration with other facts to count, of rows that are shared out so."""
+        """The same adapter over a calibration with other facts to count and other shards."""
         return Adapted(self.calibration.counting(facts, shards), self.adapter)
 
+    def forget(self) -> None:
+        """Drop the adapter's cache."""
+        self.adapter.forget()
+
     def strengths(self, relations: Tensor | None) -> Tensor | None:
-        """What was learned of the strength of negation."""
+        """The learned log-factors of the strength of negation."""
         return self.adapter.strengths_of(relations)
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
-        """The values that scale and shift apply to, of whole rows, in the memory of the logits."""
+        """The values to scale and shift, of whole rows, in the memory of the logits."""
         if not self.by_odds:
             return logits
         x: Tensor = self.calibration(logits, heads, relations)
@@ -115,8 +140,9 @@ def check(calibration: Calibration | type[Calibration], condition: str) -> None:
     if calibration.rescales and condition != "spo":
         name = calibration.name
         raise SettingsError(
-            f"an adapter on '{condition}' does nothing under {name}: it stretches and shifts whole rows of scores, and "
-            f"{name}, which re-scales every row to [0, 1], undoes just that; use sigmoid or softmax-count",
+            f"calibration is '{name}', under which an adapter on '{condition}' does nothing: it "
+            f"stretches and shifts whole rows of scores, which {name} re-scales to [0, 1]; it must "
+            "be sigmoid or softmax-count",
             "calibration",
         )
 

@@ -1,4 +1,4 @@
-"""The queries of one shape in an endless random order, each with one of its right answers."""
+"""The queries of one shape in an endless random order, each with one right answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.query.sampling.queries import QuerySet
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some queries, and the answer of each that the loss asks for."""
+    """Some queries, each with the answer that the loss targets."""
 
     queries: QuerySet
     targets: NDArray[np.int64]  # [Q]
@@ -40,16 +40,25 @@ class Batch:
         return entities, relations, targets
 
     def excluded(self, masked: bool, device: torch.device) -> KnownTails:
-        """What no target is compared with: itself and, where masked, every other answer."""
-        rows, ids = np.arange(len(self)), self.targets
+        """The entities left out of the loss: the target or, if masked, all answers."""
+        rows = np.arange(len(self))
+        ids = self.targets
         if masked:
-            easy, hard = self.queries.easy, self.queries.hard
-            rows, ids = np.concatenate([easy.rows, hard.rows]), np.concatenate([easy.ids, hard.ids])
-        return KnownTails(*(torch.from_numpy(np.asarray(column, dtype=np.int64)).to(device) for column in (rows, ids)))
+            easy = self.queries.easy
+            hard = self.queries.hard
+            rows = np.concatenate([easy.rows, hard.rows])
+            ids = np.concatenate([easy.ids, hard.ids])
+        return KnownTails(
+            *(
+                torch.from_numpy(np.asarray(column, dtype=np.int64)).to(device)
+                for column in (rows, ids)
+            )
+        )
 
     def negatives(self, num_entities: int, random: np.random.Generator) -> Ints:
-        """One entity per query that is none of its answers; drawn again until that is so."""
-        easy, hard = self.queries.easy.keys(num_entities), self.queries.hard.keys(num_entities)
+        """A random entity per query that is none of its answers."""
+        easy = self.queries.easy.keys(num_entities)
+        hard = self.queries.hard.keys(num_entities)
         answers = np.concatenate([easy, hard])
         wrong = np.arange(len(self))
         drawn = np.empty(len(self), dtype=np.int64)
@@ -60,11 +69,13 @@ class Batch:
 
 
 class Batches:
-    """Draws queries that have an answer to ask for and entities that are none, all of them once before any twice."""
+    """Draws queries with hard answers and non-answers, each once per epoch."""
 
     def __init__(self, queries: QuerySet, num_entities: int, random: np.random.Generator) -> None:
         counts = queries.hard.counts
-        self.queries = queries.subset(np.flatnonzero((counts > 0) & (counts + queries.easy.counts < num_entities)))
+        self.queries = queries.subset(
+            np.flatnonzero((counts > 0) & (counts + queries.easy.counts < num_entities))
+        )
         self._random = random
         self.order = np.empty(0, dtype=np.int64)  # the queries still to come
 
@@ -75,7 +86,12 @@ class Batches:
         """The next queries, each with one of its hard answers."""
         if len(self.order) < size:
             rounds = range(-((len(self.order) - size) // len(self)))
-            self.order = np.concatenate([self.order, *(self._random.permutation(len(self)) for _ in rounds)])
-        drawn, self.order = self.queries.subset(self.order[:size]), self.order[size:]
-        at = drawn.hard.offsets[:-1] + (self._random.random(size) * drawn.hard.counts).astype(np.int64)
+            self.order = np.concatenate(
+                [self.order, *(self._random.permutation(len(self)) for _ in rounds)]
+            )
+        drawn = self.queries.subset(self.order[:size])
+        self.order = self.order[size:]
+        at = drawn.hard.offsets[:-1] + (self._random.random(size) * drawn.hard.counts).astype(
+            np.int64
+        )
         return Batch(drawn, drawn.hard.ids[at].astype(np.int64))

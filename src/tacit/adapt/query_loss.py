@@ -6,7 +6,8 @@ With `S` the score of a query at an entity and `t` a right answer:
 - `log`: `-log S(t) + log Σ S(a)`, cross entropy with probabilities in proportion to the scores;
 - `bce`: `-log S(t) - log (1 - S(a))` for drawn entities `a` that are no answers.
 
-The first two are `softplus(log Z - ℓ(t))` with `ℓ = S` or `ℓ = log S` and `Z` the sum of `exp ℓ` without the target.
+The first two are `softplus(log Z - ℓ(t))` with `ℓ = S` or `ℓ = log S` and `Z` the sum of `exp ℓ`
+without the target.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
-from tacit.query.plans.fold import Place
+from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Plan
 
-_KEPT_ROWS = 6  # of a candidate: what scores were made of, on the way forward and back
-_LOWEST = -80.0  # log-scores end here: a score of zero has no gradient to follow
+_KEPT_ROWS = 6  # rows per candidate that autograd keeps for the backward pass
+_LOWEST = -80.0  # lower bound of log-scores, since a score of zero has no gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +45,14 @@ class QueryLoss:
 
     @cached_property
     def streamed(self) -> StreamedTotals | None:
-        """How to sum literals over all entities without holding their scores, where that can be done."""
+        """The streamed sums over all entities, or None if they do not apply."""
         if self.name == "bce" or not self.frozen:
             return None
         reasoner = self.reasoner
         return streamed(reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
 
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-        """The queries in parts that fit in memory; those of one part share their rows."""
+        """Split the queries into parts that fit in memory and share their rows."""
         together = []
         for batch in batches:
             plan = batch.queries.shape.plan
@@ -63,14 +64,15 @@ class QueryLoss:
             yield from self.streamed.parts(together)
 
     def at_once(self, plan: Plan) -> int:
-        """How many queries to search at once: autograd keeps several rows of every step and of every candidate."""
-        n, k = self.reasoner.num_entities, self.reasoner.k
+        """The number of queries that fit in memory with the rows that autograd keeps."""
+        n = self.reasoner.num_entities
+        k = self.reasoner.k
         candidates = (plan.num_variables - 1) * (n if k is None else min(k, n))
         rows = 8 * (4 + plan.num_relations) + _KEPT_ROWS * candidates
         return max(1, self.reasoner.memory // (4 * n * rows))
 
     def __call__(self, part: Sequence[Batch]) -> Tensor:
-        """The sum of the losses of the queries of a part; gradients reach the adapter."""
+        """The summed loss of the queries of a part, with gradients at the adapter."""
         if self.name == "bce":
             return torch.stack([self._binary(batch) for batch in part]).sum()
         if self.streamed and all(literals(batch.queries.shape.plan) for batch in part):
@@ -82,26 +84,38 @@ class QueryLoss:
         return F.softplus(total - (scores if self.name == "log" else scores.exp())).sum()
 
     def _searched(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`log S` at the targets, and the log of the sum of all others, from a search with gradients."""
+        """`log S` at the targets, and the log of the sum of all others, with gradients."""
         entities, relations, targets = batch.slots(self.reasoner.device)
         every = self.reasoner.evaluation(entities, relations).whole(batch.queries.shape.plan.root)
         excluded = batch.excluded(self.masked, self.reasoner.device)
-        left_out = torch.zeros_like(every, dtype=torch.bool)
-        left_out[excluded.rows, excluded.tails] = True
+        is_excluded = torch.zeros_like(every, dtype=torch.bool)
+        is_excluded[excluded.rows, excluded.tails] = True
         values = every if self.name == "log" else every.exp()
-        # Minus infinity alone would have a gradient that is no number.
-        total = values.clamp(min=2 * _LOWEST).masked_fill(left_out, 2 * _LOWEST).logsumexp(1).clamp(min=_LOWEST)
+        # a row of -inf would have a gradient of NaN
+        total = (
+            values.clamp(min=2 * _LOWEST)
+            .masked_fill(is_excluded, 2 * _LOWEST)
+            .logsumexp(1)
+            .clamp(min=_LOWEST)
+        )
         return every.gather(1, targets[:, None])[:, 0], total
 
     def _binary(self, batch: Batch) -> Tensor:
-        device, plan = self.reasoner.device, batch.queries.shape.plan
+        device = self.reasoner.device
+        plan = batch.queries.shape.plan
         entities, relations, targets = batch.slots(device)
         evaluation = self.reasoner.evaluation(entities, relations)
-        drawn = [batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)]
-        wanted = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])  # [M, Q]
+        drawn = [
+            batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)
+        ]
+        # [M, Q]
+        tails = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])
         if literals(plan):  # atoms alone need no rows
-            scores = torch.stack([evaluation.of(plan.root, Place(target=ids))[:, 0] for ids in wanted])
+            scores = torch.stack(
+                [evaluation.of(plan.root, EvalContext(target=ids))[:, 0] for ids in tails]
+            )
         else:
-            scores = evaluation.whole(plan.root).gather(1, wanted.T).T
-        right, wrong = scores[0], log1mexp(scores[1:])
+            scores = evaluation.whole(plan.root).gather(1, tails.T).T
+        right = scores[0]
+        wrong = log1mexp(scores[1:])
         return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()

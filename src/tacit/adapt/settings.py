@@ -13,7 +13,8 @@ from tacit.settings import Settings, device_setting, setting
 CONDITIONS = ("none", "p", "sp", "spo")
 LEARNED = ("scores", "negation", "both")
 LOSSES = ("1vsall", "bce", "log")
-# What a recipe decides where nothing else is said. As asked: for the scores that the run is asked with.
+# What a recipe decides where nothing else is said. As asked: for the scores that the run is asked
+# with.
 RECIPES: dict[str, dict[str, Any]] = {
     "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
     "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},
@@ -31,72 +32,94 @@ def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
 class AdaptSettings(Settings):
     """How to train an adapter.
 
-    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed, held-out queries
-    where there are validation facts. The `paper`'s is sigmoid scores, nothing observed, training queries and the loss
-    of eq. 6.
+    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed,
+    held-out queries where there are validation facts. The `paper`'s is sigmoid scores, nothing
+    observed, training queries and the loss of eq. 6.
 
-    `held_out` takes queries that need a validation fact instead of training queries, as Platt scaling asks: scores of
-    facts a predictor was trained on say little about those of others. `masked` leaves the other right answers of a
-    query out of its loss, by default for held-out queries only, since eq. 6 does not.
+    `held_out` takes queries that need a validation fact instead of training queries, as Platt
+    scaling asks: scores of facts a predictor was trained on say little about those of others.
+    `masked` leaves the other right answers of a query out of its loss, by default for held-out
+    queries only, since eq. 6 does not.
 
-    `halved` stands to the training facts as a test does: one half of the validation facts is what validation had found,
-    whose answers are left out of the ranks, the other what the test is about, and both are missing. The more is
-    missing, the more of what looks like an answer is refuted by a fact that nobody knows.
+    `halved` stands to the training facts as a test does: one half of the validation facts is what
+    validation had found, whose answers are left out of the ranks, the other what the test is about,
+    and both are missing. The more is missing, the more of what looks like an answer is refuted by a
+    fact that nobody knows.
 
-    Where negation is learned, every relation gets a strength of its own, a factor on top of `strength`: the one by
-    which queries that negate it rank their answers best. Negations that are about no single relation, of conjunctions
-    say, share one.
+    Where negation is learned, every relation gets a strength of its own, a factor on top of
+    `strength`: the one by which queries that negate it rank their answers best. Negations that are
+    about no single relation, of conjunctions say, share one.
     """
 
     noun = "adaptation"
 
-    recipe: str = setting("asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES))
-    shapes: tuple[str, ...] = setting("2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes)
+    recipe: str = setting(
+        "asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES)
+    )
+    shapes: tuple[str, ...] = setting(
+        "2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes
+    )
     learn: str = setting(
-        "scores", "What is learned: how to move scores, how strongly negation excludes, or both.", choices=LEARNED
+        "scores",
+        "What is learned: how to move scores, how strongly negation excludes, or both.",
+        choices=LEARNED,
     )
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
     hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
-    loss: str = setting(None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES)
+    loss: str = setting(
+        None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES
+    )
     negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1, most=1_000_000)
     lr: float = setting(0.1, "Learning rate of Adagrad.", above=0, most=1_000_000)
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
     batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1, most=1_000_000)
     share: float = setting(1.0, "The share of the queries to learn from.", above=0, most=1)
     held_out: bool = setting(
-        None, "Learn from validation queries, which need facts not trained on; by default where there are such facts."
+        None,
+        "Learn from validation queries, which need facts not trained on; by default where there "
+        "are such facts.",
     )
     halved: bool = setting(
         False,
-        "Take half of the validation facts for found, and learn from queries that need the others; none is known.",
+        "Take half of the validation facts for found, and learn from queries that need the others; "
+        "none is known.",
     )
     masked: bool | None = setting(
         None, "Leave other right answers out of the loss; by default for held-out queries only."
     )
     calibration: str = setting(
-        None, "What the adapter works in: softmax-count, or sigmoid in the paper's recipe.", choices=CALIBRATIONS
+        None,
+        "What the adapter works in: softmax-count, or sigmoid in the paper's recipe.",
+        choices=CALIBRATIONS,
     )
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)
     observed: tuple[str, ...] = setting(
         None,
-        "Splits whose facts count as known: all, none, or names joined by +; train, or none in the paper's recipe.",
+        "Splits whose facts count as known: all, none, or names joined by +; train, or none in the "
+        "paper's recipe.",
         read=observed_splits,
     )
     k: int = setting(64, "Candidates of a variable, for shapes that have any.", least=1)
     validate_every: int = setting(50, "Steps between validations.", least=1)
-    validate_queries: int = setting(200, "Queries of each shape to validate with, at most.", least=1)
-    patience: int = setting(5, "Validations without a better MRR before training ends.", least=1, resumes=True)
+    validate_queries: int = setting(
+        200, "Queries of each shape to validate with, at most.", least=1
+    )
+    patience: int = setting(
+        5, "Validations without a better MRR before training ends.", least=1, resumes=True
+    )
     memory: float | None = setting(None, "GB for scores.", above=0, most=1_000_000, resumes=True)
-    precision: str = setting("auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16"))
+    precision: str = setting(
+        "auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16")
+    )
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
     device: str = device_setting()
 
     @classmethod
-    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings and those of the recipe; with the number of validation facts, `held_out` as well.
+    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings and those of the recipe; with sizes, `held_out` as well.
 
         Without such facts nothing is observed: all there is to learn from would be known.
         """
@@ -109,18 +132,26 @@ class AdaptSettings(Settings):
         """Raise a `SettingsError` where settings contradict each other."""
         for name, value in RECIPES["paper"].items() if self.recipe == "paper" else ():
             if getattr(self, name) != value:
-                raise SettingsError(f"{name} is {getattr(self, name)}, which is not the paper's; leave out one", name)
+                raise SettingsError(
+                    f"{name} is {getattr(self, name)}, and with `recipe='paper'` it must be "
+                    f"{value}; leave one out",
+                    name,
+                )
         if not set(self.observed) <= {"train"}:
             raise SettingsError(
-                f"observed is {'+'.join(self.observed)}, which hands over facts that an adapter learns from, is "
-                "validated with or is tested by; observe train or none",
+                f"observed is {'+'.join(self.observed)}, which hands over facts that an adapter "
+                "learns from, is validated with or is tested by; it must be train or none",
                 "observed",
             )
         if self.halved and self.held_out is False:
-            raise SettingsError("halved takes queries that need validation facts; held_out must not be false", "halved")
+            raise SettingsError(
+                "halved learns from queries that need validation facts; leave `held_out=False` out",
+                "halved",
+            )
         self._check_negation()
         usual = {recipe["calibration"] for recipe in RECIPES.values()}
-        if self.learn != "negation" and self.calibration not in usual:  # of which torch has nothing to tell
+        # of which torch has nothing to tell
+        if self.learn != "negation" and self.calibration not in usual:
             from tacit.adapt.calibrated import check
             from tacit.engine.atoms import calibration
 
@@ -130,13 +161,21 @@ class AdaptSettings(Settings):
         if self.learn == "scores":
             return
         if self.recipe == "paper":
-            raise SettingsError(f"learn is {self.learn}, which is not the paper's; leave out one", "learn")
+            raise SettingsError(
+                f"learn is {self.learn}, and with `recipe='paper'` it must be scores; leave one "
+                "out",
+                "learn",
+            )
         from tacit.query.plans.plan import Complement
         from tacit.query.sampling.shapes import SHAPES
 
         if not any(SHAPES[name].plan.has(Complement) for name in self.shapes):
             shapes = ",".join(self.shapes)
-            raise SettingsError(f"learn is {self.learn}, and none of the shapes {shapes} negates; add 2in", "learn")
+            raise SettingsError(
+                f"learn is {self.learn}, and none of the shapes {shapes} negates; add 2in to "
+                "`shapes`",
+                "learn",
+            )
 
     @property
     def masks(self) -> bool:
@@ -150,4 +189,7 @@ class AdaptSettings(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
-        return super().to_dict() | {"shapes": list(self.shapes), "observed": "+".join(self.observed) or "none"}
+        return super().to_dict() | {
+            "shapes": list(self.shapes),
+            "observed": "+".join(self.observed) or "none",
+        }

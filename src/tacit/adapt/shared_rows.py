@@ -1,7 +1,7 @@
-"""The rows that an adapter scales and shifts, of atoms `p(s, ·)`: those of a batch are computed once.
+"""The rows of atoms `p(s, ·)` that an adapter scales and shifts, computed once per batch.
 
-Their values `x` are logits, or the log-odds of calibrated scores: constants, while the link predictor is frozen. The
-queries of a batch share many of their rows, and so do batches.
+Their values `x` are logits, or the log-odds of calibrated scores: constants, while the link
+predictor is frozen. The queries of a batch share many of their rows, and so do batches.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _COMPUTED = 2**12  # rows computed at a time, where none is kept
 
 
 class SharedRows:
-    """A table of rows `x`, each under the key `head · R + relation` of its atoms; those most often used stay."""
+    """A table of the most used rows `x`, by the key `head · R + relation` of their atoms."""
 
     def __init__(self, atoms: Atoms, adapted: Adapted, memory: int) -> None:
-        self.atoms, self.adapted = atoms, adapted
+        self.atoms = atoms
+        self.adapted = adapted
         self.on_cpu = atoms.device.type == "cpu"
         self.room = max(1, memory // (4 * atoms.num_entities))  # rows, at most
         self.table = torch.empty(0, atoms.num_entities, device=atoms.device)
@@ -41,8 +42,9 @@ class SharedRows:
         self._used = Counter[int]()
 
     def places(self, keys: Ints) -> Tensor:
-        """Where the rows of distinct keys are in the table, `[D]`; those that are not there yet are computed."""
-        wanted, device = keys.tolist(), self.table.device
+        """The places of the rows of distinct keys, `[D]`; missing rows are computed."""
+        wanted = keys.tolist()
+        device = self.table.device
         self._used.update(wanted)
         missing = [key for key in wanted if key not in self._places]
         if missing:
@@ -61,45 +63,60 @@ class SharedRows:
         """`x` of the row at each place at one entity, `[P]`."""
         return self.table[places, tails]
 
-    def _vacate(self, number: int, wanted: set[int]) -> None:
-        """Free places for so many rows, in a larger table or of rows that are not wanted and were used least."""
-        size, short = len(self.table), number - len(self._free)
-        larger = max(min(max(size + short, 2 * size), self.room), len(wanted))
+    def _vacate(self, number: int, requested: set[int]) -> None:
+        """Free some places, by a larger table or by dropping the least used rows."""
+        size = len(self.table)
+        short = number - len(self._free)
+        larger = max(min(max(size + short, 2 * size), self.room), len(requested))
         if short > 0 and larger > size:
             table = torch.empty(larger, self.atoms.num_entities, device=self.table.device)
             table[:size] = self.table
             self.table = table
             self._free += range(size, larger)
-        unwanted = self._places.keys() - wanted
+        unwanted = self._places.keys() - requested
         for key in nsmallest(number - len(self._free), unwanted, key=self._used.__getitem__):
             self._free.append(self._places.pop(key))
 
     def _fill(self, keys: Tensor, places: Tensor) -> None:
-        """Compute rows, by pieces that threads share on a CPU; on a GPU, where pieces take memory, one by one."""
-        heads, ids = keys // self.atoms.scorer.num_relations, keys % self.atoms.scorer.num_relations
-        n, at_once, threads = self.atoms.num_entities, max(1, self.room // 8), 1
-        width, few = n, at_once
+        """Compute rows, in pieces by several threads on a CPU, or one after the other on a GPU."""
+        heads = keys // self.atoms.scorer.num_relations
+        ids = keys % self.atoms.scorer.num_relations
+        n = self.atoms.num_entities
+        at_once = max(1, self.room // 8)
+        threads = 1
+        width = n
+        few = at_once
         if self.on_cpu:
-            at_once, threads, width, few = _ROWS, torch.get_num_threads(), _WIDTH, max(1, _CACHED // n)
+            at_once = _ROWS
+            threads = torch.get_num_threads()
+            width = _WIDTH
+            few = max(1, _CACHED // n)
         size = min(at_once, -(-len(keys) // threads))
 
         def fill(rows: slice) -> None:
-            number = len(places[rows])  # of a few rows alone, products would differ in their last digits
+            # of a few rows alone, products would differ in their last digits
+            number = len(places[rows])
             h, r = (F.pad(each[rows], (0, max(0, STEADY - number))) for each in (heads, ids))
             with torch.no_grad():
                 for block in self.atoms.products(h, r, width):
                     self.table[:, block.columns].index_copy_(0, places[rows], block.scores[:number])
                 if self.adapted.by_odds:
-                    for part, h, r in zip(*(each[rows].split(few) for each in (places, heads, ids)), strict=True):
+                    for part, h, r in zip(
+                        *(each[rows].split(few) for each in (places, heads, ids)), strict=True
+                    ):
                         self.table[part] = self.adapted.adaptable(self.table[part], h, r)
 
-        spread(fill, [slice(start, start + size) for start in range(0, len(keys), size)], alone=not self.on_cpu)
+        spread(
+            fill,
+            [slice(start, start + size) for start in range(0, len(keys), size)],
+            alone=not self.on_cpu,
+        )
 
 
 class ComputedRows(SharedRows):
-    """Rows of logits on a CPU, computed anew in each block of columns: that is sooner done than to fetch them.
+    """Rows of logits that a CPU computes in each block, faster than it could fetch them.
 
-    The rows are those whose places were asked for last.
+    The rows are those of the last call of `places`.
     """
 
     def __init__(self, atoms: Atoms, adapted: Adapted) -> None:
@@ -109,9 +126,14 @@ class ComputedRows(SharedRows):
 
     def places(self, keys: Ints) -> Tensor:
         """The numbers of distinct keys, `[D]`."""
-        self._heads, self._ids = (torch.from_numpy(each) for each in np.divmod(keys, self._scorer.num_relations))
+        self._heads, self._ids = (
+            torch.from_numpy(each) for each in np.divmod(keys, self._scorer.num_relations)
+        )
         with torch.no_grad():
-            self._queries, self._keys = self._scorer.queries(self._heads, self._ids), self._scorer.keys().detach()
+            self._queries, self._keys = (
+                self._scorer.queries(self._heads, self._ids),
+                self._scorer.keys().detach(),
+            )
         return torch.arange(len(keys))
 
     def block(self, places: Tensor, columns: slice, out: Tensor) -> Tensor:

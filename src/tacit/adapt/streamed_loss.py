@@ -1,9 +1,10 @@
-"""The loss of intersections of atoms and their negations, streamed: no scores of a query are ever kept.
+"""The streamed loss of intersections of atoms and negated atoms, without stored scores.
 
-The adapted score of an atom is `c = σ(y)` with `y = scale · x + shift`, where `x` is constant. A query's score at one
-entity is the product `S` of its literals, `c` or `1 - min(1, strength · c)`. All that a 1-vs-all loss and its gradient
-need are sums over entities: `Z = Σ φ(S)` and, for each literal, `∂Z/∂shift = Σ φ'(S) ∂S/∂y` and the same with a factor
-`x` for `∂Z/∂scale`. They are gathered block by block of entities, in buffers that stay in the cache.
+The adapted score of an atom is `c = σ(y)` with `y = scale · x + shift`, where `x` is constant. A
+query's score at one entity is the product `S` of its literals, `c` or `1 - min(1, strength · c)`.
+All that a 1-vs-all loss and its gradient need are sums over entities: `Z = Σ φ(S)` and, for each
+literal, `∂Z/∂shift = Σ φ'(S) ∂S/∂y` and the same with a factor `x` for `∂Z/∂scale`. They are
+gathered block by block of entities, in buffers that stay in the cache.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E, Logic
 from tacit.graph.fact_index import Ints
-from tacit.links.scratch_memory import Rooms
+from tacit.links.scratch_buffers import ScratchBuffers
 from tacit.query.plans.plan import Complement, Plan, Relation, conjuncts, single_atom
 
-Literal = tuple[int, Relation, bool]  # an entity slot, a relation slot, and whether their atom is negated
-Summed = tuple[Tensor, Tensor, Tensor]  # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
+# an entity slot, a relation slot, and whether their atom is negated
+Literal = tuple[int, Relation, bool]
+# `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
+Summed = tuple[Tensor, Tensor, Tensor]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 _BUFFERS = 8  # blocks that there are at once, at most
 
 
 def literals(plan: Plan) -> list[Literal] | None:
-    """The literals of a plan that is nothing but their intersection, positive ones first."""
+    """The literals of a plan that only intersects literals, positive ones first, or None."""
     listed = []
     for part in conjuncts(plan.root):
         affirmed = part.part if isinstance(part, Complement) else part
@@ -48,56 +51,74 @@ def literals(plan: Plan) -> list[Literal] | None:
 
 
 def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
-    """The way to stream the sums of literals, or None where the adapter or the logic does not allow it."""
+    """Create streamed totals, or return None if the adapter or the logic do not allow it."""
     adapted = atoms.calibration
     plain = logic.norm == "product" and logic.negation_name == "standard"
     if not plain or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
-    return StreamedTotals(atoms, adapted, logic, log_scores, memory) if adapted.sigmoidal or adapted.by_odds else None
+    return (
+        StreamedTotals(atoms, adapted, logic, log_scores, memory)
+        if adapted.sigmoidal or adapted.by_odds
+        else None
+    )
 
 
 class StreamedTotals:
-    """Sums up queries that intersect literals, those of several shapes together."""
+    """Sums over all entities for queries that intersect literals, of several shapes."""
 
-    def __init__(self, atoms: Atoms, adapted: Adapted, logic: Logic, log_scores: bool, memory: int) -> None:
-        self.atoms, self.adapted, self.logic = atoms, adapted, logic
+    def __init__(
+        self, atoms: Atoms, adapted: Adapted, logic: Logic, log_scores: bool, memory: int
+    ) -> None:
+        self.atoms = atoms
+        self.adapted = adapted
+        self.logic = logic
         self.log_scores = log_scores  # φ(S) = S instead of exp(S)
         computed = atoms.blockwise and atoms.device.type == "cpu"
-        self.rows = ComputedRows(atoms, adapted) if computed else SharedRows(atoms, adapted, memory // 2)
+        self.rows = (
+            ComputedRows(atoms, adapted) if computed else SharedRows(atoms, adapted, memory // 2)
+        )
         self.block = memory // (4 * _BUFFERS)  # bytes
-        self.room = Rooms()
+        self.room = ScratchBuffers()
 
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-        """The queries in parts for whose rows there is room at once."""
-        part, left = list[Batch](), self.rows.room
+        """Split the queries into parts whose rows fit in the table."""
+        part = list[Batch]()
+        left = self.rows.room
         for batch in batches:
             size = len(literals(batch.queries.shape.plan) or ())
             for piece in batch.parts(max(1, self.rows.room // size)):
                 if part and left < size * len(piece):
                     yield part
-                    part, left = [], self.rows.room
+                    part = []
+                    left = self.rows.room
                 part.append(piece)
                 left -= size * len(piece)
         if part:
             yield part
 
     def __call__(self, batches: Sequence[Batch], masked: bool) -> tuple[Tensor, Tensor]:
-        """`log S` at the targets, and `log Σ φ(S)` over all entities but those left out, `[Q]` each, batch by batch.
+        """`log S` at the targets and `log Σ φ(S)` over the entities not excluded, `[Q]` each.
 
         Gradients reach the adapter.
         """
-        r, device = self.atoms.scorer.num_relations, self.atoms.device
-        asked = [Conjunctions(batch, masked, self.atoms) for batch in batches]
-        keys, which = np.unique(np.concatenate([each.keys for each in asked]), return_inverse=True)
+        r = self.atoms.scorer.num_relations
+        device = self.atoms.device
+        conjunctions = [Conjunctions(batch, masked, self.atoms) for batch in batches]
+        keys, which = np.unique(
+            np.concatenate([each.keys for each in conjunctions]), return_inverse=True
+        )
         heads, ids = (torch.from_numpy(column).to(device) for column in np.divmod(keys, r))
         places = self.rows.places(keys)
         scale, shift = self.adapted.adapter(heads, ids)  # [D, 1] each
-        rows = torch.from_numpy(which).to(device).split([len(each.keys) for each in asked])
+        rows = torch.from_numpy(which).to(device).split([len(each.keys) for each in conjunctions])
         with torch.no_grad():
-            summed = self._sums(asked, rows, places, scale, shift)
-        scores, totals = [], []
-        for each, row, (total, by_scale, by_shift) in zip(asked, rows, summed, strict=True):
-            at = self.rows.at(places[row], each.targets.to(device).repeat(each.shape[0])).view(each.shape)
+            summed = self._sums(conjunctions, rows, places, scale, shift)
+        scores = []
+        totals = []
+        for each, row, (total, by_scale, by_shift) in zip(conjunctions, rows, summed, strict=True):
+            at = self.rows.at(places[row], each.targets.to(device).repeat(each.shape[0])).view(
+                each.shape
+            )
             alpha, beta = (part[row].view(each.shape) for part in (scale, shift))  # [A, Q] each
             scores.append(each.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
             # Differences that are zero, and have a gradient.
@@ -106,19 +127,31 @@ class StreamedTotals:
         return torch.cat(scores), torch.cat(totals)
 
     def _sums(
-        self, asked: Sequence[Conjunctions], rows: Sequence[Tensor], places: Tensor, scale: Tensor, shift: Tensor
+        self,
+        conjunctions: Sequence[Conjunctions],
+        rows: Sequence[Tensor],
+        places: Tensor,
+        scale: Tensor,
+        shift: Tensor,
     ) -> list[Summed]:
-        """`Z` and its derivatives of all queries."""
-        n, device = self.atoms.num_entities, places.device
-        if sum_kernels.available(device, max(each.shape[0] for each in asked)):
+        """`Z` and its derivatives for all queries."""
+        n = self.atoms.num_entities
+        device = places.device
+        if sum_kernels.available(device, max(each.shape[0] for each in conjunctions)):
             return [
-                each.summed_by_kernel(self, *(of[row].view(each.shape) for of in (places, scale, shift)))
-                for each, row in zip(asked, rows, strict=True)
+                each.summed_by_kernel(
+                    self, *(of[row].view(each.shape) for of in (places, scale, shift))
+                )
+                for each, row in zip(conjunctions, rows, strict=True)
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
-        width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)  # rows start at cache lines
+        # rows start at cache lines
+        width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        summed = [Sums(self, each, row, width, len(blocks)) for each, row in zip(asked, rows, strict=True)]
+        summed = [
+            Sums(self, each, row, width, len(blocks))
+            for each, row in zip(conjunctions, rows, strict=True)
+        ]
 
         def add(number: int) -> None:
             shape = len(places), blocks[number].stop - blocks[number].start
@@ -132,13 +165,15 @@ class StreamedTotals:
 
 
 class Conjunctions:
-    """The queries of a batch as literals: the rows of their atoms, what is known of these, what the loss leaves out."""
+    """The queries of a batch as literals: keys of rows, known tails and excluded entities."""
 
     def __init__(self, batch: Batch, masked: bool, atoms: Atoms) -> None:
         listed = literals(batch.queries.shape.plan) or ()
         entities, relations, self.targets = batch.slots(torch.device("cpu"))
         heads = torch.cat([entities[:, slot] for slot, _, _ in listed])  # [A · Q]
-        ids = torch.cat([relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in listed])
+        ids = torch.cat(
+            [relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in listed]
+        )
         self.keys: Ints = (heads * atoms.scorer.num_relations + ids).numpy()
         self.shape = len(listed), len(batch)
         self.positive = sum(not negated for _, _, negated in listed)
@@ -152,13 +187,17 @@ class Conjunctions:
             known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
-    def summed_by_kernel(self, of: StreamedTotals, places: Tensor, scale: Tensor, shift: Tensor) -> Summed:
-        """`Z` and its derivatives, by one kernel that is told which atoms are facts and which entities do not count."""
+    def summed_by_kernel(
+        self, of: StreamedTotals, places: Tensor, scale: Tensor, shift: Tensor
+    ) -> Summed:
+        """`Z` and its derivatives, by a kernel that gets known and excluded entities as marks."""
         (_, queries), n, device = self.shape, of.atoms.num_entities, places.device
         marks = torch.zeros(queries, n, dtype=torch.uint8, device=device)
         if self.known is not None:
             row, tail = self.known
-            marks.view(-1).scatter_add_(0, row % queries * n + tail, (1 << row // queries).to(torch.uint8))
+            marks.view(-1).scatter_add_(
+                0, row % queries * n + tail, (1 << row // queries).to(torch.uint8)
+            )
         marks[self.excluded.rows.to(device), self.excluded.tails.to(device)] = sum_kernels.LEFT_OUT
         logic = self.positive, of.logic.strength, math.exp(self.observed)
         return sum_kernels.sums(of.rows.table, places, scale, shift, marks, *logic, of.log_scores)
@@ -167,15 +206,29 @@ class Conjunctions:
         """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
         if self._fixed is not None:
             scores = scores.masked_fill(self._fixed, self.observed)
-        return logic.all([*scores[: self.positive], *(logic.negation(score) for score in scores[self.positive :])])
+        return logic.all(
+            [
+                *scores[: self.positive],
+                *(logic.negation(score) for score in scores[self.positive :]),
+            ]
+        )
 
 
 class Sums:
-    """The sums of some queries in every block: of `φ(S)`, and of its slopes by `y` as they are and times `x`."""
+    """The sums of some queries per block: of `φ(S)`, and of its slopes by `y`.
 
-    def __init__(self, of: StreamedTotals, asked: Conjunctions, rows: Tensor, width: int, blocks: int) -> None:
-        self.of, self.positive, self.rows, self.strength = of, asked.positive, rows, of.logic.strength
-        self.observed, n = math.exp(asked.observed), of.atoms.num_entities
+    The slopes are summed plain and times `x`.
+    """
+
+    def __init__(
+        self, of: StreamedTotals, asked: Conjunctions, rows: Tensor, width: int, blocks: int
+    ) -> None:
+        self.of = of
+        self.positive = asked.positive
+        self.rows = rows
+        self.strength = of.logic.strength
+        self.observed = math.exp(asked.observed)
+        n = of.atoms.num_entities
         self._totals = torch.zeros(blocks, asked.shape[1], device=rows.device)
         self._slopes = torch.zeros(blocks, *asked.shape, device=rows.device)
         self._sloped = torch.zeros_like(self._slopes)
@@ -185,8 +238,9 @@ class Sums:
         self._known = None if asked.known is None else KnownTails(*asked.known).in_blocks(width, n)
 
     def add(self, block: int, x: Tensor, c: Tensor) -> None:
-        """Take what the rows of a block bring; excluded entities do not count, known atoms are fixed."""
-        x, c = self._every("every x", x), self._every("every c", c)
+        """Add the rows of a block; excluded entities do not count, and known atoms are constant."""
+        x = self._every("every x", x)
+        c = self._every("every c", c)
         if self._known is not None:
             c[self._known[block]] = self.observed
         literals = c.view(*self._slopes.shape[1:], -1)  # [A, Q, n]
@@ -206,15 +260,17 @@ class Sums:
         self._sloped[block] = slopes.mul_(x.view_as(slopes)).sum(2)
 
     def finished(self) -> Summed:
-        """The sums of all blocks."""
-        by_shift, by_scale = self._slopes.sum(0), self._sloped.sum(0)
+        """The sums over all blocks."""
+        by_shift = self._slopes.sum(0)
+        by_scale = self._sloped.sum(0)
         for slopes in (by_shift, by_scale):
             slopes[self.positive :].neg_()
         return self._totals.sum(0), by_scale, by_shift
 
     def _product(self, literals: Tensor) -> tuple[Tensor, Tensor]:
-        """`S`, the product of all literals, `[Q, n]`, and the values of the negated ones, unless the strength is 1."""
-        room, negated = self._room("product", literals[0]), literals[self.positive :]
+        """The product `S` of all literals, `[Q, n]`, and the values of the negated ones."""
+        room = self._room("product", literals[0])
+        negated = literals[self.positive :]
         product = literals[0] if self.positive else room.fill_(1.0)
         if len(literals) == self.positive == 1:
             product = room.copy_(product)
@@ -231,15 +287,16 @@ class Sums:
         return product, values
 
     def _steepened(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
-        """`φ'(S) ∂S/∂y` of each literal, those of negated ones with the sign turned, in the memory of the scores.
+        """`φ'(S) ∂S/∂y` of each literal, in the memory of the scores.
 
-        `weighted` is `φ'(S) · S`.
+        The sign is reversed for negated literals. `weighted` is `φ'(S) · S`.
         """
-        positive, negated = literals[: self.positive], literals[self.positive :]
+        positive = literals[: self.positive]
+        negated = literals[self.positive :]
         torch.addcmul(weighted, weighted, positive, value=-1.0, out=positive)  # ∂c/∂y = c (1 - c)
         if self.strength == 1.0:  # ∂(1 - c)/∂y = -c (1 - c)
             negated.mul_(weighted)
-        else:  # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1; elsewhere the literal is 0, and so is what is weighted
+        else:  # ∂(1 - kc)/∂y = -k c (1 - c) where kc < 1; elsewhere literal and weight are 0
             torch.addcmul(negated, negated, negated, value=-1.0, out=negated).mul_(weighted)
             negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
         return literals

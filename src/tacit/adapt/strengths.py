@@ -1,9 +1,10 @@
-"""How strongly the negation of each relation should exclude: the strength by which held-out queries rank best.
+"""The strength of negation of each relation, chosen so that held-out queries rank best.
 
-The value of a negation, `n(min(1, kx))`, is flat where it excludes, so nothing can be learned there by small steps. But
-a query negates few relations: with the ranks of its answers at every strength of a grid, the best one of each relation
-is a matter of counting. A relation that few queries negate goes with all others: to its own queries come some `prior`
-ones that are like the mean of all. How many, cross-validation says; where relations are no different, infinitely many.
+The value of a negation, `n(min(1, kx))`, is flat where it excludes, so nothing can be learned there
+by small steps. But a query negates few relations: with the ranks of its answers at every strength
+of a grid, the best one of each relation is a matter of counting. A relation that few queries negate
+goes with all others: to its own queries come some `prior` ones that are like the mean of all. How
+many, cross-validation says; where relations are no different, infinitely many.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FOLDS = 4
 
 @dataclass(frozen=True)
 class Strengths:
-    """A factor of the strength of negation for every relation, and one for negations that are about no single one."""
+    """Factors of the strength of negation: one per relation, and one shared factor."""
 
     factors: Floats  # [R]
     shared: float
@@ -36,22 +37,31 @@ class Strengths:
     gained: float  # MRR of the queries learned from, over that at factor 1
 
     def about(self) -> dict[str, Any]:
-        """What a summary tells."""
+        """The summary of the factors."""
         prior = None if math.isinf(self.prior) else self.prior
-        return {"strength_shared": self.shared, "strength_prior": prior, "strength_gain": round(self.gained, 5)}
+        return {
+            "strength_shared": self.shared,
+            "strength_prior": prior,
+            "strength_gain": round(self.gained, 5),
+        }
 
 
 def fitted_strengths(
     reasoner_at: Callable[[float], Reasoner], queries: Sequence[QuerySet], num_relations: int
 ) -> Strengths:
-    """The factors by which queries rank their answers best; `reasoner_at` is the search at a factor for all."""
+    """Fit the factors to the ranks of queries; `reasoner_at` is the search at a factor."""
     negating = [asked for asked in queries if asked.shape.plan.has(Complement) and len(asked)]
-    ranked = [np.concatenate([reciprocal_ranks(reasoner_at(f), asked).numpy() for asked in negating]) for f in FACTORS]
-    return best_strengths(np.stack(ranked), np.concatenate([negated(asked) for asked in negating]), num_relations)
+    ranked = [
+        np.concatenate([reciprocal_ranks(reasoner_at(f), asked).numpy() for asked in negating])
+        for f in FACTORS
+    ]
+    return best_strengths(
+        np.stack(ranked), np.concatenate([negated(asked) for asked in negating]), num_relations
+    )
 
 
 def negated(queries: QuerySet) -> Ints:
-    """The relation that each query negates, or -1 where it is no single one."""
+    """The relation that each query negates, or -1 if it is no single one."""
     steps = [step for step in walk(queries.shape.plan.root) if isinstance(step, Complement)]
     about = negated_relation(steps[0]) if len(steps) == 1 else None
     if about is None:
@@ -61,23 +71,28 @@ def negated(queries: QuerySet) -> Ints:
 
 
 def best_strengths(ranked: Floats, about: Ints, num_relations: int) -> Strengths:
-    """The best factors by `ranked[F, Q]`, the MRR of each query at each factor, and the relation each is `about`."""
+    """The best factors by `ranked[F, Q]`, the MRR of each query at each factor.
+
+    `about` is the relation that each query negates.
+    """
     folds = np.random.default_rng(0).permutation(len(about)) % _FOLDS
     gains = []
     for prior in PRIORS:
         gain = 0.0
         for fold in range(_FOLDS):
-            shared, own = _best(ranked[:, folds != fold], about[folds != fold], num_relations, prior)
-            gain += _reached(ranked[:, folds == fold], about[folds == fold], shared, own)
+            shared, own = _best(
+                ranked[:, folds != fold], about[folds != fold], num_relations, prior
+            )
+            gain += _total_mrr(ranked[:, folds == fold], about[folds == fold], shared, own)
         gains.append(gain)
     prior = PRIORS[int(np.argmax(gains))]
     shared, own = _best(ranked, about, num_relations, prior)
-    gained = (_reached(ranked, about, shared, own) - float(ranked[0].sum())) / max(1, len(about))
+    gained = (_total_mrr(ranked, about, shared, own) - float(ranked[0].sum())) / max(1, len(about))
     return Strengths(np.array(FACTORS)[own], FACTORS[shared], prior, gained)
 
 
 def _best(ranked: Floats, about: Ints, num_relations: int, prior: float) -> tuple[int, Ints]:
-    """The places of the best factors in the grid: the shared one, and that of every relation."""
+    """The indices of the best factors in the grid: the shared one, and one per relation."""
     mean = ranked.mean(1) if ranked.shape[1] else np.zeros(len(ranked))
     shared = int(mean.argmax())
     if math.isinf(prior):
@@ -88,7 +103,7 @@ def _best(ranked: Floats, about: Ints, num_relations: int, prior: float) -> tupl
     return shared, own
 
 
-def _reached(ranked: Floats, about: Ints, shared: int, own: Ints) -> float:
-    """The sum of the queries' MRR with factors at some places of the grid."""
+def _total_mrr(ranked: Floats, about: Ints, shared: int, own: Ints) -> float:
+    """The summed MRR of the queries with factors at some indices of the grid."""
     places = np.where(about >= 0, own[about], shared)
     return float(ranked[places, np.arange(len(about))].sum())

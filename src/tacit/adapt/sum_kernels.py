@@ -1,7 +1,8 @@
-"""The sums of a streamed loss as one kernel, where Triton compiles for the GPU: no number is written for an entity.
+"""The sums of a streamed loss as one Triton kernel, without storage per entity.
 
-In torch's own operations every step from scores to slopes is a trip through memory of a number for each literal and
-entity, which together take several times as long as the products that the scores come from.
+In torch's own operations every step from scores to slopes is a trip through memory of a number for
+each literal and entity, which together take several times as long as the products that the scores
+come from.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch import Tensor
 from tacit.links.precision import has_triton
 
 _COLUMNS = 1024  # entities that one program sums up
-LEFT_OUT = 128  # the mark of an entity that does not count; that of a known atom is a bit for each literal
+# the mark of an entity that does not count; that of a known atom is a bit for each literal
+LEFT_OUT = 128
 MOST = 7  # literals, so that each has its bit
 
 
@@ -27,10 +29,25 @@ def _kernel() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def sums(  # type: ignore[no-untyped-def]
-        values, rows, scales, shifts, marks, totals, by_scale, by_shift, queries, n, observed, strength,
-        literals: tl.constexpr, positive: tl.constexpr, log_scores: tl.constexpr, columns: tl.constexpr,
-    ):  # fmt: skip
-        query, block = tl.program_id(0), tl.program_id(1)
+        values,
+        rows,
+        scales,
+        shifts,
+        marks,
+        totals,
+        by_scale,
+        by_shift,
+        queries,
+        n,
+        observed,
+        strength,
+        literals: tl.constexpr,
+        positive: tl.constexpr,
+        log_scores: tl.constexpr,
+        columns: tl.constexpr,
+    ):
+        query = tl.program_id(0)
+        block = tl.program_id(1)
         at = block * columns + tl.arange(0, columns)
         mark = tl.load(marks + query.to(tl.int64) * n + at, mask=at < n, other=128).to(tl.int32)
         counted = tl.where(mark < 128, 1.0, 0.0)
@@ -38,9 +55,13 @@ def _kernel() -> Any:
         for turn in tl.static_range(2):  # the product of all literals, then the slope of each
             if turn == 1:
                 outer = tl.where(
-                    mark < 128, tl.full((columns,), 1.0, tl.float32) if log_scores else tl.exp(product), 0.0
+                    mark < 128,
+                    tl.full((columns,), 1.0, tl.float32) if log_scores else tl.exp(product),
+                    0.0,
                 )
-                tl.store(totals + block * queries + query, tl.sum(product if log_scores else outer, 0))
+                tl.store(
+                    totals + block * queries + query, tl.sum(product if log_scores else outer, 0)
+                )
                 product = product * outer
             for literal in tl.static_range(literals):
                 row = literal * queries + query
@@ -55,7 +76,8 @@ def _kernel() -> Any:
                     if literal < positive:
                         slope = product * (1.0 - c)
                     else:  # where the literal is 0, so is the product
-                        slope = -product * strength * c * (1.0 - c) / tl.maximum(value, 1e-37)
+                        falling = -product * strength * c * (1.0 - c)
+                        slope = falling / tl.maximum(value, 1e-37)
                     slope = tl.where(known == 1, 0.0, slope)
                     number = (block * literals + literal) * queries + query
                     tl.store(by_shift + number, tl.sum(slope, 0))
@@ -65,7 +87,7 @@ def _kernel() -> Any:
 
 
 def available(device: torch.device, literals: int) -> bool:
-    """Whether the kernel can sum up queries of so many literals on a device."""
+    """Whether the kernel supports this number of literals on a device."""
     return device.type == "cuda" and literals <= MOST and has_triton()
 
 
@@ -80,17 +102,32 @@ def sums(
     observed: float,
     log_scores: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`Z = Σ φ(S)` of each query, and its derivatives by scale and by shift: `[Q]`, `[A, Q]` and `[A, Q]`.
+    """`Z = Σ φ(S)` of each query `[Q]`, and its derivatives by scale and shift, `[A, Q]`.
 
-    The literals of a query, positive ones first, are rows of `values`. Its `marks` are bytes: the bit of a literal is
-    set where its atom is a fact, and all is `LEFT_OUT` or more where an entity does not count.
+    The literals of a query, positive ones first, are rows of `values`. Its `marks` are bytes: the
+    bit of a literal is set where its atom is a fact, and all is `LEFT_OUT` or more where an entity
+    does not count.
     """
     (literals, queries), n = rows.shape, values.shape[1]
     blocks = -(-n // _COLUMNS)
     totals = values.new_empty(blocks, queries)
     by_scale, by_shift = values.new_empty(2, blocks, literals, queries)
     _kernel()[(queries, blocks)](
-        values, rows.contiguous(), scale.contiguous(), shift.contiguous(), marks, totals, by_scale, by_shift, queries,
-        n, observed, strength, literals, positive, log_scores, _COLUMNS,
-    )  # fmt: skip
+        values,
+        rows.contiguous(),
+        scale.contiguous(),
+        shift.contiguous(),
+        marks,
+        totals,
+        by_scale,
+        by_shift,
+        queries,
+        n,
+        observed,
+        strength,
+        literals,
+        positive,
+        log_scores,
+        _COLUMNS,
+    )
     return totals.sum(0), by_scale.sum(0), by_shift.sum(0)

@@ -1,14 +1,16 @@
-"""The paper's ablation: ways to fit complex queries that change the link predictor itself, on a copy of it.
+"""The paper's ablation: variants that fine-tune a copy of the link predictor.
 
 - `f` (CQD_F) fine-tunes all parameters of the link predictor;
 - `af` (CQD^A_F) fine-tunes all of them together with an adapter;
-- `r` (CQD_R) replaces every vector `e` by a learned linear map `We`, one `W` for entities and one for relations;
+- `r` (CQD_R) replaces every vector `e` by a learned linear map `We`, one `W` for entities and one
+  for relations;
 - `c` (CQD_C) concatenates the two: `[e; We]`.
 
-All variants start from the pretrained scores. Maps start as the identity; only that of relations starts as zero in `c`.
-Were that of entities near zero as well, so would be the gradients of all, which are products of the others. What is
-learned is the difference, on vectors whose magnitudes sum to 1 on average: the learning rate then says how far the
-numbers of a mapped vector move at first, as it does without maps, whatever the rank.
+All variants start from the pretrained scores. Maps start as the identity; only that of relations
+starts as zero in `c`. If that of entities were near zero as well, so would be all gradients, which
+are products of the other factors. The maps learn the difference, on vectors whose magnitudes sum to
+1 on average: as without maps, the learning rate then is the first change of a vector's numbers,
+whatever the rank.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from tacit.graph.graph import Graph
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
 from tacit.links.loading import make_like, save_model
+from tacit.links.models import MODELS
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySets
 from tacit.run.folder import RunFolder
@@ -40,7 +43,7 @@ VARIANTS = ("f", "af", "r", "c")
 
 
 class VariantTraining(AdapterTraining):
-    """The training of a variant: of a copy of the link predictor, or of maps that make another from it."""
+    """The training of a variant: of a copy of the link predictor, or of maps over it."""
 
     frozen = False
 
@@ -53,7 +56,8 @@ class VariantTraining(AdapterTraining):
         settings: AdaptSettings,
         valid: QuerySets | None = None,
     ) -> None:
-        self.variant, self.model = variant, _checked(variant, model, queries, settings)
+        self.variant = variant
+        self.model = _checked(variant, model, queries, settings)
         self.tables = {key: table.weight.detach() for key, table in _tables(self.model).items()}
         self.maps = nn.ParameterDict()
         if variant in ("f", "af"):
@@ -62,16 +66,19 @@ class VariantTraining(AdapterTraining):
             for key, table in self.tables.items():
                 self.maps[key] = nn.Parameter(table.new_zeros(2 * table.shape[1:]))
             rank = self.model.rank * (2 if variant == "c" else 1)
-            self.fitted = make_like(self.model, model.num_entities, model.num_relations, rank).to(model.device)
+            self.fitted = make_like(self.model, model.num_entities, model.num_relations, rank).to(
+                model.device
+            )
         self.fitted.requires_grad_(True)
         super().__init__(graph, model, queries, settings, valid)
         self.scorer = self.fitted
 
     def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
-        """A search with gradients all the way to the vectors, and what is trained."""
-        # An adapter sees the pretrained vectors; those being trained would move under it.
+        """Create a search with gradients at the vectors, and the trained module."""
+        # an adapter sees the pretrained vectors, since those in training change
         frozen, adapter = super().prepare(graph, scorer)
-        self.facts, self.precision = frozen.atoms.facts, frozen.atoms.precision
+        self.facts = frozen.atoms.facts
+        self.precision = frozen.atoms.precision
         trained = nn.ModuleList([self.maps if len(self.maps) else self.fitted])
         if self.variant == "af":
             trained.append(adapter)
@@ -80,35 +87,39 @@ class VariantTraining(AdapterTraining):
         return self._search(TrainedAtoms, frozen.logic), trained
 
     def accumulate(self) -> Tensor:
-        """Gather the gradient of a batch; with maps, gather it at the tables they make and hand it on to them."""
+        """Accumulate the gradient of a batch, through the tables to the maps if any."""
         made = self.write()
         loss = super().accumulate()
         if made:
-            grads = ((_tables(self.fitted)[key].storage.grad, len(table)) for key, table in made.items())
-            wanted = [None if grad is None else grad[:rows] for grad, rows in grads]
-            torch.autograd.backward(list(made.values()), wanted)
+            grads = (
+                (_tables(self.fitted)[key].storage.grad, len(table)) for key, table in made.items()
+            )
+            gradients = [None if grad is None else grad[:rows] for grad, rows in grads]
+            torch.autograd.backward(list(made.values()), gradients)
             self.fitted.zero_grad(set_to_none=True)
         return loss
 
     def validation_reasoner(self) -> MessageReasoner:
-        """A search over the link predictor as it is at this moment."""
+        """A search over the current link predictor."""
         self.write()
         return self._search(Atoms, self.reasoner.logic)
 
     def settle(self) -> None:
-        """Write the tables of the weights as they are, for good."""
+        """Write the final tables of the maps, and freeze the model."""
         self.write()
         self.fitted.requires_grad_(False).eval()
 
     def write(self) -> dict[str, Tensor]:
-        """Write the tables that the maps make into the link predictor; they are returned with their gradients."""
+        """Write the tables of the maps into the link predictor, and return them."""
         made = {}
         for key, weight in self.maps.items():
-            old, parts = self.tables[key], self.tables[key].shape[1] // self.model.rank
+            old = self.tables[key]
+            parts = self.tables[key].shape[1] // self.model.rank
             mapped = (old / old.abs().sum(1).mean()) @ weight
             if self.variant == "r" or key != "relations":
                 mapped = old + mapped
-            if self.variant == "c":  # part by part: real numbers beside real ones, imaginary beside imaginary
+            # part by part: real numbers beside real ones, imaginary beside imaginary
+            if self.variant == "c":
                 pairs = zip(old.chunk(parts, -1), mapped.chunk(parts, -1), strict=True)
                 mapped = torch.cat([torch.cat(pair, -1) for pair in pairs], -1)
             with torch.no_grad():
@@ -122,15 +133,16 @@ class VariantTraining(AdapterTraining):
 
 
 def save_variant(run: RunFolder, graph: Graph, training: VariantTraining) -> RunFolder:
-    """Keep a variant as a run of its own within the folder of the run; it opens as the variant was trained."""
-    settings, fitted = training.settings, training.fitted
+    """Write a variant as a run within the folder of the run, with its settings."""
+    settings = training.settings
+    fitted = training.fitted
     values = {**run.settings["train"], "rank": fitted.rank}
     out = RunFolder.create(run.path / f"variant-{training.variant}", graph, values, force=True)
     save_model(out, fitted)
-    if training.adapter is not None:  # which saw vectors that are not those of the variant
+    if training.adapter is not None:  # it saw other vectors than those of the variant
         settings = settings.changed(condition="p", layers=1)
         adapter = training.adapter.without_vectors(fitted)
-    else:  # one that changes nothing says how scores are calibrated
+    else:  # a neutral adapter stores the calibration
         adapter = Adapter(fitted, settings.condition, settings.layers, settings.hidden)
     save_adapter(out, adapter, settings)
     return out
@@ -146,26 +158,44 @@ class TrainedAtoms(Atoms):
 
 
 def check_variant(variant: str | None) -> None:
-    """Raise a `SettingsError` where there is no such variant; None is none."""
+    """Raise a `SettingsError` for an unknown variant; None is none."""
     if variant is not None and variant not in VARIANTS:
-        raise SettingsError(f"variant is '{variant}'; it must be one of {', '.join(VARIANTS)}", "variant")
+        raise SettingsError(
+            f"variant is '{variant}'; it must be one of {', '.join(VARIANTS)}", "variant"
+        )
 
 
-def _checked(variant: str, model: Scorer, queries: QuerySets, settings: AdaptSettings) -> FactorModel:
-    """The link predictor, where the variant can be made of it and learn from the queries."""
+def _checked(
+    variant: str, model: Scorer, queries: QuerySets, settings: AdaptSettings
+) -> FactorModel:
+    """The link predictor, if the variant applies to it and to the queries."""
     check_variant(variant)
     kind = BilinearModel if variant in ("r", "c") else FactorModel
+    kinds = ", ".join(name for name, each in MODELS.items() if issubclass(each, kind))
     if not isinstance(model, kind):
         raise SettingsError(
-            f"variant {variant} needs the vectors of a {kind.__name__}, which {type(model).__name__} is not"
+            f"variant is '{variant}', which needs a model of {kinds}; that of the run is a "
+            f"{type(model).__name__}",
+            "variant",
         )
     if settings.learn != "scores":
-        raise SettingsError(f"learn is {settings.learn}; variants learn scores alone", "learn")
+        raise SettingsError(
+            f"learn is {settings.learn}, and a `variant` learns scores alone; leave one out",
+            "learn",
+        )
     if variant == "af" and settings.condition not in ("none", "p"):
-        raise SettingsError(f"condition is {settings.condition}; variant af takes none or p", "condition")
-    walking = [name for name, query_set in queries.items() if literals(query_set.shape.plan) is None]
+        raise SettingsError(
+            f"condition is {settings.condition}; with `variant='af'` it must be none or p",
+            "condition",
+        )
+    walking = [
+        name for name, query_set in queries.items() if literals(query_set.shape.plan) is None
+    ]
     if walking:
-        raise SettingsError(f"variants learn from intersections of atoms (2i, 3i, 2in, 3in), not {', '.join(walking)}")
+        raise SettingsError(
+            "a variant learns from intersections of atoms (2i, 3i, 2in, 3in), not from "
+            f"{', '.join(walking)}; give other `shapes`"
+        )
     return model
 
 

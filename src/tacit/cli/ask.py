@@ -1,4 +1,4 @@
-"""`tacit ask` and `tacit plan`: a question, its answers and why, and how it would be answered."""
+"""`tacit ask` and `tacit plan`: a question, its answers and reasons, and its plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -14,8 +14,9 @@ from typer import Argument, Option
 from tacit.cli import options
 from tacit.cli.data import check_unread, loaded
 from tacit.cli.terminal import say
+from tacit.disk import exists
 from tacit.engine.settings import EngineSettings
-from tacit.errors import SettingsError, TacitError
+from tacit.errors import RunError, SettingsError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.settings import ReadSettings
 
@@ -24,37 +25,56 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tacit.engine.answers.answers import Answer, Answers
+    from tacit.engine.answers.paging import ListLength
     from tacit.engine.answers.question_files import Outcome
-    from tacit.engine.asked import Asked
     from tacit.engine.engine import Engine
+    from tacit.engine.questions import BoundQuery
 
 Params = Annotated[
     list[str] | None,
-    Option("--param", metavar="NAME=LABEL", help="What $NAME stands for in the text; may be repeated."),
+    Option(
+        "--param", metavar="NAME=LABEL", help="What $NAME stands for in the text; may be repeated."
+    ),
 ]
-PATIENCE = 60.0  # seconds that people wait without a sign
+_TOP = (
+    "How many answers: so many, those that are known or score 0.5 or more with the 10 best, or "
+    "all. By default 10; of files and of SPARQL without LIMIT the likely ones."
+)
+_ALL = "--top all"
+PATIENCE = 60.0  # seconds above which a question is announced
 
 
 @options.of_settings(EngineSettings)
+@options.of_settings(ReadSettings, "reading")
 def ask(
+    context: typer.Context,
     source: Annotated[str, options.run_argument("A run, or world; any graph with --symbolic.")],
     given: dict[str, Any],
-    query: Annotated[str | None, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")] = None,
+    reading: dict[str, Any],
+    query: Annotated[
+        str | None, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")
+    ] = None,
     file: Annotated[
-        Path | None, Option(help="Questions, one a line: text, SPARQL or JSON; - reads standard input.")
+        Path | None,
+        Option(help="Questions, one a line: text, SPARQL or JSON; - reads standard input."),
     ] = None,
     out: Annotated[
         Path | None,
-        Option(help="Write a .csv, .json, .jsonl, .parquet, .nt or .ttl file; of --file .jsonl, .csv or .parquet."),
+        Option(
+            help="Write a .csv, .json, .jsonl, .parquet, .nt or .ttl file; of --file .jsonl, .csv "
+            "or .parquet."
+        ),
     ] = None,
     param: Params = None,
-    top: Annotated[str, Option(metavar="N|all", help="How many answers to show.")] = "10",
+    top: Annotated[str | None, Option(metavar="N|likely|all", help=_TOP)] = None,
     offset: Annotated[int, Option(help="How many of the best answers to pass over.")] = 0,
     min_score: Annotated[float, Option(help="The least score, from 0 to 1.")] = 0.0,
     explain: Annotated[bool, Option("--explain", help="Show why each answer came.")] = False,
     paths: Annotated[int, Option(help="Reasons to show for each answer.")] = 1,
     json_: Annotated[bool, Option("--json", help="Print JSON.")] = False,
-    symbolic: Annotated[bool, Option("--symbolic", help="Use the facts alone, without prediction.")] = False,
+    symbolic: Annotated[
+        bool, Option("--symbolic", help="Use the facts alone, without prediction.")
+    ] = False,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
@@ -63,28 +83,44 @@ def ask(
     from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
     from tacit.run.run import open as open_run
+    from tacit.sources import names_run
 
-    if (query is None) == (file is None):
-        raise SettingsError("ask one question, or many with --file")
+    _check_question(source, query, file)
     if out is not None:
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
     parameters = _labels(param)
     if symbolic:
-        engine = Engine.of_facts(loaded(source), **given)
+        engine = Engine.of_facts(loaded(source, **reading), **given)
     else:
-        engine = open_run(source, device=device, adapted=not unadapted, **given).engine
+        check_unread(reading, "those of a run were; --symbolic asks a file")
+        try:
+            engine = open_run(source, device=device, adapted=not unadapted, **given).engine
+        except RunError as error:
+            if not exists(source) or names_run(source):
+                raise
+            raise RunError(
+                f"{error}, or ask its facts alone with --symbolic", command=error.command
+            ) from None
     page: dict[str, Any] = {
-        "top": _top(top), "offset": offset, "min_score": min_score, "explain": explain or paths > 1, "paths": paths,
-    }  # fmt: skip
+        "top": _top(top, "auto" if file is None and out is None else "likely"),
+        "offset": offset,
+        "min_score": min_score,
+        "explain": explain or paths > 1,
+        "paths": paths,
+    }
     if file is not None:
-        _ask_many(engine, file, out, parameters, json_, page)
+        _ask_many(context, engine, file, out, parameters, json_, page)
         return
-    asked = engine.prepare((query or "", parameters))
-    announce(engine, asked)
-    answers = engine.ask(asked, **page)
+    question = engine.prepare((query or "", parameters))
+    announce(engine, question)
+    answers = engine.ask(question, **page)
     if out is not None:
+        from tacit.engine.answers.answer_table import AnswerTable
+
         answer_files.write(out, answers)
-        say(f"wrote {counted(len(answers), 'answer')} to {out}")
+        left_out = AnswerTable(answers, _ALL).left_out
+        what = "a count" if answers.counted else counted(len(answers), "answer")
+        say(f"wrote {what} to {out}" + (left_out and f"; {left_out}"))
     elif json_:
         typer.echo(answers.to_json(indent=2))
     else:
@@ -94,45 +130,75 @@ def ask(
 @options.of_settings(EngineSettings, only=("k",))
 @options.of_settings(ReadSettings, "reading")
 def plan(
-    query: Annotated[str, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")],
+    query: Annotated[
+        str, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")
+    ],
     given: dict[str, Any],
     reading: dict[str, Any],
-    graph: Annotated[str, Option(help="A graph or run to look the names up in, and to count its entities.")] = "",
+    graph: Annotated[
+        str, Option(help="A graph or run to look the names up in, and to count its entities.")
+    ] = "",
     param: Params = None,
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.query.reading import read
+    from tacit.query.question import parse_question
+    from tacit.sources import is_world
 
+    if exists(query) or is_world(query):
+        raise SettingsError(
+            f"'{query}' is a graph or run, and plan takes a question; name the graph by --graph"
+        )
     if not graph:
         check_unread(reading, "no graph is given")
     known = loaded(graph, **reading) if graph else None
-    asked = read(query, known, _labels(param)).query
-    for line in asked.plan(known, EngineSettings.of(given).k).split("\n"):
+    question = parse_question(query, known, _labels(param)).query
+    for line in question.plan(known, EngineSettings.of(given).k).split("\n"):
         say(line)
 
 
-def _labels(given: Iterable[str] | None) -> dict[str, str]:
+def _check_question(source: str, query: str | None, file: Path | None) -> None:
+    """Refuse anything but a run with one question or one file of them."""
+    if query is not None and file is not None:
+        raise SettingsError("a question and --file are given; leave one out")
+    if query is None and file is None:
+        from tacit.run.world import no_run
+        from tacit.sources import is_world
+
+        if not exists(source) and not is_world(source):
+            raise no_run(Path(source))
+        raise SettingsError(
+            f"no question is given; write one after '{source}', or give many with --file"
+        )
+
+
+def _labels(texts: Iterable[str] | None) -> dict[str, str]:
     """The labels of parameters by name."""
     parameters: dict[str, str] = {}
-    for each in given or ():
+    for each in texts or ():
         name, equals, label = each.partition("=")
         if not equals or not name:
-            raise SettingsError(f"--param is '{each}'; it must be NAME=LABEL")
+            raise SettingsError(f"--param is '{each}'; it must be NAME=LABEL, as in country=France")
         name = name.removeprefix("$")
         if parameters.setdefault(name, label) != label:
-            raise SettingsError(f"--param gives {name} two labels, '{parameters[name]}' and '{label}'")
+            raise SettingsError(
+                f"--param gives {name} two labels, '{parameters[name]}' and '{label}'; give one"
+            )
     return parameters
 
 
-def announce(engine: Engine, asked: Asked) -> None:
-    """Say of a question that takes longer than people wait without a sign how long that is, and what takes less."""
+def announce(engine: Engine, question: BoundQuery) -> None:
+    """Print how long a slow question may take, and what would make it faster."""
     from tacit.fitting.progress import duration
 
-    seconds = engine.seconds(asked) or 0.0
+    seconds = engine.seconds(question) or 0.0
     if seconds < PATIENCE:
         return
-    beams = (engine.using(search="beam", k=k) for k in (256, 128, 64, 32, 16, 8, 4) if k <= engine.settings.k)
-    faster = next((beam for beam in beams if (beam.seconds(asked) or 0.0) < PATIENCE / 6), None)
+    beams = (
+        engine.with_settings(search="beam", k=k)
+        for k in (256, 128, 64, 32, 16, 8, 4)
+        if k <= engine.settings.k
+    )
+    faster = next((beam for beam in beams if (beam.seconds(question) or 0.0) < PATIENCE / 6), None)
     advice = "an atom that names an entity narrows a variable"
     if faster is not None:
         advice = f"--search beam --k {faster.settings.k} takes seconds, and may miss answers"
@@ -140,17 +206,31 @@ def announce(engine: Engine, asked: Asked) -> None:
 
 
 def _ask_many(
-    engine: Engine, file: Path, out: Path | None, parameters: dict[str, str], json_: bool, page: dict[str, Any]
+    context: typer.Context,
+    engine: Engine,
+    file: Path,
+    out: Path | None,
+    parameters: dict[str, str],
+    json_: bool,
+    page: dict[str, Any],
 ) -> None:
     """Ask the questions of a file; where some cannot be answered, the exit code says so."""
     from tacit.engine.answers.question_files import AskedFile, Tally
 
-    asked, tally = AskedFile(engine, file, parameters, page), Tally()
+    questions = AskedFile(engine, file, parameters, page)
+    tally = Tally()
     if out is not None:
-        tally = asked.write(out)
-        say(f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}")
+        tally = questions.write(out)
+        cut = f"; likely answers of {tally.cut:,} are left out; {_ALL} or a higher LIMIT lists more"
+        say(
+            f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}"
+            + cut * bool(tally.cut)
+        )
     else:
-        for outcome in tally.over(asked):
+        flags = options.flags_of(context.command)
+        for outcome in tally.over(questions):
+            if isinstance(outcome.result, TacitError):
+                options.name_flags(outcome.result, flags)
             _print(outcome, json_)
     if tally.failed:
         say(f"error: {tally}", err=True)
@@ -158,7 +238,7 @@ def _ask_many(
 
 
 def _print(outcome: Outcome, json_: bool) -> None:
-    """Print what came of a line: as a line of JSON, or for people."""
+    """Print the outcome of a line, as JSON or for people."""
     if json_:
         typer.echo(json.dumps(outcome.to_dict(), ensure_ascii=False))
     elif isinstance(outcome.result, TacitError):
@@ -168,17 +248,21 @@ def _print(outcome: Outcome, json_: bool) -> None:
         _show(outcome.result)
 
 
-def _top(given: str) -> int | None:
-    """How many answers are wanted: a number, or all."""
-    if given != "all" and not given.removeprefix("-").isdecimal():
-        raise SettingsError(f"top is '{given}'; it must be a whole number, or all", "top")
-    return None if given == "all" else int(given)
+def _top(text: str | None, default: Literal["auto", "likely"]) -> ListLength:
+    """The length of the list of answers: a number, the likely ones, or all."""
+    if text is None or text == "likely":
+        return default if text is None else "likely"
+    if text != "all" and not text.removeprefix("-").isdecimal():
+        raise SettingsError(f"top is '{text}'; it must be a whole number, likely, or all", "top")
+    return None if text == "all" else int(text)
 
 
 def _show(answers: Answers) -> None:
     """Print answers for people; plain text where the output is no terminal."""
+    from tacit.engine.answers.answer_table import AnswerTable
+
     if not sys.stdout.isatty():
-        typer.echo(str(answers))
+        typer.echo(str(AnswerTable(answers, _ALL)))
         return
     from rich.console import Console
 
@@ -193,18 +277,23 @@ def show_on(console: Console, answers: Answers) -> None:
 
     from tacit.engine.answers.answer_table import AnswerTable, reason_lines
 
-    table, roomy = AnswerTable(answers), console.width >= 64
+    table = AnswerTable(answers, _ALL)
+    roomy = console.width >= 64
     console.print(Text(table.question, style="bold"))
-    heads, named = table.aligned(cell_len)
-    width = min(max(map(cell_len, (*heads, *named)), default=0), console.width - (40 if roomy else 26))
+    heads, rows = table.aligned(cell_len)
+    width = min(
+        max(map(cell_len, (*heads, *rows)), default=0), console.width - (40 if roomy else 26)
+    )
     for head in heads:
         console.print(Text(f"     {head}", style="dim"))
-    for (rank, answer, _), cells in zip(table.rows, named, strict=True):
+    for (rank, answer, _), cells in zip(table.rows, rows, strict=True):
         console.print(_line(rank, cells, answer, width, 12 if roomy else 0))
         for indent, text, carries in reason_lines(answer):
-            console.print(Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 5 + indent)))
+            console.print(
+                Padding(Text(text, style="" if carries else "dim"), (0, 0, 0, 5 + indent))
+            )
     if not table.rows:
-        console.print(table.instead)
+        console.print(table.empty_message)
     for note in filter(None, (*table.notes, table.proof)):
         console.print(note, style="dim")
 
@@ -217,4 +306,6 @@ def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:
     colour = "green" if answer.known else "cyan"
     name = name.rstrip() + " " * (width - cell_len(name.rstrip()))
     drawn = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
-    return Text.assemble((f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{answer.mark}", colour))
+    return Text.assemble(
+        (f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{answer.mark}", colour)
+    )

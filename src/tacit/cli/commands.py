@@ -1,4 +1,4 @@
-"""The commands by name; the module of one is loaded where it is run, completed, or asked for its help."""
+"""The commands by name; the module of a command is loaded only when it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-# Where each command is, and what the list of all of them says of it.
+from tacit.cli.options import FlagCommand
+
+# The function of each command, and its line in `tacit --help`.
 COMMANDS = {
     "plan": ("ask.plan", "Show how a question would be answered."),
     "train": ("train.train", "Train a link predictor on a graph."),
@@ -35,32 +37,35 @@ class Commands(TyperGroup):
     """All commands, listed without being loaded."""
 
     def __init__(self, **about: Any) -> None:
-        super().__init__(**{**about, "commands": _Loaded(COMMANDS)})
+        super().__init__(**{**about, "commands": _LazyCommands(COMMANDS)})
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order of the list."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write what `tacit --help` says of each."""
+        """Write the line of each command in `tacit --help`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
 
-class _Loaded(UserDict[str, Any]):
+class _LazyCommands(UserDict[str, Any]):
     """Commands that are made, with their options, when they are looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        return _made(name)
+        return _load_command(name)
 
 
 @cache
-def _made(name: str) -> Any:
-    (place, short), alone = COMMANDS[name], typer.Typer(rich_markup_mode=None)
+def _load_command(name: str) -> Any:
+    place, short = COMMANDS[name]
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
     module, function = place.split(".")
     command = getattr(import_module(f"tacit.cli.{module}"), function)
     if isinstance(command, typer.Typer):
         alone.add_typer(command, name=name)
     else:
-        alone.command(name, short_help=short)(command)
-    return typer.main.get_group(alone).commands[name]
+        alone.command(name, cls=FlagCommand, short_help=short)(command)
+    # Typer returns a single command itself, not a group.
+    group: Any = typer.main.get_command(alone)
+    return group if group.name == name else group.commands[name]

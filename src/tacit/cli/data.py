@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tacit.cli import options
 from tacit.cli.terminal import say
-from tacit.engine.answers.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.errors import SettingsError
 from tacit.graph.settings import ReadSettings
 
@@ -21,31 +21,34 @@ if TYPE_CHECKING:
     from tacit.graph.graph import Graph
     from tacit.graph.statistics import RelationStatistics, Statistics, ValueRelation
 
-app = typer.Typer(help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Graphs = Annotated[
     list[str],
     Argument(
         metavar="GRAPH...",
-        help="A data set (world), a folder or file of facts, or - for standard input; several are one graph.",
+        help="A data set (world), a folder or file of facts, or - for standard input; several are "
+        "one graph.",
     ),
 ]
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
-@app.command("list")
+@app.command("list", cls=options.FlagCommand)
 def list_() -> None:
     """List the graphs that come with Tacit."""
     from tacit.graph.datasets import DATASETS, load
 
     for name, about in DATASETS.items():
         graph = load(name)
-        facts = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations, {len(graph.facts()):,} facts"
-        say(f"{name}  {facts}: {about}")
+        names = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations"
+        say(f"{name}  {names}, {len(graph.facts()):,} facts: {about}")
     say("Any file or folder of facts does as well: tacit data describe FILE")
 
 
-@app.command()
+@app.command(cls=options.FlagCommand)
 @options.of_settings(ReadSettings, "reading")
 def describe(
     graph: Graphs,
@@ -60,7 +63,7 @@ def describe(
         _print(statistics)
 
 
-@app.command()
+@app.command(cls=options.FlagCommand)
 def world(
     out: str = Option(..., help="A .tsv file for all facts, or a folder for its three splits."),
 ) -> None:
@@ -72,7 +75,7 @@ def world(
     say(f"wrote {len(graph.facts()):,} facts to {out}")
 
 
-@app.command("split")
+@app.command("split", cls=options.FlagCommand)
 @options.of_settings(ReadSettings, "reading")
 def split_(
     graph: Graphs,
@@ -89,11 +92,12 @@ def split_(
     drawn = split(loaded(graph, **reading), out, valid=valid, test=test, seed=seed)
     for note in drawn.notes:
         say(f"note: {note}", err=True)
-    say(f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}")
+    say(
+        f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}"
+    )
 
 
-@app.command("fetch")
-@options.in_flags
+@app.command("fetch", cls=options.FlagCommand)
 def fetch_(
     url: str = Argument(..., help="The address of a SPARQL endpoint.", metavar="URL"),
     out: str = Option(..., help="The .nt file to write."),
@@ -103,20 +107,30 @@ def fetch_(
     delay: float = Option(1.0, help="Seconds between two pages."),
     timeout: float = Option(60.0, help="Seconds to wait for a page."),
 ) -> None:
-    """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on where one was stopped."""
+    """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on once stopped."""
     from tacit.sources import fetch
 
-    count, whole = fetch(url, out, most=most, progress=True, pattern=pattern, page=page, delay=delay, timeout=timeout)
-    say(f"wrote {count:,} facts to {out}" + ("" if whole else f"; there may be more than --most {most:,}"))
+    count, whole = fetch(
+        url, out, most=most, progress=True, pattern=pattern, page=page, delay=delay, timeout=timeout
+    )
+    say(
+        f"wrote {count:,} facts to {out}"
+        + ("" if whole else f"; there may be more than --most {most:,}")
+    )
 
 
-@app.command()
-@options.in_flags
+@app.command(cls=options.FlagCommand)
+@options.of_settings(ReadSettings, "reading")
 def hardness(
+    reading: dict[str, Any],
     source: str = Argument(
-        ..., help="A graph with splits, or a folder of queries with its graph.", metavar="GRAPH|QUERIES"
+        ...,
+        help="A graph with splits, or a folder of queries with its graph.",
+        metavar="GRAPH|QUERIES",
     ),
-    split: Annotated[str, options.one_of(("valid", "test"), "The facts that are asked about.")] = "test",
+    split: Annotated[
+        str, options.one_of(("valid", "test"), "The facts that are asked about.")
+    ] = "test",
     shapes: options.Shapes = None,
     observed: str | None = Option(
         None, help="Splits whose facts are known, joined by +; all before the split by default."
@@ -132,9 +146,15 @@ def hardness(
     from tacit.query.sampling.queries import has_queries
 
     missing = links_of(
-        loaded(source), source if has_queries(source, split) else None, split, shapes, observed=observed, count=count,
-        seed=seed, progress=True,
-    )  # fmt: skip
+        loaded(source, **reading),
+        source if has_queries(source, split) else None,
+        split,
+        shapes,
+        observed=observed,
+        count=count,
+        seed=seed,
+        progress=True,
+    )
     if as_json:
         typer.echo(json.dumps(missing, indent=2))
         return
@@ -142,26 +162,30 @@ def hardness(
     columns = range(min(numbers | {1}), max(numbers) + 1)
     rows = []
     for name, counts in missing.items():
-        shares = [(counts.get(links, 0), counts.get(links, 0) / sum(counts.values())) for links in columns]
-        rows.append((name, *(f"{number:,}  {share:6.1%}" if number else "-" for number, share in shares)))
+        shares = [
+            (counts.get(links, 0), counts.get(links, 0) / sum(counts.values())) for links in columns
+        ]
+        rows.append(
+            (name, *(f"{number:,}  {share:6.1%}" if number else "-" for number, share in shares))
+        )
     title = "Hard answers by the links that must be predicted"
     Console(highlight=False).print(_table(title, ("shape", *map(str, columns)), rows))
 
 
 def loaded(source: str | list[str], **reading: Any) -> Graph:
-    """The graph of a command's GRAPH; what was noticed while reading goes to standard error."""
+    """The graph of a command's GRAPH; notes on it are printed to standard error."""
     from tacit.sources import load
 
     graph = load(source, **reading)
     for note in graph.notes:
-        say(f"note: {note}", err=True)
+        say(f"note: {options.with_flags(note)}", err=True)
     return graph
 
 
 def check_unread(reading: Mapping[str, Any], why: str) -> None:
-    """Refuse what says how facts are read where none are."""
+    """Refuse settings of how facts are read where none are read."""
     for name in reading:
-        raise SettingsError(f"{name} says how facts are read, and {why}", name)
+        raise SettingsError(f"{name} says how facts are read, and {why}; leave it out", name)
 
 
 def _print(statistics: Statistics) -> None:
@@ -173,34 +197,47 @@ def _print(statistics: Statistics) -> None:
     if not console.is_terminal:
         console.width = 200  # a file or a pipe has no edge to fold names at
     total = sum(statistics.facts.values())
-    sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations, {total:,} facts"
-    console.print(f"{harmless(statistics.name)}: {sizes}", soft_wrap=True)
+    sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations"
+    name = escape_control_chars(statistics.name)
+    console.print(f"{name}: {sizes}, {total:,} facts", soft_wrap=True)
     console.print(_splits(statistics))
     console.print(_relations(statistics.relations[:MOST_RELATIONS]))
     if len(statistics.relations) > MOST_RELATIONS:
-        console.print(f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists them all\n")
+        console.print(
+            f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists "
+            "them all\n"
+        )
     if statistics.values:
         console.print(_values(statistics.values))
         console.print(f"{ADVICE}\n", soft_wrap=True)
     console.print(_degrees(statistics))
     hubs = [(name, f"{degree:,}") for name, degree in statistics.hubs]
     console.print(_table("Largest hubs", ("entity", "facts"), hubs))
+    if (others := statistics.num_entities - len(hubs)) > 0:
+        console.print(f"  ... and {others:,} more {'entity' if others == 1 else 'entities'}")
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = ()) -> Table:
-    """A plain table: the first column holds names, the others numbers, and those of `words` after them text."""
+def _table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str] = ()
+) -> Table:
+    """A table of a column of names, columns of numbers, and columns of text from `words`."""
     from rich import box
     from rich.table import Table
 
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", overflow="fold", no_wrap=bool(i))
     for column in words:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*map(harmless, row))
+        table.add_row(*map(escape_control_chars, row))
     return table
 
 
@@ -215,7 +252,9 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
     for relation in relations:
         counts = [f"{count:,}" for count in relation.facts.values()]
         spread = f"{relation.tails_per_head:.1f}", f"{relation.heads_per_tail:.1f}"
-        remarks = ["symmetric"] * relation.symmetric + [f"repeats {other}" for other in relation.repeats]
+        remarks = ["symmetric"] * relation.symmetric + [
+            f"repeats {other}" for other in relation.repeats
+        ]
         rows.append((relation.name, *counts, *spread, ", ".join(remarks)))
     columns = ("relation", "train", "valid", "test", "tails/head", "heads/tail")
     return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
@@ -228,13 +267,18 @@ def _values(relations: Iterable[ValueRelation]) -> Table:
         kind = each.kind if each.end == "tail" else f"{each.kind} as heads"
         counts = f"{each.facts:,}", f"{each.distinct:,}"
         rows.append((each.relation, *counts, kind, ", ".join(each.examples), advice))
-    title, columns = "Numbers and dates as entities", ("relation", "facts", "different")
+    title = "Numbers and dates as entities"
+    columns = ("relation", "facts", "different")
     return _table(title, columns, rows, ("", "such as", "advice"))
 
 
 def _degrees(statistics: Statistics) -> Table:
     names = {"p0": "fewest", "p50": "median", "p100": "most"}
     columns = [names.get(p, f"{p[1:]} %") for p in statistics.degrees]
-    table = _table("Facts per entity (its degree)", columns, [[f"{d:,.0f}" for d in statistics.degrees.values()]])
+    table = _table(
+        "Facts per entity (its degree)",
+        columns,
+        [[f"{d:,.0f}" for d in statistics.degrees.values()]],
+    )
     table.columns[0].justify = "right"
     return table

@@ -1,4 +1,4 @@
-"""`tacit eval`, `tacit compare` and `tacit report`: how good runs are, by number and on one page."""
+"""`tacit eval`, `tacit compare` and `tacit report`: how good runs are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,13 @@ def evaluate(
     processes = Shards.joined(0, PATIENCE)  # where torchrun started several
     run = open_run(source, device=local_device(device), adapted=not unadapted)
     evaluation = run.evaluate(
-        queries, shapes=shapes, out=json_, progress=processes.leads, processes=processes, **how, **given
+        queries,
+        shapes=shapes,
+        out=json_,
+        progress=processes.leads,
+        processes=processes,
+        **how,
+        **given,
     )
     leave()
     if not processes.leads:
@@ -51,6 +57,8 @@ def evaluate(
         say(f"wrote {json_}", err=True)
     if evaluation.unkept:
         say(f"the results are not kept in the run: {evaluation.unkept}", err=True)
+    elif evaluation.outdated:
+        say(f"the run keeps the results as outdated: {evaluation.outdated}", err=True)
 
 
 @options.of_settings(EvaluateSettings, "how", only=("split", "limit", "ties"))
@@ -65,10 +73,12 @@ def compare(
     device: options.Device = "auto",
     out: Annotated[Path | None, Option(help="Write the comparison to this file, as JSON.")] = None,
 ) -> None:
-    """Ask the same queries of several runs of one graph: MRR by shape, seconds and parameters in one table."""
+    """Compare runs of one graph on the same queries: MRR by shape, seconds and parameters."""
     from tacit.run.compare import compare as compare_runs
 
-    comparison = compare_runs(sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how)
+    comparison = compare_runs(
+        sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how
+    )
     for line in str(comparison).split("\n"):
         say(line)
     if out is not None:
@@ -92,8 +102,14 @@ def _show(evaluation: Evaluation) -> None:
 
     written = evaluation.to_json()
     _print(metrics_table(written))
+    of = "hard answers of its" if evaluation.mean == "fact" else "its"
+    split = evaluation.settings.get("split", "test")
+    say(
+        f"in percent, filtered; each row is the mean over {of} {split} questions, averages over "
+        "those of their shapes"
+    )
     how = ", ".join(f"{name} {value}" for name, value in evaluation.settings.items())
-    say(how)
+    say(f"MRR and Hits in percent; {how}")
     if evaluation.settings.get("new"):
         say("answers that the observed facts imply are ranked last (new)")
     for name, shapes in AVERAGES.items():
@@ -105,7 +121,10 @@ def _show(evaluation: Evaluation) -> None:
     if evaluation.relations:
         _print(relations_table(evaluation.relations))
     for name, measured in evaluation.reliability.items():
-        say(f"{name}: calibration error {measured.calibration_error:.4f}, Brier score {measured.brier:.4f}")
+        say(
+            f"{name}: calibration error {measured.calibration_error:.4f}, Brier score "
+            f"{measured.brier:.4f}"
+        )
 
 
 def _print(table: Table) -> None:

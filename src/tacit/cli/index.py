@@ -1,4 +1,4 @@
-"""`tacit index`: what a large graph is asked through."""
+"""`tacit index`: the index of a large graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from tacit.cli import options
 from tacit.cli.terminal import say
 
 
-@options.in_flags
 def index(
     source: Annotated[str, options.run_argument("The run whose weights to index.")],
-    nlist: Annotated[int | None, Option(help="Clusters; four times the root of the entities by default.")] = None,
+    nlist: Annotated[
+        int | None, Option(help="Clusters; four times the root of the entities by default.")
+    ] = None,
     seed: Annotated[int, Option(help="Decides the clusters.")] = 0,
 ) -> None:
     """Build the index by which graphs of more than 200,000 entities are asked."""
@@ -22,10 +23,11 @@ def index(
 
     run = open_run(source, device="cpu")
     built = run.index(nlist=nlist, seed=seed)
-    size = f"{built['entities']:,} entities in {built['nlist']:,} clusters, {built['bytes'] / 1e6:,.1f} MB"
-    say(f"{run.folder.path}: {size}, built in {built['seconds']:.1f} s")
+    clusters = f"{built['entities']:,} entities in {built['nlist']:,} clusters"
+    size = f"{built['bytes'] / 1e6:,.1f} MB"
+    say(f"{run.folder.path}: {clusters}, {size}, built in {built['seconds']:.1f} s")
     if built["entities"] <= WORTH:
         say(
-            f"Up to {WORTH:,} entities exact search is faster, and stays the default; "
-            "--candidates index asks through the index all the same."
+            f"Up to {WORTH:,} entities exact search is faster, and stays the default; --candidates "
+            "index asks through the index all the same."
         )

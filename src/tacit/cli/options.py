@@ -1,4 +1,4 @@
-"""Options that commands share, and those that are made of settings."""
+"""Options that commands share, and options made of settings."""
 
 from __future__ import annotations
 
@@ -11,18 +11,29 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from tacit.cli.shell_completion import choice, runs, shapes
-from tacit.errors import SettingsError
+from tacit.cli.terminal import is_of_memory
+from tacit.errors import TacitError
 from tacit.settings import Settings, settings_of
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Unadapted = Annotated[bool, typer.Option("--unadapted", help="Leave the run's adapter out.")]
 Shapes = Annotated[
     str | None,
-    typer.Option("--shapes", autocompletion=shapes, help="Shapes such as 1p,2i,3in, or positive, negative, all."),
+    typer.Option(
+        "--shapes",
+        autocompletion=shapes,
+        help="Shapes such as 1p,2i,3in, or positive, negative, all.",
+    ),
 ]
 Command = Callable[..., None]
+# A parameter in an error, alone or with a value: `k`, `k=64`.
+_PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
+_LARGE = ("memory", "k", "top", "batch", "rank")
+# Parameters in Python -> their names on the command line.
+_ALIASES = {"adapted": "unadapted", "out": "json_", "templates": "template"}
 
 
 def run_argument(help: str = "A run folder, or world.", metavar: str = "RUN|world") -> Any:
@@ -35,7 +46,13 @@ def one_of(words: Sequence[str], help: str) -> Any:
     return typer.Option(metavar="|".join(words), autocompletion=choice(words), help=help)
 
 
-_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list[str]}
+_TYPES: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "tuple[str, ...]": list[str],
+}
 
 
 def of_settings(
@@ -46,33 +63,46 @@ def of_settings(
     flags: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Command], Command]:
-    """Make options of the fields of settings; those that a user gives reach the command as the dict `into`.
+    """Add an option for each field of settings; `into` gets those that are used, as a dict.
 
-    A flag is called as its field is, or as `flags` says; `defaults` are those of a command that has others than the
-    settings. An error about a parameter of the command speaks of its flag instead. Values are checked here: before
-    anything is read, and since two kinds of settings may have a field of the same name.
+    A flag has the name of its field, or the one in `flags`; `defaults` replace those of the
+    settings. Values are checked here: before anything is read, and since two kinds of settings may
+    have a field of the same name.
     """
     fields = {field.name: field for field in settings_of(kind) if not only or field.name in only}
-    named = {name: _flag(name) for name in fields} | dict(flags or {})
+    spellings = {name: _flag(name) for name in fields} | dict(flags or {})
     usual = {name: field.default for name, field in fields.items()} | dict(defaults or {})
 
     def decorate(command: Command) -> Command:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         own.pop(into)
         keys = {name: f"{into}_{name}" if name in own else name for name in fields}
-        options = {keys[name]: _option(fields[name], keys[name], named[name], usual[name]) for name in fields}
+        options = {
+            keys[name]: _option(fields[name], keys[name], spellings[name], usual[name])
+            for name in fields
+        }
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
-            stated = {name: (values.pop(key), context.get_parameter_source(key)) for name, key in keys.items()}
-            given = {name: value for name, (value, where) in stated.items() if where and where.name != "DEFAULT"}
+            stated = {
+                name: (values.pop(key), context.get_parameter_source(key))
+                for name, key in keys.items()
+            }
+            used = {
+                name: value
+                for name, (value, where) in stated.items()
+                if where and where.name != "DEFAULT"
+            }
             if "context" in own:
                 values["context"] = context
-            with _spoken({name: _flag(name) for name in own} | named):
-                kind.of(given)
-                command(**values, **{into: given})
+            flags = flags_of(context.command)
+            with in_flags({name: flags[key] for name, key in keys.items()}):
+                kind.of(used)
+            command(**values, **{into: used})
 
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        context = inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        )
         parameters = {"context": context} | own | options
         called.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
         return called
@@ -80,28 +110,109 @@ def of_settings(
     return decorate
 
 
-def in_flags(command: Command) -> Command:
-    """Let errors about parameters of a command that has no settings speak of its flags."""
-    return _spoken({name: _flag(name) for name in inspect.signature(command).parameters})(command)
+class FlagCommand(TyperCommand):
+    """A command whose errors name its flags where they name parameters of Python."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; an error about too many words says what may be wrong."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            message = str(getattr(error, "message", ""))
+            if message.startswith("Got unexpected extra"):
+                graph = "; name a graph by --graph" if "graph" in flags_of(self) else ""
+                error.message = f"{message}; quote what has spaces{graph}"  # type: ignore[attr-defined]
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; errors name its flags, or those of the command that would help."""
+        try:
+            return super().invoke(ctx)
+        except TacitError as error:
+            name_flags(error, _flags_of_hint(ctx, error) | flags_of(self))
+            raise
+        except (MemoryError, RuntimeError) as error:
+            if is_of_memory(error) and (
+                large := [f"--{name}" for name in _LARGE if name in flags_of(self)]
+            ):
+                error.add_note(f"lower {' or '.join(large)}")
+            raise
+
+
+def flags_of(command: Any) -> dict[str, Any]:
+    """The options and arguments of a command, by the names of parameters that mean them."""
+    parameters = {parameter.name: parameter for parameter in command.params}
+    return {
+        name: parameters[other] for name, other in _ALIASES.items() if other in parameters
+    } | parameters
+
+
+def _flags_of_hint(context: Any, error: TacitError) -> dict[str, Any]:
+    """The flags of the command that an error recommends."""
+    command = context.find_root().command
+    for word in (error.command or "").split():
+        if word not in getattr(command, "commands", ()):
+            break
+        command = command.commands[word]
+    return {} if hasattr(command, "commands") else flags_of(command)
 
 
 @contextmanager
-def _spoken(flags: Mapping[str, str]) -> Iterator[None]:
-    """Name the flag instead of the parameter that an error is about."""
+def in_flags(flags: Mapping[str, Any]) -> Iterator[None]:
+    """Rewrite errors so that they name flags in the place of parameters."""
     try:
         yield
-    except SettingsError as error:
-        flag = flags.get(error.parameter or "")
-        if flag is None:
-            raise
-        said = re.sub(rf"\b{error.parameter}\b", flag, str(error), count=1)
-        raise SettingsError(said.replace("adapted=False", "--unadapted"), command=error.command) from None
+    except TacitError as error:
+        name_flags(error, flags)
+        raise
+
+
+def name_flags(error: TacitError, flags: Mapping[str, Any]) -> None:
+    """Put flags in the place of the parameters that an error names."""
+    message = str(error)
+    parameter = str(getattr(error, "parameter", None))
+    if parameter in flags:
+        message = re.sub(
+            rf"(?<![`\w-]){parameter}(?![`\w])", _spelled(flags[parameter]), message, count=1
+        )
+        vars(error)["parameter"] = None  # the message names the flag already
+    error.args = (with_flags(message, flags), *error.args[1:])
+
+
+def with_flags(message: str, flags: Mapping[str, Any] | None = None) -> str:
+    """A message with flags in the place of parameters in backquotes.
+
+    Without `flags`, each parameter becomes the flag of its own name.
+
+    >>> with_flags("`skip_bad=True` skips it")
+    '--skip-bad skips it'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if flags is None:
+            return " ".join([_flag(name), *([] if value in (None, "True") else [value.strip("'")])])
+        return _spelled(flags[name], value) if name in flags else match[0]
+
+    return _PARAMETER.sub(flag, message)
+
+
+def _spelled(parameter: Any, value: str | None = None) -> str:
+    """A parameter as a shell spells it: a flag with its value, or the name of an argument."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name.upper())
+    if value == "False" and parameter.secondary_opts:
+        return str(parameter.secondary_opts[0])
+    if value is None or parameter.is_flag:
+        return str(parameter.opts[0])
+    return " ".join((parameter.opts[0], value.strip("'")))
 
 
 def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Parameter:
-    """The option of a field, as typer reads it from a signature; what is secret can come from the environment."""
-    about, annotation = field.metadata, str(field.type)
-    # People write one word for what the settings take apart.
+    """The option of a field as typer reads it; a secret can come from the environment."""
+    about = field.metadata
+    annotation = str(field.type)
+    # Settings with a parser take one string.
     kind = "str" if about["read"] else annotation.removesuffix(" | None")
     choices = [str(word) for word in about["choices"]]
     option = typer.Option(
@@ -113,7 +224,9 @@ def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Par
     )
     optional = _TYPES[kind] | None if annotation.endswith(" | None") else _TYPES[kind]
     usual = list(default) if isinstance(default, tuple) else default
-    return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[optional, option])
+    return inspect.Parameter(
+        key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[optional, option]
+    )
 
 
 def _flag(name: str) -> str:

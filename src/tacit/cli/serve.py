@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from tacit.cli import options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
@@ -48,19 +50,24 @@ def serve(
     }
     for note in notes(settings):
         say(f"note: {note}", err=True)
-    serve_runs(runs, **settings.given)
+    try:
+        serve_runs(runs, **settings.given)
+    except KeyboardInterrupt:  # Ctrl-C ends a service
+        raise typer.Exit(130) from None
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:
-    """What a service that others can reach lets them do."""
+    """Warnings about a service that other machines can reach."""
     if settings.host in LOOPBACK:
         return
     if not settings.keys():
-        yield f"everyone who can reach {settings.host} may ask; --api-key or --api-key-file limits it"
+        yield (
+            f"everyone who can reach {settings.host} may ask; --api-key or --api-key-file limits it"
+        )
     if settings.hosts is None:
         yield (
-            "the service answers to any name, so a page elsewhere can reach it from a browser here by a domain name of "
-            "its own; --trust-host NAME makes it answer to that name alone"
+            "the service answers to any name, so a page elsewhere can reach it from a browser here "
+            "by a domain name of its own; --trust-host NAME makes it answer to that name alone"
         )
 
 
@@ -74,9 +81,10 @@ def named(sources: Iterable[str]) -> dict[str, str]:
     for each in sources:
         name, equals, source = each.partition("=")
         if not equals or Path(each).exists():
-            name, source = Path(each).resolve().name, each
+            name = Path(each).resolve().name
+            source = each
         if not name or name in runs:
             problem = f"two runs are called '{name}'" if name else f"the run '{each}' has no name"
-            raise SettingsError(f"{problem}; name each as in NAME=RUN")
+            raise SettingsError(f"{problem}; give each a name of its own, as in NAME=RUN")
         runs[name] = source
     return runs

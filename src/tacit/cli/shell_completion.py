@@ -1,4 +1,4 @@
-"""What a shell completes: runs, the choices of a setting, shapes and relations."""
+"""Shell completion of runs, choices of a setting, shapes and relations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import typer
 
-_MOST = 200  # words that anyone would look through
-_LOOKED_AT = 1000  # folders that a key press may cost
+_MOST = 200  # words that are offered
+_LOOKED_AT = 1000  # folders that are read per key press
 
 
 def choice(words: Sequence[str]) -> Callable[[str], list[str]]:
-    """What completes to one of some words."""
+    """A completer of one of some words."""
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
@@ -32,7 +32,7 @@ def runs(incomplete: str) -> list[str]:
 
 
 def shapes(incomplete: str) -> list[str]:
-    """Names of shapes, the last of those that commas separate."""
+    """Names of shapes, for the last item of a list with commas."""
     from tacit.query.sampling.shapes import SHAPES
 
     before, comma, last = incomplete.rpartition(",")
@@ -41,11 +41,11 @@ def shapes(incomplete: str) -> list[str]:
 
 
 def relations(context: typer.Context, incomplete: str) -> list[str]:
-    """The relations of the run that the command is about, as far as a shell can write them without quotes."""
+    """Relations of the run on the command line that a shell can write without quotes."""
     from tacit.errors import TacitError
     from tacit.sources import load, names_run
 
-    # An option that lacks its value, as the one that is completed does, keeps arguments from being read.
+    # Click parses no arguments while an option lacks its value, as the completed one does.
     source = str(context.params.get("source") or next(iter(context.args), ""))
     if not names_run(source):
         return []
@@ -60,6 +60,8 @@ def relations(context: typer.Context, incomplete: str) -> list[str]:
 def _folders(path: Path) -> Iterator[Path]:
     try:
         inside = islice(path.iterdir(), _LOOKED_AT)
-        yield from sorted(folder for folder in inside if folder.is_dir() and not folder.name.startswith("."))
-    except OSError:  # no such folder, or one that nobody may look into
+        yield from sorted(
+            folder for folder in inside if folder.is_dir() and not folder.name.startswith(".")
+        )
+    except OSError:  # no such folder, or no permission
         return

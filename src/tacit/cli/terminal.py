@@ -1,7 +1,8 @@
-"""What commands print for people."""
+"""Printing for people, and the end of an interrupted training."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -9,26 +10,41 @@ from contextlib import contextmanager
 
 import typer
 
-from tacit.engine.answers.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import escape_control_chars
+
+# texts of torch's errors, on a GPU and on a CPU
+_MEMORY_ERRORS = ("out of memory", "can't allocate memory")
 
 
 def say(line: str, err: bool = False) -> None:
-    """Print a line for people, labels of others in it made harmless; with `err`, on standard error."""
-    typer.echo(harmless(line), err=err)
+    """Print a line with control characters escaped; with `err`, on standard error."""
+    typer.echo(escape_control_chars(line), err=err)
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory is short."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _MEMORY_ERRORS)
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """End with the usual exit code where a training is interrupted, and say how to go on with it."""
+    """Turn Ctrl-C during training into exit code 130 and a hint how to resume."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
+        if not str(interrupt):  # nothing was saved, and torch may be there in part alone
+            if os.environ.get("RANK", "0") == "0":
+                say("interrupted", err=True)
+            raise typer.Exit(130) from None
         from tacit.distributed.shards import process_number, world_size
 
         world = world_size()
-        start = ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
-        same = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]  # how the graph is read, too
+        start = (
+            ["tacit"] if world == 1 else ["torchrun", "--nproc-per-node", str(world), "-m", "tacit"]
+        )
+        # with the flags of how the graph is read
+        arguments = [word for word in sys.argv[1:] if word not in ("--force", "--resume")]
         if process_number() == 0:
-            again = shlex.join([*start, *same, "--resume"])
-            say(f"{interrupt}; go on with: {again}" if str(interrupt) else "interrupted", err=True)
+            command = shlex.join([*start, *arguments, "--resume"])
+            say(f"{interrupt}; go on with: {command}", err=True)
         raise typer.Exit(130) from None

@@ -32,8 +32,10 @@ def train(
     Started by torchrun, several processes share the entities out among them.
     """
     from tacit.distributed.shards import leave, process_number
+    from tacit.links.training.link_training import meet_others
     from tacit.run.training import train as train_run
 
+    meet_others(given.get("device", "auto"))
     facts = data.loaded(graph, **reading)
     leads = process_number() == 0
     if leads:
@@ -49,12 +51,17 @@ def train(
 
 @options.of_settings(ReadSettings, "reading")
 def import_(
-    source: Annotated[Path, Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")],
+    source: Annotated[
+        Path, Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")
+    ],
     out: Annotated[Path, Option(help="The run folder to make.")],
     reading: dict[str, Any],
-    graph: Annotated[str | None, Option(help="The graph it was trained on; a PyKEEN directory has its own.")] = None,
+    graph: Annotated[
+        str | None, Option(help="The graph it was trained on; a PyKEEN directory has its own.")
+    ] = None,
     reciprocal: Annotated[
-        str, options.one_of(("interleaved", "stacked"), "Where a checkpoint keeps inverse relations.")
+        str,
+        options.one_of(("interleaved", "stacked"), "Where a checkpoint keeps inverse relations."),
     ] = "interleaved",
     trust_pickle: Annotated[
         bool, Option("--trust-pickle", help="Open PyKEEN's pickle, which can run any code.")
@@ -67,7 +74,9 @@ def import_(
     if graph is None:
         data.check_unread(reading, "no graph is given")
     facts = None if graph is None else data.loaded(graph, **reading)
-    run = import_model(source, out, facts, reciprocal=reciprocal, trust_pickle=trust_pickle, force=force)
+    run = import_model(
+        source, out, facts, reciprocal=reciprocal, trust_pickle=trust_pickle, force=force
+    )
     about = run.settings["train"]
     say(f"{out}: {about['model']} of rank {about['rank']} for {run.folder.graph()}")
 
@@ -82,8 +91,12 @@ def _question(graph: Graph) -> str:
 
 def _report(out: Path, results: dict[str, Any]) -> None:
     mrr = results["valid_mrr"]
-    quality = "not validated" if mrr is None else f"validation MRR {mrr:.4f} at epoch {results['best_epoch']}"
-    shapes = ", ".join(f"{shape} {value:.4f}" for shape, value in results["mrr"].items())
+    quality = "not validated"
+    if mrr is not None:
+        quality = (
+            f"validation MRR {mrr:.2%} ({results['measured']}) at epoch {results['best_epoch']}"
+        )
+    shapes = ", ".join(f"{shape} {value:.1%}" for shape, value in results["mrr"].items())
     say(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
     if shapes:
         say(f"validated on {shapes}", err=True)

@@ -1,6 +1,7 @@
-"""The rows of a table, divided among processes, and what these tell each other: ids, sums, best values, never scores.
+"""The rows of a table divided among processes, and their communication.
 
-This is the only module that imports `torch.distributed`. With one process every operation is the plain one.
+Processes exchange ids, sums and best values, never scores. This is the only module that imports
+`torch.distributed`. With one process every operation is local.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from tacit.distributed.ties import best
 from tacit.errors import LimitError, SettingsError
 
 TIMEOUT = 60.0  # seconds that a rank waits for the others
+# the same while one works alone, reading or writing a graph; an ended rank is noticed at once
+PATIENCE = 86_400.0
+_patient: list[dist.ProcessGroup] = []  # a second group of all ranks, with that timeout
 _T = TypeVar("_T")
 
 
 class Shards:
-    """The share `start` to `stop` of a table's rows that this process, number `rank` of `world`, holds.
+    """The rows `start` to `stop` of a table, held by process `rank` of `world`.
 
-    Every rank must call the same methods in the same order; every rank gets the same results. Ids are those of the
-    whole table. A table may have padding below its rows.
+    Every rank must call the same methods in the same order; every rank gets the same results. Ids
+    are those of the whole table. A table may have padding below its rows.
 
     >>> shards = Shards(5)
     >>> shards.top(torch.tensor([[0.5, 0.9, 0.5, 0.1, 0.9]]), 3)
@@ -35,8 +39,10 @@ class Shards:
     """
 
     def __init__(self, total: int, rank: int = 0, world: int = 1) -> None:
-        self.total, self.rank, self.world = total, rank, world
-        self.lost = False  # whether another rank did not answer: from then on nobody does
+        self.total = total
+        self.rank = rank
+        self.world = world
+        self.lost = False  # whether another rank stopped answering, which ends the group
         self.start, self.stop = share(total, rank, world)
 
     def __repr__(self) -> str:
@@ -44,39 +50,43 @@ class Shards:
 
     @classmethod
     def joined(cls, total: int, timeout: float = TIMEOUT, device: str = "cpu") -> Shards:
-        """The share of this process among those that `torchrun` started; all rows where it started only one, or none.
+        """The share of this process among those of `torchrun`, or all rows without it.
 
-        They meet on the first call; on a GPU they speak nccl, elsewhere gloo.
+        The processes join on the first call; on a GPU they use nccl, elsewhere gloo.
         """
         if world_size() == 1:
             return cls(total)
         if not _met():
             meet(None, process_number(), world_size(), timeout, device)
-        return cls(total, dist.get_rank(), dist.get_world_size())
+        shards = cls(total, dist.get_rank(), dist.get_world_size())
+        if not _patient:  # while all of them are here
+            with _answered(shards):
+                _patient.append(dist.new_group(backend="gloo", timeout=timedelta(seconds=PATIENCE)))
+        return shards
 
     @property
     def size(self) -> int:
-        """How many rows this process holds."""
+        """The number of rows that this process holds."""
         return self.stop - self.start
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one process that prints, and writes what all have in common."""
+        """Whether this process prints, and writes what all have in common."""
         return self.rank == 0
 
     def inside(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Which ids are held here, and a row for each: its own, or 0 where it is held elsewhere; `[B]` and `[B]`."""
-        held = (ids >= self.start) & (ids < self.stop)
-        return held, torch.where(held, ids - self.start, 0)
+        """Which ids `[B]` are held here, and a row for each `[B]`, 0 for the others."""
+        is_local = (ids >= self.start) & (ids < self.stop)
+        return is_local, torch.where(is_local, ids - self.start, 0)
 
     def rows(self, table: Tensor, ids: Tensor) -> Tensor:
-        """The rows of ids, whoever holds them, `[B] -> [B, D]`."""
+        """The rows of ids from all processes, `[B] -> [B, D]`."""
         if self.world == 1:
             return table.index_select(0, ids)
-        held, places = self.inside(ids)
+        is_local, places = self.inside(ids)
         if not len(table):
             return self.sum(table.new_zeros(len(ids), table.shape[1]))
-        return self.sum(table.index_select(0, places).mul_(held[:, None]))
+        return self.sum(table.index_select(0, places).mul_(is_local[:, None]))
 
     def log_total(self, part: Tensor) -> Tensor:
         """`log Σ exp` over one value of each rank, `[B] -> [B]`."""
@@ -99,32 +109,33 @@ class Shards:
         return torch.stack(parts)
 
     def top(self, values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest values of all ranks' columns with their ids, `[B, n] -> [B, k]`: falling, ties by id.
+        """The k largest values of all columns with their ids, `[B, n] -> [B, k]`.
 
-        Where there are fewer than k columns in all, all of them.
+        Values fall, and ties are ordered by id. Fewer than k columns are all returned.
         """
         k = min(k, self.total)
-        kept, ids = best(values, k)
+        largest, ids = best(values, k)
         ids = ids + self.start
         if self.world == 1:
-            return kept, ids
-        missing = k - kept.shape[1]  # an id behind all others marks a place that nobody takes
-        kept = torch.nn.functional.pad(kept, (0, missing), value=-torch.inf)
+            return largest, ids
+        missing = k - largest.shape[1]  # an id above all others marks an empty place
+        largest = torch.nn.functional.pad(largest, (0, missing), value=-torch.inf)
         ids = torch.nn.functional.pad(ids, (0, missing), value=self.total)
-        every = self.gathered(kept).transpose(0, 1).flatten(1)  # [B, W k], ids rising among equal values
+        # [B, W k], ids rising among equal values
+        every = self.gathered(largest).transpose(0, 1).flatten(1)
         numbers = self.gathered(ids).transpose(0, 1).flatten(1)
-        # An absent value and -inf are equal, and the absent one may stand before a real one of the next rank.
+        # sorted by id, since padding equals a real -inf and may precede it
         numbers, by_id = torch.sort(numbers, dim=-1, stable=True)
-        kept, places = best(every.gather(-1, by_id), k)
-        return kept, numbers.gather(-1, places)
+        largest, places = best(every.gather(-1, by_id), k)
+        return largest, numbers.gather(-1, places)
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
         """For each wish, whether any rank has it."""
-        asked = self.gathered(torch.tensor(wishes, dtype=torch.int32))
-        return tuple(bool(wish) for wish in asked.amax(0).tolist())
+        counts = self.gathered(torch.tensor(wishes, dtype=torch.int32))
+        return tuple(bool(wish) for wish in counts.amax(0).tolist())
 
     def broadcast(self, value: _T) -> _T:
-        """The value of rank 0, any that can be pickled, on every rank."""
+        """The value of rank 0, which is pickled, on every rank."""
         if self.world == 1:
             return value
         values: list[_T] = [value]
@@ -133,8 +144,10 @@ class Shards:
         return values[0]
 
     def wait(self) -> None:
-        """Go on when every rank is here."""
-        self.any(False)
+        """Wait until every rank is here, however long one of them works alone."""
+        if self.world > 1:
+            with _answered(self):
+                dist.all_reduce(torch.zeros(1), group=_patient[0] if _patient else None)
 
 
 def share(total: int, rank: int, world: int) -> tuple[int, int]:
@@ -146,41 +159,50 @@ def share(total: int, rank: int, world: int) -> tuple[int, int]:
     return total * rank // world, total * (rank + 1) // world
 
 
-def meet(place: str | None, rank: int, world: int, timeout: float = TIMEOUT, device: str = "cpu") -> None:
-    """Meet the other ranks at a place, the address of a file they share; None is where `torchrun` says."""
+def meet(
+    place: str | None, rank: int, world: int, timeout: float = TIMEOUT, device: str = "cpu"
+) -> None:
+    """Join the process group at `place`, the address of a shared file, or as `torchrun` says."""
     on_gpu = torch.device(device).type == "cuda"
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     try:
         dist.init_process_group(
-            backend, init_method=place, rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
+            backend,
+            init_method=place,
+            rank=rank,
+            world_size=world,
+            timeout=timedelta(seconds=timeout),
         )
     except (RuntimeError, ValueError) as error:
-        raise LimitError(f"rank {rank} of {world} did not meet the others within {timeout:.0f} s ({error})") from None
+        raise LimitError(
+            f"rank {rank} of {world} did not meet the others within {timeout:.0f} s ({error})"
+        ) from None
 
 
 def leave() -> None:
-    """Take leave of the other ranks; without it some backends complain at the end of a process."""
+    """Leave the process group; without it some backends complain at the end of a process."""
+    _patient.clear()
     if _met():
         dist.destroy_process_group()
 
 
 def world_size() -> int:
-    """How many processes `torchrun` started; 1 without it."""
+    """The number of processes that `torchrun` started; 1 without it."""
     return dist.get_world_size() if _met() else _number("WORLD_SIZE", 1)
 
 
 def process_number() -> int:
-    """Which of them this is; 0 without `torchrun`."""
+    """The number of this process; 0 without `torchrun`."""
     return dist.get_rank() if _met() else _number("RANK", 0)
 
 
 def local_processes() -> int:
-    """How many of them are on this machine."""
+    """The number of processes on this machine."""
     return _number("LOCAL_WORLD_SIZE", 1)
 
 
 def local_device(device: str) -> str:
-    """The device of this process: of several on one machine, each takes the GPU of its own number."""
+    """The device of this process; several on one machine take a GPU each."""
     several = world_size() > 1 and device in ("auto", "cuda") and torch.cuda.is_available()
     return f"cuda:{_number('LOCAL_RANK', 0)}" if several else device
 
@@ -190,10 +212,10 @@ def _met() -> bool:
 
 
 def _number(variable: str, default: int) -> int:
-    given = os.environ.get(variable, str(default))
-    if not given.isdecimal():
-        raise SettingsError(f"the variable {variable} is '{given}'; torchrun sets it to a number")
-    return int(given)
+    value = os.environ.get(variable, str(default))
+    if not value.isdecimal():
+        raise SettingsError(f"the variable {variable} is '{value}'; torchrun sets it to a number")
+    return int(value)
 
 
 @contextmanager
@@ -202,9 +224,9 @@ def _answered(shards: Shards) -> Iterator[None]:
         yield
     except RuntimeError as error:
         shards.lost = True
-        # Of what gloo says, without the place in its source and advice on where to look.
+        # gloo's message without its source location and advice
         reason = re.sub(r"^\[[^]]*\] ", "", str(error).strip().split("\n")[-1]).split(". ")[0][:200]
         raise LimitError(
-            f"rank {shards.rank} of {shards.world} lost another, which ended or did not answer in time ({reason}); "
-            "start all of them again"
+            f"rank {shards.rank} of {shards.world} lost another, which ended or did not answer in "
+            f"time ({reason}); start all of them again"
         ) from None

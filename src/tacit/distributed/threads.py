@@ -1,8 +1,9 @@
-"""How many threads to compute on: as many as the work is worth, and as there are cores free for them.
+"""The number of threads for a computation, by its work and the free cores.
 
-Threads that share a product wait for each other. Where other processes keep the cores busy, one of them is not running
-when the others wait for it, and a question that takes milliseconds alone takes seconds. So small work gets one thread,
-and larger work those cores that this process may use and that nobody else does.
+Threads that share a product wait for each other. Where other processes keep the cores busy, one of
+them is not running when the others wait for it, and a question that takes milliseconds alone takes
+seconds. So small work gets one thread, and larger work the cores that this process may use and that
+no other process uses.
 """
 
 from __future__ import annotations
@@ -17,94 +18,110 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-SMALL_STEP = 4e9  # FLOP of a training step below which a second thread costs more than it helps
-LOOK = 0.1  # seconds between two looks at what other processes do
-STALE = 2.0  # seconds after which the time between two looks says little about this moment
-# How long a thread waits at full speed for the others before it sleeps: some 0.1 ms, where the libraries would take 4
-# (GNU's) or 200 (Intel's and LLVM's). Between the steps of a product others come sooner, unless they are not running.
+SMALL_STEP = 4e9  # FLOP of a training step below which a second thread does not pay
+LOOK = 0.1  # seconds between two measurements of other processes
+STALE = 2.0  # seconds after which a measurement says little about the present
+# spinning time of a waiting thread: 0.1 ms instead of 4 (GNU) or 200 (Intel, LLVM)
 WAITING = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
 
 
 def free_cores(allowed: int, quota: float = math.inf, others: float = 0.0) -> int:
-    """How many cores there are to compute on, at least one: of those `allowed`, what a `quota` and `others` leave.
+    """The cores to compute on, at least one: `allowed` ones less a `quota` and `others`.
 
-    >>> free_cores(4), free_cores(4, quota=1.5), free_cores(4, others=2.8), free_cores(2, others=2.0)
-    (4, 2, 1, 1)
+    >>> free_cores(4), free_cores(4, quota=1.5)
+    (4, 2)
+    >>> free_cores(4, others=2.8), free_cores(2, others=2.0)
+    (1, 1)
     """
     return max(1, math.floor(min(quota, allowed - others) + 0.5))
 
 
-def quota(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> float:
-    """How many cores' time the control groups of this process leave it: the least of its own and those around it."""
+def quota(
+    groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
+) -> float:
+    """The cores that the control groups of this process allow, the least of all levels."""
     limits = [math.inf]
     for line in _text(groups).splitlines():
-        controllers, _, place = line.partition(":")[2].partition(":")  # nothing, where a line is no such line
+        # empty for a malformed line
+        controllers, _, place = line.partition(":")[2].partition(":")
         if controllers and "cpu" not in controllers.split(","):
             continue
         for root in (mounted / controllers, mounted / "cpu") if controllers else (mounted,):
             own = root / place.lstrip("/")
-            limits += [_limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)]
+            limits += [
+                _limit(folder) for folder in (own, *own.parents) if folder.is_relative_to(root)
+            ]
     return min(limits)
 
 
 def _limit(folder: Path) -> float:
-    """The limit of one control group, of version 2 or 1: microseconds in a period of so many."""
-    given = _text(folder / "cpu.max").split()
-    given = given or (_text(folder / "cpu.cfs_quota_us") + " " + _text(folder / "cpu.cfs_period_us")).split()
+    """The limit of one control group, of version 2 or 1."""
+    numbers = _text(folder / "cpu.max").split()
+    numbers = (
+        numbers
+        or (_text(folder / "cpu.cfs_quota_us") + " " + _text(folder / "cpu.cfs_period_us")).split()
+    )
     try:
-        share, period = (float(number) for number in given)
+        share, period = (float(number) for number in numbers)
     except ValueError:  # "max", or no such files
         return math.inf
     return share / period if share > 0 and period > 0 else math.inf
 
 
 def busy(stat: str, cpus: Collection[int]) -> tuple[float, int]:
-    """Of `/proc/stat`: the ticks that some cores have worked, or that a host took from them, and the running threads.
+    """The busy ticks of some cores and the number of running threads, from `/proc/stat`.
 
     >>> busy("cpu0 10 0 5 900 20 1 2 3 0 0\\ncpu1 7 0 0 9 9 0 0 0 0 0\\nprocs_running 3\\n", {0})
     (21.0, 3)
     """
-    ticks, running = 0.0, 0
+    ticks = 0.0
+    running = 0
     for line in stat.splitlines():
         name, _, values = line.partition(" ")
         numbers = [int(value) for value in values.split() if value.isdigit()]
         if name == "procs_running":
             running = sum(numbers[:1])
         elif name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
-            ticks += sum(numbers[:3]) + sum(numbers[5:8])  # of user, nice, system; of interrupts, soft ones, and a host
+            # user, nice, system; irq, softirq, steal
+            ticks += sum(numbers[:3]) + sum(numbers[5:8])
     return ticks, running
 
 
 class Watch:
-    """Looks at the cores now and then; between two looks, what other processes used is all that this one did not."""
+    """Measures the cores that other processes use, between two looks."""
 
     def __init__(self) -> None:
-        self._looked, self._ticks, self._own = -math.inf, 0.0, 0.0
-        self._quota: float | None = None  # not read before it is needed, and once: files of the system are slow
+        self._looked = -math.inf
+        self._ticks = 0.0
+        self._own = 0.0
+        # read once and lazily, since system files are slow
+        self._quota: float | None = None
         self._free = os.cpu_count() or 1
 
     def free(self) -> int:
-        """How many cores are free for this process, or were a moment ago."""
+        """The number of cores free for this process, measured now or a moment ago."""
         now = time.monotonic()
         passed = now - self._looked
         if passed < LOOK:
             return self._free
-        self._looked = now  # first of all: a second thread would find that nobody did anything since the first looked
+        # set first, so that another thread does not measure an empty interval
+        self._looked = now
         cpus = _cpus()
         (ticks, running), own = busy(_text(Path("/proc/stat")), cpus), time.process_time()
         if passed < STALE:
             per_second = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
             others = ((ticks - self._ticks) / per_second - (own - self._own)) / passed
-        else:  # this thread is one of those that run; others may be on cores that are not for this process
+        else:  # this thread runs too, and others may run on cores that this process may not use
             others = running - 1 - ((os.cpu_count() or 1) - len(cpus))
-        self._ticks, self._own = ticks, own
+        self._ticks = ticks
+        self._own = own
         self._quota = quota() if self._quota is None else self._quota
         self._free = free_cores(len(cpus), self._quota, min(max(0.0, others), len(cpus)))
         return self._free
 
 
 def allowed_cores() -> float:
-    """How many cores this process may use, by its affinity and its control groups."""
+    """The cores that this process may use, by its affinity and its control groups."""
     return min(len(_cpus()), quota())
 
 
@@ -116,16 +133,22 @@ def _cpus() -> set[int]:
 
 _WATCH = Watch()
 _SECTIONS = threading.local()  # of each thread: the work it is at, and its threads before
-_AT_WORK: dict[int, int] = {}  # the threads of Python that are at work, and how many each may compute on
+# Python threads at work, with the number of threads that each may compute on
+_AT_WORK: dict[int, int] = {}
 
 
 @contextmanager
 def threads_for(work: float, least: float = SMALL_STEP) -> Iterator[None]:
-    """Compute on as many threads as some work is worth and cores are free, and never more than there were before."""
+    """Compute on as many threads as the work is worth and cores are free.
+
+    They are never more than before.
+    """
     import torch
 
-    around, me, most = getattr(_SECTIONS, "now", None), threading.get_ident(), torch.get_num_threads()
-    if around is None:  # to torch, a thread has as many as another one has chosen for its work
+    around = getattr(_SECTIONS, "now", None)
+    me = threading.get_ident()
+    most = torch.get_num_threads()
+    if around is None:  # torch reports the number that another thread has chosen
         most = max(most, *_AT_WORK.values(), 1)
     _SECTIONS.now = work, least, most
     _AT_WORK.setdefault(me, most)
@@ -141,9 +164,9 @@ def threads_for(work: float, least: float = SMALL_STEP) -> Iterator[None]:
 
 
 def choose_again() -> None:
-    """In the midst of long work: look whether the cores are still as free as they were.
+    """Adjust the number of threads in the middle of long work.
 
-    Those that are free are shared by all threads of Python that are at work.
+    The free cores are shared by all Python threads that are at work.
     """
     section = getattr(_SECTIONS, "now", None)
     if section is None:
@@ -158,15 +181,18 @@ def choose_again() -> None:
 
 
 def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) -> None:
-    """Do pieces of work that need nothing of each other on the threads there are, or on this one alone.
+    """Run independent pieces of work on the current number of threads, or on this one.
 
-    Threads that share one product after another wait for each other each time; these wait once, at the end.
+    Threads that share one product after another wait for each other each time; these wait once, at
+    the end.
     """
     import torch
 
     pieces = list(pieces)
     choose_again()
-    most, with_grad, inference = torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    most = torch.get_num_threads()
+    with_grad = torch.is_grad_enabled()
+    inference = torch.is_inference_mode_enabled()
     threads = 1 if alone else min(most, len(pieces))
     if threads < 2:
         for piece in pieces:
@@ -175,16 +201,17 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    left = iter(pieces)  # which hands each piece to one of the threads that ask
+    left = iter(pieces)  # shared, so that each piece goes to one thread
 
     def work() -> None:
         torch.set_num_threads(1)
-        with torch.inference_mode(inference), torch.set_grad_enabled(with_grad):  # of each thread its own
+        # these modes are local to a thread
+        with torch.inference_mode(inference), torch.set_grad_enabled(with_grad):
             try:
                 for piece in left:
                     do(piece)
             except BaseException:
-                list(left)  # so that the others end as well
+                list(left)  # ends the other threads as well
                 raise
 
     try:
@@ -198,12 +225,12 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
 
 
 def nobody_at_work() -> None:
-    """Forget the other threads of Python: in a process that was forked off they are gone."""
+    """Forget the other Python threads, which are gone in a forked process."""
     _AT_WORK.clear()
 
 
 def wait_asleep(environment: MutableMapping[str, str]) -> None:
-    """Let threads that wait for others sleep soon, unless somebody has said how they are to wait.
+    """Let waiting threads sleep soon, unless the environment says how they wait.
 
     The libraries read this once, when torch is loaded: it is for processes of our own, before that.
     """
@@ -213,7 +240,7 @@ def wait_asleep(environment: MutableMapping[str, str]) -> None:
 
 
 def _text(path: Path) -> str:
-    """What stands in a file of the system; nothing where there is none."""
+    """The text of a system file, or "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Encoders: models that are trained to answer whole questions, beside a link predictor or without one."""
+"""Encoders: models that are trained to answer whole questions."""

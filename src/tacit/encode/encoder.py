@@ -1,6 +1,4 @@
-"""The contract of encoders, which are trained to answer whole questions; and how an engine asks them: for such, and as
-link predictors, over which every search works.
-"""
+"""The contract of encoders of whole questions, and their reasoners and scorers."""
 
 from __future__ import annotations
 
@@ -13,23 +11,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from tacit.engine.atoms.possible import Possible
+from tacit.engine.atoms.constraints import AtomConstraints
 from tacit.engine.reasoner import Reasoner, step_memory
 from tacit.engine.search.exclusion import Loopless
 from tacit.errors import PlanError
-from tacit.links.scorer import Scorer
+from tacit.links.scorer import Scorer, State, state_of
 from tacit.query.plans.plan import Plan, Union, walk
 from tacit.query.sampling.shapes import SHAPES
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine
 
-_ROWS = 1024  # whole rows of scores at once, where single ones are asked for
+_ROWS = 1024  # queries at once, where single scores come from whole rows
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Queries of one plan to learn from, each with some of its right answers and what it counts."""
+    """Training queries of one plan, with some of their right answers and weights."""
 
     plan: Plan
     entities: Tensor  # [n, E]
@@ -39,10 +37,10 @@ class Drawn:
 
 
 class Encoder(nn.Module, ABC):
-    """Values every entity as an answer to whole questions.
+    """A model that scores every entity as an answer to whole questions.
 
-    Relation ids are directed, `r ^ 1` is the inverse of `r`. Logits are raw scores: higher is better, and no two
-    encoders mean the same by them.
+    Relation ids are directed, `r ^ 1` is the inverse of `r`. Logits are raw scores: higher is
+    better, and scores of different encoders do not compare.
     """
 
     name: str  # as it is printed
@@ -50,11 +48,13 @@ class Encoder(nn.Module, ABC):
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
     narrow = False  # whether its networks compute in bfloat16 while they learn
-    narrows = False  # whether they do so on a GPU by the recipe lean, where nothing else is asked for
+    _kept_of: State = ()  # of the weights that the cached tables come from
+    # whether the recipe lean sets `narrow` on a GPU by default
+    narrows = False
 
     @property
     def device(self) -> torch.device:
-        """Where it computes; ids are expected there."""
+        """The device that it computes on, where ids are expected."""
         return next(self.parameters()).device
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Encoder(nn.Module, ABC):
         """Raise a `PlanError` that names the first step which the encoder cannot express."""
 
     def check_learning(self, plan: Plan) -> None:
-        """Raise a `PlanError` that names the first step by which it cannot learn; it may be able to answer it."""
+        """Raise a `PlanError` that names the first step which cannot be learned from."""
         self.check(plan)
 
     @abstractmethod
@@ -74,13 +74,15 @@ class Encoder(nn.Module, ABC):
         return self.logits(plan, entities, relations).gather(1, answers[:, None])[:, 0]
 
     @abstractmethod
-    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
+    def loss(
+        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+    ) -> Tensor:
         """The loss of queries of any mix of plans, summed over them by weight.
 
-        `negatives` are wrong for most queries: `[K]` for all of them, or `[n, K]`, a row for each in the batch's order.
-        The first kind may come with the logs of how `often` each was to be drawn, `[K]`: their logits are lowered by
-        that, so that what is drawn stands for all entities. It computes without a look at any value on the host, so
-        that a step can be captured once and replayed.
+        `negatives` are wrong for most queries: `[K]` shared by all of them, or `[n, K]`, a row for
+        each in the batch's order. Shared ones may come with `often`, the logs of their expected
+        numbers of draws, `[K]`, which correct their logits as in a sampled softmax. No value is
+        read on the host, so that a step can be captured once and replayed.
         """
 
     @abstractmethod
@@ -88,14 +90,21 @@ class Encoder(nn.Module, ABC):
         """Draw the first weights, on the CPU, so that they depend on the seed alone."""
 
     def renew(self) -> None:
-        """Work out anew what scoring keeps of the weights; called whenever these have changed."""
+        """Compute the tables that scoring caches; called whenever weights have changed."""
+
+    def keep_up(self) -> None:
+        """Renew the cached tables if the weights have been written to since."""
+        state = state_of(self)
+        if self._kept_of != state:
+            self.renew()
+            self._kept_of = state
 
     def checksums(self) -> dict[str, str]:
-        """What tells that on which it was made, beside settings and facts, from anything else."""
+        """Checksums of further inputs, beside settings and facts."""
         return {}
 
     def reasoner(self, memory: float | None = None, trained: str = "") -> Reasoner:
-        """What an engine asks; `memory` is what a step may use, in GB, `trained` says in a line how it was trained."""
+        """The reasoner for an engine, with memory for a step in GB and a line on its training."""
         return EncoderReasoner(self, memory, trained)
 
     def scorer(self) -> Scorer:
@@ -104,26 +113,34 @@ class Encoder(nn.Module, ABC):
 
 
 class EncoderReasoner(Reasoner):
-    """Scores are `log σ(logit)`: they order the answers to one question, and are not probabilities.
+    """A reasoner whose scores are `log σ(logit)`, which order answers to one question.
 
-    There are no reasons, since nothing is looked up, and no list is ever certified.
+    They are not probabilities. There are no reasons, since no facts are looked up, and no list is
+    ever certified.
     """
 
-    remedy = "ask with search beam"
+    remedy = "ask with `search='beam'`"
 
     def __init__(self, encoder: Encoder, memory: float | None = None, trained: str = "") -> None:
-        self.encoder, self.num_entities, self.name, self.trained = encoder, encoder.num_entities, encoder.name, trained
-        self.about = {"encoder": encoder.name, "encoding": trained}
+        self.encoder = encoder
+        self.num_entities = encoder.num_entities
+        self.name = encoder.name
+        self.trained = trained
+        self.config = {"encoder": encoder.name, "encoding": trained}
         self.memory = step_memory(memory, encoder.device)
 
-    def asked_by(self, engine: Engine) -> Reasoner:
-        """The same within the memory that the settings allow, and without loops unless they let them in."""
-        asked = self.encoder.reasoner(engine.settings.memory, self.trained)
-        possible = Possible(engine.graph, engine.scorer.device)
-        return asked if engine.settings.loops else Loopless(asked, possible, engine.facts)
+    def bind(self, engine: Engine) -> Reasoner:
+        """The reasoner within the memory of the settings, without loops unless they allow them."""
+        reasoner = self.encoder.reasoner(engine.settings.memory, self.trained)
+        constraints = AtomConstraints(engine.graph, engine.scorer.device)
+        return reasoner if engine.settings.loops else Loopless(reasoner, constraints, engine.facts)
 
-    def refusal(self, plan: Plan) -> PlanError | None:
-        """What the encoder cannot express."""
+    def forget(self) -> None:
+        """Renew the tables that the encoder caches."""
+        self.encoder.renew()
+
+    def unsupported_reason(self, plan: Plan) -> PlanError | None:
+        """The error for a step that the encoder cannot express."""
         try:
             self.encoder.check(plan)
         except PlanError as error:
@@ -137,27 +154,32 @@ class EncoderReasoner(Reasoner):
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The logits `[B, N]`; batches that would not fit in memory are cut."""
         self.check(plan)
-        at_once, device = self.batch(plan), self.encoder.device
+        at_once = self.batch(plan)
+        device = self.encoder.device
         slots = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        return torch.cat([self.encoder.logits(plan, *(ids.to(device).long() for ids in part)) for part in slots])
+        return torch.cat(
+            [self.encoder.logits(plan, *(ids.to(device).long() for ids in part)) for part in slots]
+        )
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores, and the logits, which no rounding near 1 makes alike."""
+        """The scores, and the logits, which stay distinct where scores round to 1."""
         logits = self.ranking(plan, entities, relations)
         return logsigmoid(logits), logits
 
     def batch(self, plan: Plan) -> int:
-        """How many queries of a plan fit in memory at once: each branch is a row of N floats, and so are copies."""
+        """The number of queries of a plan that fit in memory: a branch is a row of N floats."""
         rows = 4 + sum(len(step.parts) for step in walk(plan.root) if isinstance(step, Union))
         return max(1, self.memory // (2 * rows * 4 * self.num_entities))
 
 
 class EncoderScorer:
-    """What an encoder answers to a question of one atom, `r(h, ?t)`, is how it scores that atom for every tail."""
+    """An encoder as a link predictor: its answers to `r(h, ?t)` score every tail."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self.encoder, self.plan = encoder, SHAPES["1p"].plan
-        self.num_entities, self.num_relations = encoder.num_entities, encoder.num_relations
+        self.encoder = encoder
+        self.plan = SHAPES["1p"].plan
+        self.num_entities = encoder.num_entities
+        self.num_relations = encoder.num_relations
 
     @property
     def device(self) -> torch.device:
@@ -172,4 +194,6 @@ class EncoderScorer:
     @torch.no_grad()
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         parts = zip(*(ids.long().split(_ROWS) for ids in (heads, relations, tails)), strict=True)
-        return torch.cat([self.encoder.logits_of(self.plan, h[:, None], r[:, None], t) for h, r, t in parts])
+        return torch.cat(
+            [self.encoder.logits_of(self.plan, h[:, None], r[:, None], t) for h, r, t in parts]
+        )

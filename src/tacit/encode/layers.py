@@ -1,4 +1,4 @@
-"""What encoders are made of: small networks, attention, rows of tables, and products that nothing rounds."""
+"""Building blocks of encoders: small networks, attention, rows of tables, exact products."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ def network(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequentia
 
 
 def quiet(layers: nn.Sequential) -> None:
-    """Let a network start at 0 everywhere, so that it corrects what it is added to only as far as it learned to."""
+    """Set the last layer to 0, so that a residual network starts as no correction."""
     for numbers in layers[-1].parameters():
         nn.init.zeros_(numbers)
 
 
 class Attention(nn.Module):
-    """How much each of k parts counts, number by number: `softmax_k(W₂ relu(W₁ x_k + b₁) + b₂)`."""
+    """Attention over k parts, number by number: `softmax_k(W₂ relu(W₁ x_k + b₁) + b₂)`."""
 
     def __init__(self, width: int, out: int | None = None) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, out or width)
+        self.inner = nn.Linear(width, width)
+        self.outer = nn.Linear(width, out or width)
 
     def forward(self, parts: Tensor) -> Tensor:
         """`[n, k, W] -> [n, k, out]`."""
@@ -38,7 +39,7 @@ class Attention(nn.Module):
 
 
 def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
-    """Start all linear layers inside: weights by Xavier, biases uniform by the inputs of a layer."""
+    """Draw all linear layers: weights by Xavier, biases uniform by a layer's inputs."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             nn.init.xavier_uniform_(layer.weight, generator=generator)
@@ -56,9 +57,10 @@ def reset_tables(module: nn.Module, reach: float, generator: torch.Generator) ->
 def rows(table: Tensor, ids: Tensor | None) -> Tensor:
     """The rows of some ids, `[N, D] x [...] -> [..., D]`, or the table itself.
 
-    A step takes rows of a large table several times. The gradients of rows are added to the `.grad` of the table, which
-    is made where there is none; otherwise each time would make another one of the size of the table, and the sums of
-    the first step of a process would be rounded otherwise than those of all others.
+    A step takes rows of a large table several times. The gradients of rows are added to the `.grad`
+    of the table, which is made where there is none; otherwise each time would make another one of
+    the size of the table, and the sums of the first step of a process would be rounded otherwise
+    than those of all others.
     """
     rows: Tensor = table if ids is None else _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
     return rows
@@ -67,7 +69,8 @@ def rows(table: Tensor, ids: Tensor | None) -> Tensor:
 class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
-        ctx.table, ctx.ids = table, ids.flatten()
+        ctx.table = table
+        ctx.ids = ids.flatten()
         return table.index_select(0, ctx.ids).view(*ids.shape, table.shape[1])
 
     @staticmethod
@@ -80,20 +83,20 @@ class _Rows(torch.autograd.Function):
 
 
 def products(states: Tensor, keys: Tensor) -> Tensor:
-    """Inner products of states with keys, `[n, W] x [m, W] -> [n, m]`, or each with its own, `[n, m, W]`."""
+    """Inner products, `[n, W] x [m, W] -> [n, m]`, or `[n, W] x [n, m, W] -> [n, m]`."""
     return states @ keys.T if keys.dim() == 2 else (states[:, None] * keys).sum(2)
 
 
 def exact_products(states: Tensor, keys: Tensor) -> Tensor:
     """The same in float32, and so are their gradients, whatever other products are rounded to."""
-    if keys.dim() == 3:  # which are no matrix product
+    if keys.dim() == 3:  # no matrix product, so nothing is rounded
         return products(states, keys)
     exact: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]
     return exact
 
 
 class _ExactProducts(torch.autograd.Function):
-    """Backward passes run when the settings of the forward pass are long gone, so both set their own."""
+    """A product whose forward and backward passes both set the precision."""
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:

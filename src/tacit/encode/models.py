@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tacit.disk import from_json
 from tacit.encode.encoder import Encoder
@@ -26,11 +27,12 @@ from tacit.run.folder import ENCODER, ENCODING, RunFolder
 EMBEDDINGS: dict[str, Callable[[int, int, EncodeSettings], Encoder]] = {
     "gqe": GQE, "q2b": Query2Box, "betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE,
 }  # fmt: skip
-NETWORKS = {"gnnqe": GNNQE, "ultra": Ultra}  # over the train facts, which they read while they answer
+# networks over the train facts
+NETWORKS = {"gnnqe": GNNQE, "ultra": Ultra}
 
 
 def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None = None) -> Encoder:
-    """An encoder for a graph by settled settings; `reset` draws its weights. LMPNN works on a `scorer`."""
+    """An encoder for a graph; `reset` draws its weights. LMPNN works on a `scorer`."""
     sizes = graph.num_entities, graph.num_relations
     if settings.model in EMBEDDINGS:
         return EMBEDDINGS[settings.model](*sizes, settings)
@@ -39,26 +41,38 @@ def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None =
     return LMPNN(*sizes, settings, scorer)
 
 
-def save_encoder(run: RunFolder, encoder: Encoder, settings: EncodeSettings) -> None:
-    """Write an encoder as `encoder.safetensors`, with the settled settings that it was made by."""
-    run.write_tensors(ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())})
+def save_encoder(
+    run: RunFolder, encoder: Encoder, settings: EncodeSettings, summary: Mapping[str, Any]
+) -> None:
+    """Write an encoder with its settings and the summary of its training, together."""
+    with run.rewritten() as draft:
+        draft.write_tensors(
+            ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())}
+        )
+        draft.write_settings("encode", settings.to_dict())
+        with draft.changed_results() as results:
+            results["encode"] = dict(summary)
 
 
 def load_encoder(
     run: RunFolder, graph: Graph, device: str = "cpu", scorer: Scorer | None = None
 ) -> tuple[Encoder, EncodeSettings]:
-    """The encoder of a run, frozen, and the settings it was trained with; LMPNN works on the run's `scorer`."""
+    """The frozen encoder of a run, and its settings; LMPNN works on the run's `scorer`."""
     if not run.has(ENCODER):
-        how = "its training has not finished; go on with resume" if run.has(ENCODING) else "train an encoder first"
-        raise RunError(f"run '{run.path}' has no {ENCODER}: {how}", command="encode")
-    on = pick_device(device)
-    with run.fits(ENCODER, "encode the run again"):
-        about, tensors = run.contents(ENCODER)
-        settings = EncodeSettings.of(from_json(about["settings"]))
+        hint = (
+            "its training has not finished; go on with `resume=True`"
+            if run.has(ENCODING)
+            else "train an encoder first"
+        )
+        raise RunError(f"run '{run.path}' has no {ENCODER}: {hint}", command="encode")
+    target = pick_device(device)
+    with run.fits(ENCODER, "drop it, or encode the run again with force"):
+        metadata, tensors = run.contents(ENCODER)
+        settings = EncodeSettings.of(from_json(metadata["settings"]))
         encoder = make_encoder(settings, graph, scorer)
         encoder.load_state_dict(tensors)
         if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
             raise ValueError("it has weights that are not finite numbers")
-    encoder = encoder.to(on).requires_grad_(False).eval()
+    encoder = encoder.to(target).requires_grad_(False).eval()
     encoder.renew()
     return encoder, settings

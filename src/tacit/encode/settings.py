@@ -1,4 +1,4 @@
-"""How to train an encoder."""
+"""Settings and recipes of training an encoder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
 SMALL = 20_000  # entities below which a narrow model does
 
-TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")  # the others are never learned from
+# the shapes to learn from, as in BetaE
+TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")
 ENDLESS = 10**9  # steps, where time decides
 
 _ANY: dict[str, Any] = {
@@ -22,20 +23,29 @@ _ANY: dict[str, Any] = {
     "loss": "margin", "likely": 0.0, "answers": 1, "negated": 0.2, "weight_decay": 0.0,
     "validate_every": 0.1, "validate_queries": 200,
 }  # fmt: skip
-# What a recipe decides where neither a model nor anybody else does.
+# Defaults of a recipe, for what neither the user nor the model's own table sets.
 RECIPE: dict[str, dict[str, Any]] = {
     "paper": _ANY | {
-        "steps": 1_350_000, "residual": False, "adversarial": 0.0, "negatives": 128, "private": True, "batch": 512,
-        "lr": 1e-4, "decay": "steps",
+        "steps": 1_350_000, "residual": False, "adversarial": 0.0, "negatives": 128,
+        "private": True, "batch": 512, "lr": 1e-4, "decay": "steps",
     },
     "lean": _ANY | {
-        "steps": 100_000, "residual": True, "adversarial": 0.5, "negatives": 512, "private": False, "batch": 2048,
-        "lr": 1e-3, "decay": "cosine",
+        "steps": 100_000, "residual": True, "adversarial": 0.5, "negatives": 512, "private": False,
+        "batch": 2048, "lr": 1e-3, "decay": "cosine",
     },
-    "small": {"steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "negated": 0.2, "lr": 5e-3},
+    "small": {
+        "steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "negated": 0.2, "lr": 5e-3,
+    },
 }  # fmt: skip
-# Graph networks: all entities against all answers, with a quarter of the facts that a hop follows taken away.
-_SETS = {"loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False, "batch": 32}
+# Graph networks: all entities against all answers; a quarter of a hop's facts is dropped.
+_SETS = {
+    "loss": "sets",
+    "adversarial": 5.0,
+    "dropout": 0.25,
+    "negatives": 1,
+    "private": False,
+    "batch": 32,
+}
 _PUBLISHED = _SETS | {"decay": "none", "through": False}
 _LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
 _FEW: dict[str, Any] = {
@@ -45,81 +55,97 @@ _FEW: dict[str, Any] = {
 # Points and boxes.
 _SOFT = {"loss": "softmax", "weight_decay": 0.3}
 _FEW_STEPS = {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0}
-# What it decides for a model. Small: lean, on a graph of few entities.
+# Defaults of a recipe for a model; `small` is `lean` on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
     "gqe": {"paper": {"width": 800}, "lean": _SOFT | {"width": 800}, "small": _FEW_STEPS},
     "q2b": {"paper": {"width": 400}, "lean": _SOFT | {"width": 400}, "small": _FEW_STEPS},
     "betae": {
         "paper": {"width": 400, "margin": 60.0},
         "lean": {
-            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.7,
-            "loss": "softmax", "lr": 2e-3, "weight_decay": 0.3,
+            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4,
+            "negated": 0.7, "loss": "softmax", "lr": 2e-3, "weight_decay": 0.3,
         },
         "small": {
-            "width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "answers": 1, "lr": 1e-2, "weight_decay": 0.1,
+            "width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "answers": 1, "lr": 1e-2,
+            "weight_decay": 0.1,
         },
     },
     "cone": {
         "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
         "lean": {
-            "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "answers": 4, "negated": 0.5,
-            "loss": "softmax", "weight_decay": 4.0,
+            "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "answers": 4,
+            "negated": 0.5, "loss": "softmax", "weight_decay": 4.0,
         },
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
     "fuzzqe": {
         "paper": {
-            "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine", "steps": 900_000,
+            "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine",
+            "steps": 900_000,
         },
         "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
         "small": {"width": 128, "bases": 8, "answers": 4, "lr": 5e-3, "weight_decay": 0.0},
     },
     "gnnqe": {
-        "paper": _PUBLISHED | {"width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3},
+        "paper": _PUBLISHED | {
+            "width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3,
+        },
         "lean": _LEAN | {"width": 32, "layers": 4, "hidden": 64, "lr": 5e-3},
         "small": _FEW,
     },
     "ultra": {
-        "paper": _PUBLISHED | {"width": 64, "layers": 6, "hidden": 128, "steps": 40_000, "lr": 5e-4},
+        "paper": _PUBLISHED | {
+            "width": 64, "layers": 6, "hidden": 128, "steps": 40_000, "lr": 5e-4,
+        },
         "lean": _LEAN | {"width": 64, "layers": 6, "hidden": 128, "lr": 1e-3},
         "small": _FEW,
     },
     "lmpnn": {  # width is that of the link predictor
-        "paper": {"steps": 116_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4},
-        "lean": {
-            "steps": 45_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax", "negatives": 16_384, "lr": 5e-4,
+        "paper": {
+            "steps": 116_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax",
             "weight_decay": 1e-4,
         },
-        "small": {"steps": 2_000, "hidden": 512, "negatives": SMALL, "lr": 1e-3, "weight_decay": 0.01},
+        "lean": {
+            "steps": 45_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax",
+            "negatives": 16_384, "lr": 5e-4, "weight_decay": 1e-4,
+        },
+        "small": {
+            "steps": 2_000, "hidden": 512, "negatives": SMALL, "lr": 1e-3, "weight_decay": 0.01,
+        },
     },
 }  # fmt: skip
 ENCODERS = tuple(BY_MODEL)
 
 
-def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
+def _shapes(text: str | Iterable[str]) -> tuple[str, ...]:
     from tacit.query.sampling.shapes import parse_shapes
 
-    return parse_shapes(given)
+    return parse_shapes(text)
 
 
-def _by_model(told: str, **limits: Any) -> Any:
-    """A setting that follows from others and the graph; what it is, and its limits."""
-    return setting(None, f"{told}; by model, recipe and size of the graph where nothing is given.", **limits)
+def _by_model(text: str, **limits: Any) -> Any:
+    """A setting with a default by model, recipe and size, with its limits."""
+    return setting(
+        None, f"{text}; by model, recipe and size of the graph where nothing is given.", **limits
+    )
 
 
 @dataclass(frozen=True)
 class EncodeSettings(Settings):
-    """How to train an encoder.
+    """Settings of training an encoder.
 
-    The recipe `paper` keeps to the published training of a model, `lean` reaches about the same in minutes: negatives
-    shared by the batch and weighted by how well they score, larger batches, a learning rate that falls with the time.
+    The recipe `paper` keeps to the published training of a model, `lean` reaches about the same in
+    minutes: negatives shared by the batch and weighted by how well they score, larger batches, a
+    learning rate that falls with the time.
     """
 
     noun = "encoding"
 
     model: str = setting("q2b", "The encoder.", choices=ENCODERS)
     recipe: str = setting("lean", "In minutes, or as published.", choices=RECIPES)
-    minutes: float | None = setting(None, "Time to train for; steps where it is not given.", above=0, resumes=True)
+    minutes: float | None = setting(
+        None, "Time to train for; steps where it is not given.", above=0, resumes=True
+    )
     steps: int = _by_model("Steps, at most", least=1, resumes=True)
     width: int = _by_model("Numbers per entity and part of a state", least=1)
     hidden: int = _by_model("Width of layers between", least=1)
@@ -135,16 +161,21 @@ class EncodeSettings(Settings):
     adversarial: float = _by_model("How much negatives count by their scores", least=0)
     negatives: int = _by_model("Entities to compare with, shared by a batch", least=1)
     private: bool = _by_model("Draw negatives for every query of its own")
-    likely: float = _by_model("The share of shared negatives that answer other queries of the batch", least=0, most=1)
+    likely: float = _by_model(
+        "The share of shared negatives that answer other queries of the batch", least=0, most=1
+    )
     answers: int = _by_model("Right answers of a query to learn from at once", least=1, most=1000)
     batch: int = _by_model("Queries a step", least=1)
-    negated: float = _by_model("The share of negation among queries that are no chains", least=0, most=1)
+    negated: float = _by_model(
+        "The share of negation among queries that are no chains", least=0, most=1
+    )
     lr: float = _by_model("Learning rate of Adam", above=0, most=1_000_000)
     decay: str = _by_model("How the learning rate falls", choices=DECAYS)
     weight_decay: float = _by_model("Weight decay of AdamW", least=0)
     shapes: tuple[str, ...] | None = setting(
         None,
-        "Shapes to learn from, with commas; by default all given, or the usual ones, as far as the model can.",
+        "Shapes to learn from, with commas; by default all given, or the usual ones, as far as the "
+        "model can.",
         read=_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
@@ -152,8 +183,8 @@ class EncodeSettings(Settings):
     validate_queries: int = _by_model("Queries of each shape to validate with, at most", least=1)
     precision: str = setting(
         "auto",
-        "Precision of products; bf16 is for the networks of query embeddings, while they learn, and what auto is for "
-        "lean betae, cone and fuzzqe on a GPU.",
+        "Precision of products; bf16 is for the networks of query embeddings, while they learn, "
+        "and what auto is for lean betae, cone and fuzzqe on a GPU.",
         choices=("auto", "float32", "tf32", "bf16"),
     )
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
@@ -164,20 +195,31 @@ class EncodeSettings(Settings):
         """Raise a `SettingsError` where a model cannot learn so."""
         by_sets = BY_MODEL[self.model][self.recipe].get("loss") == "sets"
         if self.loss == "sets" and not by_sets:
-            raise SettingsError(f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}", "loss")
+            raise SettingsError(
+                f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}; leave it "
+                "out",
+                "loss",
+            )
         if self.precision == "bf16" and by_sets:
-            raise SettingsError(f"precision is 'bf16', in which {self.model} cannot compute; take tf32", "precision")
+            raise SettingsError(
+                f"precision is 'bf16', in which {self.model} cannot compute; give "
+                "`precision='tf32'`",
+                "precision",
+            )
 
     @classmethod
-    def completed(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings; with the number of entities, those of model, recipe and size as well.
+    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The given settings; with the number of entities, those of model and recipe as well.
 
-        >>> EncodeSettings("gqe").settled(100).width, EncodeSettings("gqe", width=7).settled(100_000).width
-        (64, 7)
+        >>> EncodeSettings("gqe").with_derived(100).width
+        64
+        >>> EncodeSettings("gqe", width=7).with_derived(100_000).width
+        7
         """
         if not sizes:
             return dict(given)
-        model, recipe = given.get("model", cls.model), given.get("recipe", cls.recipe)
+        model = given.get("model", cls.model)
+        recipe = given.get("recipe", cls.recipe)
         chosen: dict[str, Any] = {}
         for each in (recipe, "small") if recipe == "lean" and sizes[0] < SMALL else (recipe,):
             chosen |= RECIPE[each] | BY_MODEL[model][each]

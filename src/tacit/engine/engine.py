@@ -1,8 +1,8 @@
-"""One object to ask: a graph, a link predictor, and a way to search."""
+"""The engine: answers questions over a graph, by a link predictor and a search."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -10,56 +10,62 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from tacit.engine.answers.answers import LIKELY, Answer, Answers, Count
-from tacit.engine.answers.kinds import answered
-from tacit.engine.answers.paging import Page, check_number
-from tacit.engine.asked import Asked, Question, survive_forks, threads_to_answer
+from tacit.engine.answers.answers import Answer, Answers, Count
+from tacit.engine.answers.execute import answered
+from tacit.engine.answers.paging import ListLength, Page, check_flag, check_number
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.constraints import AtomConstraints
 from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.atoms.possible import Possible
 from tacit.engine.logic import Logic
+from tacit.engine.questions import (
+    BoundQuery,
+    Question,
+    asked_with,
+    prepared,
+    reset_threads_after_fork,
+    threads_to_answer,
+)
 from tacit.engine.reasoner import CertifiedReasoner, MessageReasoner, Reasoner, SymbolicReasoner
 from tacit.engine.search.continuous import ContinuousReasoner
 from tacit.engine.search.exclusion import NewAnswers
 from tacit.engine.search.list_search import ListReasoner
 from tacit.engine.settings import EngineSettings
-from tacit.errors import QueryError, SettingsError
+from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.finders.codes import shared_codes
-from tacit.links.finders.finder import TopScorer
 from tacit.links.finders.finders import Finders, checked
 from tacit.links.finders.index import WORTH
+from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.finders.scan import ScanTop
-from tacit.links.scorer import GraphScorer, Scorer, shards_of
+from tacit.links.scorer import GraphScorer, Scorer, check_sizes, shards_of
 from tacit.query.formula import Atom, Entity, Query
-from tacit.query.names import bind
-from tacit.query.plans.compile import compile_query
 from tacit.query.plans.describe import describe
 from tacit.query.plans.plan import Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.traits import listable, sets_in
-from tacit.query.reading import Reading, read
-from tacit.query.text.parameters import check_unused
-from tacit.sources import load
+from tacit.sources import load, take_reading
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
 
-_SECONDS = 2e-8, 2e-10  # for a score that is combined with others: on a core, on a GPU
+_SECONDS = 2e-8, 2e-10  # to combine a score with others: on a core, on a GPU
 
 
 class Engine:
-    """Answers questions over a graph that is missing facts. Threads may share one; it can be pickled and forked.
+    """Answers questions over a graph that is missing facts.
 
-    `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name; `reasoner` takes
-    the place of the search that the settings name; `finders` are what a run has to find candidates by; `encoder` is
-    the reasoner that `search="encoder"` asks. Weights may be written to while it is asked; see `forget` for what torch
-    cannot see.
+    Threads may share one; it can be pickled and forked.
+
+    `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name;
+    `reasoner` replaces the search that the settings name; `finders` find candidates by a run's
+    index and lists; `encoder` is the reasoner behind `search="encoder"`, or the error it raises.
+    Weights may change between questions; see `forget` for writes that torch cannot see.
 
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
-    >>> engine = Engine(graph, GraphScorer(graph.index(), graph.num_entities), calibration="sigmoid")
+    >>> facts = GraphScorer(graph.index(), graph.num_entities)
+    >>> engine = Engine(graph, facts, calibration="sigmoid")
     >>> engine.ask("?c : exists ?n . borders(France, ?n) & borders(?n, ?c)", top=1).entities
     ['Portugal']
     """
@@ -73,89 +79,165 @@ class Engine:
         adapter: Calibration | None = None,
         reasoner: Reasoner | None = None,
         finders: Finders | None = None,
-        encoder: Reasoner | None = None,
+        encoder: Reasoner | RunError | None = None,
         **changes: Any,
     ) -> None:
-        for what, known, there in (
-            ("entities", scorer.num_entities, graph.num_entities),
-            ("relation ids, inverses included", scorer.num_relations, graph.num_relations),
-        ):
-            if known != there:
-                raise SettingsError(
-                    f"the link predictor knows {known:,} {what}, the graph has {there:,}; "
-                    "open the run that was trained on this graph"
-                )
-        self.graph, self.scorer, self.adapter = graph, scorer, adapter
+        check_sizes("link predictor", scorer, graph)
+        for name, part in (("adapter", adapter), ("reasoner", reasoner), ("encoder", encoder)):
+            check_sizes(name, part, graph)
+        self.graph = graph
+        self.scorer = scorer
+        self.adapter = adapter
         self.settings = (settings or EngineSettings()).changed(**changes)
         self.settings.check_given(changes)
-        self._given, self._finders, self.offered = reasoner, finders, encoder
+        self._reasoner = reasoner
+        self._finders = finders
+        self._encoder = encoder
         if reasoner is not None and "search" in changes:
-            raise SettingsError(f"search is given beside {reasoner.name}, a reasoner that takes its place", "search")
-        if self.settings.search == "encoder" and encoder is None and reasoner is None:
             raise SettingsError(
-                "search is 'encoder', and there is none here; train one", "search", command="encode RUN"
+                f"search is given beside {reasoner.name}, a reasoner that takes its place; leave "
+                "one out",
+                "search",
             )
-        wanted = self.settings.calibration
-        if adapter is not None and wanted != adapter.kind:
+        if (
+            self.settings.search == "encoder"
+            and reasoner is None
+            and not isinstance(encoder, Reasoner)
+        ):
+            absent = "search is 'encoder', and there is none here; train one first"
+            raise encoder or SettingsError(absent, "search", command="encode RUN")
+        kind = self.settings.calibration
+        if adapter is not None and kind != adapter.kind:
             raise SettingsError(
-                f"calibration is '{wanted}', and the adapter was trained for '{adapter.kind}'; leave the adapter out "
-                "with adapted=False, or leave calibration as it is",
+                f"calibration is '{kind}', and the adapter was trained for '{adapter.kind}'; "
+                "leave the adapter out with `adapted=False`, or leave `calibration` out",
                 "calibration",
             )
-        survive_forks()
+        self._wants_adapter = True  # whether an adapter is used where it fits
+        # the adapter left out, with the settings that it brought
+        self._unused_adapter: tuple[Calibration | None, dict[str, Any]] = None, {}
+        # the settings changed since the adapter was last taken or left out
+        self._changed_since = frozenset[str]()
+        reset_threads_after_fork()
 
     @classmethod
     def of_facts(cls, source: Facts, **settings: Any) -> Engine:
-        """An engine that predicts nothing: the observed facts of a graph or run, by symbolic search."""
+        """An engine that predicts nothing and searches a graph's observed facts symbolically.
+
+        Settings are those of `EngineSettings`, and options of `tacit.load` that say how the graph
+        is read.
+        """
+        reading = take_reading(settings)
         if settings.get("search", "symbolic") != "symbolic":
             raise SettingsError(
-                f"search is '{settings['search']}', but facts alone are searched symbolically", "search"
+                f"search is '{settings['search']}', but facts alone are searched symbolically; "
+                "leave it out",
+                "search",
             )
-        graph = load(source)
-        chosen = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
-        return cls(graph, GraphScorer(graph.index(*chosen.observed), graph.num_entities), chosen)
+        graph = load(source, **reading)
+        own = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
+        return cls(graph, GraphScorer(graph.index(*own.observed), graph.num_entities), own)
 
-    def using(self, *, adapted: bool = True, **changes: Any) -> Engine:
-        """The same engine with other settings; without its adapter unless `adapted`, with a preset, and where a search
-        takes another calibration than the adapter's, though none is given. What was computed is shared.
+    def with_settings(self, *, adapted: bool | None = None, **changes: Any) -> Engine:
+        """Return the same engine with other settings; computed values are shared.
+
+        With `adapted=False` it leaves its adapter out until `adapted=True` is passed. It also
+        leaves it out as long as there is a preset, or a search that takes another calibration than
+        the adapter's and none is given.
         """
-        fits = "calibration" in changes or self.settings.changed(**changes).calibration == self.settings.calibration
-        adapter = self.adapter if adapted and fits and not changes.get("preset") else None
-        if not changes and adapter is self.adapter:
+        wants_adapter = self._wants_adapter if adapted is None else adapted
+        after = self.settings.changed(**changes)
+        own, brought = (self.adapter, {}) if self.adapter is not None else self._unused_adapter
+        restored = {
+            name: value
+            for name, value in brought.items()
+            if name not in changes and not after.decides(name)
+            if adapted or name not in self._changed_since
+        }
+        # An adapter in use is kept, so that another calibration beside it is refused.
+        insists = self.adapter is not None or bool(adapted)
+        preset = after.preset if self.adapter is None else changes.get("preset")
+        fits = own is not None and wants_adapter and not preset
+        if fits and own is not None and not (insists and "calibration" in changes):
+            fits = after.changed(**restored).calibration == own.kind
+        same = wants_adapter == self._wants_adapter and fits == (self.adapter is not None)
+        if not changes and same:
             return self
-        instead = self.adapter.instead if self.adapter is not None and adapter is None else {}
-        shared: dict[str, Any] = {"reasoner": self._given, "finders": self._finders, "encoder": self.offered}
-        return Engine(self.graph, self.scorer, self.settings.changed(**instead), adapter=adapter, **shared, **changes)
+        before = self.settings.changed(**restored) if fits else self.settings
+        if self.adapter is not None and not fits:
+            brought = {name: getattr(before, name) for name in self.adapter.unadapted_defaults}
+            defaults = self.adapter.unadapted_defaults.items()
+            changed = self._changed_since
+            before = before.changed(**{name: v for name, v in defaults if name not in changed})
+        shared: dict[str, Any] = {
+            "reasoner": self._reasoner,
+            "finders": self._finders,
+            "encoder": self._encoder,
+        }
+        engine = Engine(
+            self.graph, self.scorer, before, adapter=own if fits else None, **shared, **changes
+        )
+        engine._wants_adapter = wants_adapter
+        engine._unused_adapter = (None, {}) if fits else (own, brought)
+        if fits == (self.adapter is not None):
+            engine._changed_since = self._changed_since.union(changes)
+        elif fits:
+            engine._changed_since = frozenset(changes)
+        return engine
 
     def forget(self) -> None:
-        """Keep nothing of the weights: to be called after writes to some of them through `.data` or NumPy."""
+        """Drop everything derived from the weights.
+
+        Call it after writes to some of them through `.data` or NumPy.
+        """
         self.atoms.forget()
+        if self._finders is not None:
+            self._finders.forget()
+        for reasoner in filter(None, (self._reasoner, self.encoder_reasoner)):
+            reasoner.forget()
 
     def ranking(self) -> Engine:
-        """The same engine, to rank all entities rather than candidates."""
-        return self if self.instead is not None else self.using(candidates="rows")
+        """Return the same engine, set to rank all entities rather than candidates."""
+        return self if self.reasoner_override is not None else self.with_settings(candidates="rows")
 
     @property
-    def about(self) -> dict[str, Any]:
-        """All that decides the answers beside the weights, as plain data; facts alone are not calibrated."""
-        return dict(self._about)
+    def config(self) -> dict[str, Any]:
+        """Everything that decides the answers beside the weights, as plain data.
+
+        Facts alone are not calibrated.
+        """
+        return dict(self._config)
 
     @cached_property
-    def _about(self) -> dict[str, Any]:
-        asked, own = self.instead, {} if self.instead is None else self.instead.about
-        calibrated = self.settings.search != "symbolic" if asked is None else asked.calibrated
-        scored = {"adapted": self.adapter is not None} if calibrated else {"adapted": False, "calibration": "none"}
-        return self.settings.to_dict() | scored | own | {"candidates": self.candidates, "search": self.way}
+    def _config(self) -> dict[str, Any]:
+        override = self.reasoner_override
+        calibrated = self.settings.search != "symbolic"
+        if override is not None:
+            calibrated = override.calibrated
+        config = self.settings.to_dict() | {"adapted": calibrated and self.adapter is not None}
+        if not calibrated:
+            config["calibration"] = "none"
+        if override is not None:
+            config |= override.config
+        return config | {"candidates": self.candidates, "search": self.resolved_search}
 
     @property
-    def instead(self) -> Reasoner | None:
-        """The reasoner in the place of a search: the one that was given, or the encoder where it is asked."""
-        return self.offered if self._given is None and self.settings.search == "encoder" else self._given
+    def reasoner_override(self) -> Reasoner | None:
+        """The reasoner that replaces the search: the one passed in, or the encoder."""
+        if self._reasoner is None and self.settings.search == "encoder":
+            return self.encoder_reasoner
+        return self._reasoner
+
+    @property
+    def encoder_reasoner(self) -> Reasoner | None:
+        """The reasoner behind `search="encoder"`; None where there is none to use."""
+        return self._encoder if isinstance(self._encoder, Reasoner) else None
 
     @property
     def model(self) -> str:
-        """What answers, by its name: a reasoner in the place of a search, or the link predictor."""
-        return type(self.scorer).__name__ if self.instead is None else self.instead.name
+        """The name of what answers: a reasoner that replaces the search, or the link predictor."""
+        override = self.reasoner_override
+        return type(self.scorer).__name__ if override is None else override.name
 
     @property
     def index(self) -> FactIndex | None:
@@ -164,7 +246,7 @@ class Engine:
 
     @cached_property
     def facts(self) -> KnownFacts | None:
-        """The same on the scorer's device."""
+        """The known facts on the scorer's device."""
         return None if self.index is None else KnownFacts(self.index, self.scorer.device)
 
     @cached_property
@@ -175,206 +257,292 @@ class Engine:
     @cached_property
     def atoms(self) -> Atoms:
         """Calibrated scores of atoms."""
-        settings, graph, device = self.settings, self.graph, self.scorer.device
-        counted = self.facts or KnownFacts(graph.index("train"), device)
+        settings = self.settings
+        graph = self.graph
+        device = self.scorer.device
+        facts = self.facts or KnownFacts(graph.index("train"), device)
+        kind = self.adapter or calibration(settings.calibration, facts)
         return Atoms(
             self.scorer,
-            (self.adapter or calibration(settings.calibration, counted)).counting(counted, shards_of(self.scorer)),
+            kind.counting(facts, shards_of(self.scorer)),
             self.facts,
-            observed=settings.observed_score, precision=settings.precision,
+            observed=settings.observed_score,
+            precision=settings.precision,
             ceiling=settings.ceiling or (1.0 if self.facts is None else settings.observed_score),
-            possible=Possible(graph, device, loops=settings.loops, typed=settings.typed),
+            possible=AtomConstraints(graph, device, loops=settings.loops, typed=settings.typed),
             coded=shared_codes if self._finders is None else self._finders.codes,
-        )  # fmt: skip
+        )
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """What ranks all entities; where only new answers are wanted, known ones come last."""
+        """The reasoner that ranks all entities.
+
+        With the setting `new`, known answers come last.
+        """
         new = self.index if self.settings.new else None
         return self.search if new is None else NewAnswers(self.search, new)
 
     @cached_property
     def search(self) -> Reasoner:
-        """What turns plans into scores, those of known answers included."""
-        settings, graph = self.settings, self.graph
-        if self.instead is not None:
-            return self.instead.asked_by(self)
+        """The reasoner that turns plans into scores, those of known answers included."""
+        settings = self.settings
+        graph = self.graph
+        if self.reasoner_override is not None:
+            return self.reasoner_override.bind(self)
         if settings.search == "symbolic":
-            return SymbolicReasoner(self.index or FactIndex(no_triples(), graph.num_relations), graph.num_entities)
+            return SymbolicReasoner(
+                self.index or FactIndex(no_triples(), graph.num_relations), graph.num_entities
+            )
         if settings.search == "continuous":
             return ContinuousReasoner(
-                self.atoms, self.logic, steps=settings.steps, step_size=settings.step_size, reg=settings.vector_reg
+                self.atoms,
+                self.logic,
+                steps=settings.steps,
+                step_size=settings.step_size,
+                reg=settings.vector_reg,
             )
-        if self.way == "certified" and self.atoms.shards.world > 1:
+        if self.resolved_search == "certified" and self.atoms.shards.world > 1:
             raise SettingsError(
-                "search is 'certified', which processes that share the entities out do not follow together; "
-                "use search beam or exact, whose explained answers say whether they are certified",
+                "search is 'certified', which processes that share the entities out do not follow "
+                "together; use `search='beam'` or `search='exact'`, whose explained answers say "
+                "whether they are certified",
                 "search",
             )
-        given = self.atoms, self.logic, None if self.way == "exact" else settings.k, settings.memory
-        rows = CertifiedReasoner(*given, settings.budget) if self.way == "certified" else MessageReasoner(*given)
-        return rows if self.candidates == "rows" else ListReasoner(rows, self._finder(self.candidates))
+        k = None if self.resolved_search == "exact" else settings.k
+        arguments = self.atoms, self.logic, k, settings.memory
+        if self.resolved_search == "certified":
+            by_rows: MessageReasoner = CertifiedReasoner(*arguments, settings.budget)
+        else:
+            by_rows = MessageReasoner(*arguments)
+        if self.candidates == "rows":
+            return by_rows
+        return ListReasoner(by_rows, self._finder(self.candidates))
 
     @cached_property
-    def way(self) -> str:
-        """How answers are looked for: by default certified, or by a beam where that is not to be had.
+    def resolved_search(self) -> str:
+        """The search in use; by default certified, or a beam where no proof is possible.
 
-        Processes that share the entities out do not follow candidates together, and what an index finds is not proven.
+        No proof is possible over shards, which do not expand candidates together, or over an index,
+        which may miss some.
         """
-        if self._given is not None:
-            return self._given.name
+        if self._reasoner is not None:
+            return self._reasoner.name
         if self.settings.search != "auto":
             return self.settings.search
-        return "certified" if self.atoms.shards.world == 1 and self.candidates != "index" else "beam"
+        provable = self.atoms.shards.world == 1 and self.candidates != "index"
+        return "certified" if provable else "beam"
 
     @cached_property
     def candidates(self) -> str:
-        """What finds candidates: `rows`, `scan` or `index`; a large graph is asked through its index unless a proof is
-        asked for.
+        """The source of candidates: `rows`, `scan` or `index`.
+
+        By default a large graph takes its index, unless a proof is asked for.
         """
-        given, graph = self.settings.candidates, self.graph
-        if self.instead is not None:
+        candidates = self.settings.candidates
+        if self.reasoner_override is not None:
             return "rows"
-        if given == "auto":
-            large = self._finders is not None and graph.num_entities > WORTH and self._finders.indexed
-            return "index" if large and self.settings.search in ("auto", "beam") and self.atoms.listable else "rows"
-        if given != "rows" and not self.atoms.listable:
+        if candidates == "auto":
+            large = self.graph.num_entities > WORTH
+            indexed = self._finders is not None and large and self._finders.indexed
+            unproven = self.settings.search in ("auto", "beam")
+            return "index" if indexed and unproven and self.atoms.listable else "rows"
+        if candidates != "rows" and not self.atoms.listable:
             raise SettingsError(
-                f"candidates is '{given}', and lists cannot serve what the engine asks for: they take a model that "
-                "scores by products, on the CPU, sigmoid or softmax-count, nothing typed, no adapter by tail; use auto",
+                f"candidates is '{candidates}', and lists cannot serve what the engine asks for: "
+                "they take a model that scores by products, on the CPU, sigmoid or softmax-count, "
+                "nothing typed, no adapter by tail; leave it out",
                 "candidates",
             )
-        return given
+        return candidates
 
-    def _finder(self, kind: str) -> TopScorer:
-        """What lists the tails of rows."""
-        settings, possible = self.settings, self.atoms.possible
-        loopless = possible.without_loops if possible is not None else torch.zeros(0, dtype=torch.bool)
+    def _finder(self, kind: str) -> TopKRetriever:
+        """The retriever that lists the tails of rows."""
+        settings = self.settings
+        constraints = self.atoms.possible
+        loopless = torch.zeros(0, dtype=torch.bool)
+        if constraints is not None:
+            loopless = constraints.without_loops
         if self._finders is not None:
-            sums = self.atoms.calibration.by_sum
-            options: dict[str, Any] = {"nprobe": settings.nprobe, "sums": sums, "cached": settings.cached}
-            return self._finders.finder(kind, self.scorer, loopless, **options)
+            return self._finders.finder(
+                kind,
+                self.scorer,
+                loopless,
+                nprobe=settings.nprobe,
+                sums=self.atoms.calibration.by_sum,
+                cached=settings.cached,
+            )
         if kind == "index":
             raise SettingsError(
-                "candidates is 'index', which a run has: open one, and build it with index", "candidates"
+                "candidates is 'index', and only a run has one; open a run and build its index "
+                "first",
+                "candidates",
+                command="index RUN",
             )
         return ScanTop(checked(self.scorer), loopless)
 
     def ask(
-        self, query: Question, /, top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
-        explain: bool = False, paths: int = 1, new: bool = False, **parameters: str,
-    ) -> Answers:  # fmt: skip
-        """The `top` best answers to a question from `offset` on, or all of them; with `explain`, why each of them came.
+        self,
+        query: Question,
+        /,
+        top: ListLength = "auto",
+        *,
+        offset: int = 0,
+        min_score: float = 0.0,
+        explain: bool = False,
+        paths: int = 1,
+        new: bool = False,
+        **parameters: str,
+    ) -> Answers:
+        """Return the `top` best answers to a question, from `offset` on.
 
-        A string is a question in the text syntax or in SPARQL, whose LIMIT and OFFSET choose among all answers first.
-        `min_score` leaves out what scores lower, `new` what is known. `parameters` are the labels that `$name` stands
-        for in a text.
+        With `explain`, each comes with its reasons. `top` is ten by default, `None` for all, and
+        `"likely"` for all that are known or score at least 0.5, and the ten best. A string is a
+        question in the text syntax or in SPARQL, whose LIMIT and OFFSET choose among all answers
+        first; without a LIMIT it asks for the likely ones. `min_score` leaves out lower scores,
+        `new` known answers. `parameters` are the labels that `$name` stands for in a text.
         """
-        options: dict[str, Any] = {"offset": offset, "min_score": min_score, "explain": explain, "paths": paths}
-        return self.ask_many([self.prepare(query, **parameters)], top, **options, new=new)[0]
+        (answers,) = self.ask_many(
+            [asked_with(query, self.graph, parameters)],
+            top,
+            offset=offset,
+            min_score=min_score,
+            explain=explain,
+            paths=paths,
+            new=new,
+        )
+        return answers
 
-    def explain(self, query: Question, /, top: int | None = 10, paths: int = 1, **options: Any) -> Answers:
-        """The best answers with their reasons, and whether the search provably missed nothing."""
-        return self.ask(query, top, explain=True, paths=paths, **options)
+    def explain(
+        self,
+        query: Question,
+        /,
+        top: ListLength = "auto",
+        paths: int = 1,
+        *,
+        offset: int = 0,
+        min_score: float = 0.0,
+        new: bool = False,
+        **parameters: str,
+    ) -> Answers:
+        """Return the best answers with reasons, and whether the search provably missed none."""
+        bound = asked_with(query, self.graph, parameters)
+        return self.ask(
+            bound, top, offset=offset, min_score=min_score, explain=True, paths=paths, new=new
+        )
 
-    def score(self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1) -> Answer:
-        """How far a fact holds: its score in [0, 1], whether it is known, and with `explain` why."""
+    def score(
+        self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
+    ) -> Answer:
+        """Score a fact in [0, 1], say whether it is known, and with `explain` why."""
         fact = Query((), Atom(relation, Entity(head), Entity(tail)))
         return self.ask(fact, explain=explain, paths=paths)[0]
 
     def count(self, query: Question) -> Count:
-        """How many answers a question for entities has: known ones, and how many are expected with predictions."""
-        asked = self.prepare(query)
-        counting = Query(asked.query.targets, asked.query.formula, count=True)
-        return cast(Count, self.ask_many([replace(asked, query=counting)])[0].counted)
+        """Count the answers to a question for entities: known ones, and expected ones.
 
-    @torch.inference_mode(False)  # what is kept serves those who ask outside of it, too
+        Expected ones include predictions.
+        """
+        bound = self.prepare(query)
+        counting = Query(bound.query.targets, bound.query.formula, count=True)
+        return cast(Count, self.ask_many([replace(bound, query=counting)])[0].counted)
+
+    @torch.inference_mode(False)  # caches also serve callers outside of inference mode
     @torch.no_grad()
     def ask_many(
-        self, queries: Iterable[Question], top: int | None = 10, *, offset: int = 0, min_score: float = 0.0,
-        explain: bool = False, paths: int = 1, new: bool = False,
-    ) -> list[Answers]:  # fmt: skip
-        """The answers to many questions; those of one structure run as one batch.
+        self,
+        queries: Iterable[Question],
+        top: ListLength = "auto",
+        *,
+        offset: int = 0,
+        min_score: float = 0.0,
+        explain: bool = False,
+        paths: int = 1,
+        new: bool = False,
+    ) -> list[Answers]:
+        """Answer many questions; those of one structure run as one batch.
 
         A text with parameters is a pair: `("?c : borders($who, ?c)", {"who": "France"})`.
         """
         page = Page(top, offset, min_score)
         check_number("paths", paths, 1)
-        if isinstance(queries, str):
+        for name, value in (("explain", explain), ("new", new)):
+            check_flag(name, value)
+        if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
         if new:
-            self.settings.changed(new=True)  # which is refused where nothing is known
+            self.settings.changed(new=True)  # refused where no facts count as known
         new |= self.settings.new
-        asked = [replace(each, new=new or each.new or each.known is False) for each in map(self.prepare, queries)]
+        bound = [
+            replace(each, new=new or each.new or each.known is False)
+            for each in map(self.prepare, queries)
+        ]
         groups: dict[tuple[str, Plan], list[int]] = {}
-        for i, question in enumerate(asked):
+        for i, question in enumerate(bound):
             groups.setdefault((question.query.kind, question.prepared.plan), []).append(i)
         results: dict[int, Answers] = {}
-        with threads_to_answer((question.prepared.plan for question in asked), self.graph.num_entities):
+        with threads_to_answer(
+            (question.prepared.plan for question in bound), self.graph.num_entities
+        ):
             for (_, plan), members in groups.items():
                 step = self.search.batch(plan)
                 for start in range(0, len(members), step):
-                    part = members[start : start + step]
-                    listed = answered(self, [asked[i] for i in part], page, paths if explain else 0)
-                    results |= zip(part, listed, strict=True)
-        return [results[i] for i in range(len(asked))]
+                    batch = members[start : start + step]
+                    questions = [bound[i] for i in batch]
+                    listed = answered(self, questions, page, paths if explain else 0)
+                    results |= zip(batch, listed, strict=True)
+        return [results[i] for i in range(len(bound))]
 
-    def likely(self, asked: Asked) -> Asked:
-        """A question with its likely answers alone, where it says neither how many are wanted nor how good ones."""
-        if asked.limit is not None or asked.min_score or asked.query.kind in ("truth", "count"):  # of all answers
+    def likely(self, asked: BoundQuery) -> BoundQuery:
+        """Restrict a question to known and likely answers, unless it sets its own limit.
+
+        A LIMIT or a minimal score is such a limit.
+        """
+        if asked.limit is not None or asked.min_score or asked.query.kind in ("truth", "count"):
             return asked
         if not self.search.probabilities:
             raise QueryError(
-                f"scores of {self.search.name} are no probabilities, so nothing says where likely answers end; "
-                "say how many are wanted, by LIMIT"
+                f"scores of {self.search.name} are no probabilities, so nothing says where likely "
+                "answers end; say how many are wanted, by LIMIT"
             )
-        return replace(asked, min_score=LIKELY)
+        return replace(asked, likely=True)
 
-    def describe(self, query: str | Query | Asked) -> str:
-        """How a question would be answered, as an indented tree with what each step costs."""
+    def describe(self, query: str | Query | BoundQuery) -> str:
+        """Describe the plan of a question, as an indented tree with the cost of each step."""
         prepared = self.prepare(query).prepared
-        if self.instead is not None:
-            self.instead.check(prepared.plan)
+        if self.reasoner_override is not None:
+            self.reasoner_override.check(prepared.plan)
             return describe(prepared, None)
-        k = self.graph.num_entities if self.way == "exact" else self.settings.k
+        k = self.graph.num_entities if self.resolved_search == "exact" else self.settings.k
         return describe(prepared, k, self.graph.num_entities)
 
     def seconds(self, query: Question) -> float | None:
-        """About how long one core takes for a question, or a GPU, by the sets over all entities that its plan combines.
+        """Estimate the seconds that a question takes on one core, or on a GPU.
 
-        Proofs may spare most of it. None of a search that combines none, as one over lists does.
+        It counts the sets over all entities that the plan combines; proofs may spare most of them.
+        None for a search that combines none, as one over lists.
         """
-        asked, size = self.prepare(query), self.graph.num_entities
+        asked = self.prepare(query)
+        size = self.graph.num_entities
         plan = asked.prepared.plan
         listed = self.candidates != "rows" and asked.query.kind == "entities" and listable(plan)
-        if listed or self.way not in ("certified", "beam", "exact"):
+        if listed or self.resolved_search not in ("certified", "beam", "exact"):
             return None
-        k = size if self.way == "exact" else min(self.settings.k, size)
+        k = size if self.resolved_search == "exact" else min(self.settings.k, size)
         return sets_in(plan, k, size) * size * _SECONDS[self.scorer.device.type == "cuda"]
 
-    def prepare(self, query: Question, /, **parameters: str) -> Asked:
-        """A question with its names looked up, ready to run; one that is ready stays as it is."""
-        if isinstance(query, tuple):
-            if len(query) != 2 or not isinstance(query[1], Mapping):
-                raise QueryError("a question with parameters is a pair: a text, and a dict of labels by name")
-            return self.prepare(query[0], **{**query[1], **parameters})
-        if not isinstance(query, str):
-            check_unused(parameters)
-        if isinstance(query, Asked):
-            return query
-        if not isinstance(query, str | Query):
-            raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-        reading = read(query, self.graph, parameters) if isinstance(query, str) else Reading(query)
-        prepared = compile_query(reading.query)
-        entities, relations = bind(prepared, self.graph)
-        return Asked(**vars(reading), prepared=prepared, entities=entities, relations=relations)
+    def prepare(self, query: Question, /, **parameters: str) -> BoundQuery:
+        """Bind a question to the graph, ready to run; a bound one stays as it is."""
+        return prepared(query, self.graph, parameters)
 
     def known(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
         """The answers that the observed facts alone imply, for each query."""
         if self.index is None:
             return [[] for _ in relations]
-        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.graph.num_entities)
+        implied = symbolic_sets(
+            plan, entities.numpy(), relations.numpy(), self.index, self.graph.num_entities
+        )
         return [implied[row].tolist() for row in range(len(relations))]
 
     def __repr__(self) -> str:
-        return f"Engine({self.graph!r}, {self.way}, k={self.settings.k}, {self.settings.logic})"
+        settings = f"k={self.settings.k}, {self.settings.logic}"
+        return f"Engine({self.graph!r}, {self.resolved_search}, {settings})"

@@ -1,7 +1,8 @@
 """Fuzzy logic on log-scores: t-norms, their dual t-conorms, and negations.
 
-A value `x` in [0, 1] is kept as `log x`. Near 0 that keeps the order of tiny scores, near 1 `log x ≈ -(1 - x)` keeps
-the order of nearly certain ones; a float32 in [0, 1] does neither, and the ties it makes destroy rankings.
+A value `x` in [0, 1] is kept as `log x`. Near 0 that keeps the order of tiny scores, near 1 `log x
+≈ -(1 - x)` keeps the order of nearly certain ones; a float32 in [0, 1] does neither, and the ties
+it makes destroy rankings.
 """
 
 from __future__ import annotations
@@ -13,55 +14,59 @@ from functools import reduce
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 ZERO = float("-inf")  # the log of 0
 Binary = Callable[[Tensor, Tensor], Tensor]
 _LOG_HALF = -math.log(2.0)
 _TINY = -40.0
-LOG2_E = 1.0 / math.log(2.0)  # on a CPU `exp2` of a number times this takes a third of the time of `exp`
-_AT_ONCE = 32  # numbers, at most, that a CPU computes at once
-_GRAIN = 2**15  # numbers from which on torch shares a loop out over threads
+LOG2_E = 1.0 / math.log(2.0)  # `exp2(LOG2_E * x)` takes a third of the time of `exp(x)` on a CPU
+_VECTOR = 32  # numbers in a vector of a CPU, at most
+_GRAIN = 2**15  # numbers from which on torch splits a loop over threads
 
 
 def exp2_(x: Tensor) -> Tensor:
-    """`2^x` of contiguous numbers in their own memory, the same to the bit in any batch and on any threads."""
+    """`2^x` of contiguous numbers in place, bitwise the same in any batch and thread."""
     return steadily(x, Tensor.exp2_)
 
 
 def steadily(x: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """Contiguous numbers, each computed anew in its own memory, the same to the bit in any batch and on any threads.
+    """Compute contiguous numbers in place, bitwise the same in any batch and on any threads.
 
-    What is left over of the numbers that a thread computes at once it computes another way, so numbers behind those
-    asked for are computed, too; where there is no memory behind them, in memory apart.
+    A thread computes the numbers left over after its last full vector in another way. So as many
+    numbers are computed as leave none over, and the few behind them in padded memory of their own.
+    No other number is written to.
     """
-    size, start = _steady_size(x.numel(), torch.get_num_threads()), x.storage_offset()
-    if (start + size) * x.element_size() <= x.untyped_storage().nbytes():
-        compute(x.as_strided((size,), (1,), start))
-        return x
-    apart = x.new_zeros(size)
-    apart[: x.numel()].view_as(x).copy_(x)
-    return x.copy_(compute(apart)[: x.numel()].view_as(x))
+    numbers = x.view(-1)
+    body, rest = numbers.tensor_split([_steady_size(len(numbers), torch.get_num_threads())])
+    if len(body):
+        compute(body)
+    if len(rest):
+        padded = F.pad(rest, (0, -len(rest) % _VECTOR))
+        rest.copy_(compute(padded)[: len(rest)])
+    return x
 
 
 def _steady_size(size: int, threads: int) -> int:
-    """At least `size` numbers, so many that nothing is left over of any thread's share.
+    """The largest size, up to `size`, that leaves nothing over in any thread's share.
 
-    >>> _steady_size(64, 2), _steady_size(65, 2), _steady_size(2**16 + 1, 2), _steady_size(2**16 + 1, 3)
-    (64, 96, 65600, 65568)
+    >>> [_steady_size(*pair) for pair in ((64, 2), (65, 2), (31, 2), (2**16 + 40, 2), (10**5, 3))]
+    [64, 64, 0, 65536, 99936]
     """
-    while size % (step := _AT_ONCE * max(1, min(threads, -(-size // _GRAIN)))):
-        size += -size % step
+    while size % (step := _VECTOR * max(1, min(threads, -(-size // _GRAIN)))):
+        size -= size % step
     return size
 
 
 class _Log1mExp(torch.autograd.Function):
-    """`log(1 - exp(a))` for `a <= 0`, accurate at both ends, with a gradient that is finite where the value is."""
+    """`log(1 - exp(a))` for `a <= 0`, accurate at both ends, with a finite gradient."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
         ctx.save_for_backward(a)
-        large, small = torch.expm1(a).neg_().log_(), torch.exp(a).neg_().log1p_()
+        large = torch.expm1(a).neg_().log_()
+        small = torch.exp(a).neg_().log1p_()
         return torch.where(a > _LOG_HALF, large, small)
 
     @staticmethod
@@ -82,7 +87,7 @@ def log1mexp(a: Tensor) -> Tensor:
 
 
 def _product_or(a: Tensor, b: Tensor) -> Tensor:
-    """`1 - (1 - x)(1 - y)`, or `x + y` where both are so tiny that their complements are 1 and `xy` is nothing."""
+    """`1 - (1 - x)(1 - y)`, or `x + y` where both are tiny and `xy` vanishes."""
     by_complements = log1mexp(log1mexp(a) + log1mexp(b))
     return torch.where(torch.maximum(a, b) > _TINY, by_complements, _log_sum(a, b))
 
@@ -92,17 +97,23 @@ def _log_sum(a: Tensor, b: Tensor) -> Tensor:
     if not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)):
         return torch.logaddexp(a, b)
     nothing = torch.maximum(a, b) == -torch.inf
-    return torch.logaddexp(a.masked_fill(nothing, 0.0), b.masked_fill(nothing, 0.0)).masked_fill(nothing, -torch.inf)
+    return torch.logaddexp(a.masked_fill(nothing, 0.0), b.masked_fill(nothing, 0.0)).masked_fill(
+        nothing, -torch.inf
+    )
 
 
 def log_positive(x: Tensor) -> Tensor:
-    """`log max(0, x)`, with no gradient where it is `log 0`: infinitely steep, it would be not a number."""
+    """`log max(0, x)`, without a gradient where it is `log 0`, which would be NaN."""
     return torch.where(x > 0.0, x, 1.0).log().masked_fill(x <= 0.0, -torch.inf)
 
 
 def _lukasiewicz_and(a: Tensor, b: Tensor) -> Tensor:
-    """`max(0, x + y - 1)`, as `x - (1 - y)` with the larger value complemented, or from both complements near 1."""
-    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    """`max(0, x + y - 1)`, computed without loss near 0 and near 1.
+
+    That is `x - (1 - y)` with the larger value complemented, or from both complements near 1.
+    """
+    low = torch.minimum(a, b)
+    high = torch.maximum(a, b)
     short = torch.expm1(low) + torch.expm1(high)  # of both being 1
     near_one = torch.where(short > -1.0, short, 0.0).log1p().masked_fill(short <= -1.0, -torch.inf)
     elsewhere = log_positive(torch.exp(low) + torch.expm1(high))
@@ -123,6 +134,12 @@ def _cosine(a: Tensor) -> Tensor:
     return torch.where(a > _LOG_HALF, large, small)
 
 
+def different(left: Tensor, right: Tensor) -> Tensor:
+    """The inequality of entities: `log 1` where they differ, `log 0` where they are equal."""
+    same = left == right
+    return torch.zeros(same.shape, device=same.device).masked_fill_(same, ZERO)
+
+
 NORMS: dict[str, tuple[Binary, Binary]] = {
     "product": (torch.add, _product_or),
     "godel": (torch.minimum, torch.maximum),
@@ -135,12 +152,14 @@ NEGATIONS: dict[str, Callable[[Tensor], Tensor]] = {"standard": log1mexp, "cosin
 class Logic:
     """A t-norm `⊤`, its dual t-conorm `⊥` and a negation `n`, all on log-scores.
 
-    `strength` multiplies a score (capped at 1) before it is negated: link predictors spread their belief thinly, so
-    that `1 - x` alone hardly ever excludes anything. It has no part in the t-conorm.
+    `strength` multiplies a score (capped at 1) before it is negated: link predictors spread their
+    belief thinly, so that `1 - x` alone hardly ever excludes anything. It has no part in the
+    t-conorm.
 
     >>> logic = Logic("product")
     >>> x, y = torch.tensor(0.5).log(), torch.tensor(0.4).log()
-    >>> [round(v.exp().item(), 4) for v in (logic.conjunction(x, y), logic.disjunction(x, y), logic.negation(y))]
+    >>> values = logic.conjunction(x, y), logic.disjunction(x, y), logic.negation(y)
+    >>> [round(value.exp().item(), 4) for value in values]
     [0.2, 0.7, 0.6]
     """
 
@@ -157,7 +176,7 @@ class Logic:
         return NORMS[self.norm][1](a, b)
 
     def negation(self, a: Tensor, factor: Tensor | None = None) -> Tensor:
-        """`n(x)`, or `n(min(1, strength · x))`; the logarithm of a further `factor` of the strength may be given."""
+        """`n(x)`, or `n(min(1, strength · x))`; `factor` is the log of a further strength."""
         if self.strength != 1.0 or factor is not None:
             a = (a + math.log(self.strength) + (0.0 if factor is None else factor)).clamp(max=0.0)
         return NEGATIONS[self.negation_name](a)

@@ -1,4 +1,4 @@
-"""Ranks of the hard answers of queries, by what a reasoner scores."""
+"""Ranks of the hard answers of queries, by the scores of a reasoner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
-from tacit.engine.asked import threads_to_answer
+from tacit.engine.questions import threads_to_answer
 from tacit.engine.reasoner import Reasoner
 from tacit.links.ranking import Ties, by_query, numbers, ranks
 from tacit.query.plans.plan import Plan
@@ -19,7 +19,7 @@ from tacit.query.sampling.queries import AnswerSets, QuerySet
 _AT_MOST = 512  # queries in a batch
 
 
-@torch.no_grad()  # and not inference mode, which would keep continuous search from its gradients
+@torch.no_grad()  # inference mode would deny continuous search its gradients
 def hard_ranks(
     reasoner: Reasoner,
     queries: QuerySet,
@@ -28,25 +28,28 @@ def hard_ranks(
     progress: Callable[[int], None] = lambda done: None,
     processes: Shards | None = None,
 ) -> Tensor:
-    """The rank of each hard answer among all entities that are no answers, in the order of `queries.hard`.
+    """The rank of each hard answer among all non-answers, in the order of `queries.hard`.
 
-    Without `batch`, as many queries go together as the reasoner has memory for, at most 512. Several `processes` take
-    turns at the batches, and all of them get all ranks. A batch is the same whoever takes it, and so is the last digit
-    of its scores.
+    Without `batch`, as many queries go together as the reasoner has memory for, at most 512.
+    Several `processes` take turns at the batches, and all of them get all ranks. A batch is the
+    same in any process, and so is the last digit of its scores.
     """
     processes = processes or Shards(len(queries))
     size = batch or batch_size(reasoner, queries.shape.plan)
-    # Batches whose last hops share a relation let an engine score each (candidate, relation) once for all of them.
+    # Queries with the same relations share the scores of (candidate, relation) rows in a batch.
     order = np.lexsort(queries.relations.T)
     places = AnswerSets(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
-    ordered, taken = torch.zeros(len(places.ids)), list[tuple[Tensor, Tensor]]()
+    ordered = torch.zeros(len(places.ids))
+    taken = list[tuple[Tensor, Tensor]]()
     for start in range(processes.rank * size, len(order), processes.world * size):
         chosen = order[start : start + size]
         part = queries.subset(chosen)
         plan = part.shape.plan
-        with threads_to_answer([plan], len(part) * reasoner.num_entities):  # as much work as one plan over so many
+        # The batch is as much work as one plan over that many entities.
+        with threads_to_answer([plan], len(part) * reasoner.num_entities):
             scores = reasoner.ranking(plan, *slots(part))
-            if 0 in scores.stride():  # rows in the same memory, which is written to while they are ranked
+            # Ranking writes to the rows, so they must not share memory.
+            if 0 in scores.stride():
                 scores = scores.contiguous()
             rows, hard, known_rows, known = (
                 _ids(column).to(scores.device)
@@ -54,7 +57,8 @@ def hard_ranks(
                 for column in (answers.rows, answers.ids)
             )
             places_of = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
-        if not taken or places_of.device.type == "cpu":  # a GPU is waited for once: a damaged model shows in any batch
+        # Check the first batch alone on a GPU: a damaged model shows in any.
+        if not taken or places_of.device.type == "cpu":
             numbers(places_of)
         taken.append((_ids(places.subset(chosen).ids), places_of))
         progress(start + len(part))
@@ -70,10 +74,15 @@ def reciprocal_ranks(reasoner: Reasoner, queries: QuerySet) -> Tensor:
 
 def mean_reciprocal_ranks(reasoner: Reasoner, queries: Mapping[str, QuerySet]) -> dict[str, float]:
     """The filtered MRR of each set of queries."""
-    return {name: float(reciprocal_ranks(reasoner, asked).mean()) for name, asked in queries.items()}
+    return {
+        name: float(reciprocal_ranks(reasoner, query_set).mean())
+        for name, query_set in queries.items()
+    }
 
 
-def with_hard_answers(queries: Mapping[str, QuerySet], most: int, random: np.random.Generator) -> dict[str, QuerySet]:
+def with_hard_answers(
+    queries: Mapping[str, QuerySet], most: int, random: np.random.Generator
+) -> dict[str, QuerySet]:
     """At most `most` queries of each set, only those with hard answers."""
     chosen = {}
     for name, query_set in queries.items():
@@ -84,7 +93,7 @@ def with_hard_answers(queries: Mapping[str, QuerySet], most: int, random: np.ran
 
 
 def batch_size(reasoner: Reasoner, plan: Plan) -> int:
-    """How many queries of a plan go to a reasoner at once."""
+    """How many queries of a plan to score at once."""
     return max(1, min(reasoner.batch(plan), _AT_MOST))
 
 

@@ -1,4 +1,4 @@
-"""The contract of everything that turns a plan into scores, and the reasoners over a link predictor and a graph."""
+"""The contract of reasoners, which turn plans into scores, and those over atoms and facts."""
 
 from __future__ import annotations
 
@@ -15,28 +15,34 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.answers.reasons import Implied, Proof, Reasons
 from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
+from tacit.engine.atoms.sharded import checked
 from tacit.engine.logic import ZERO, Logic
-from tacit.engine.search.best_answers import BestAnswers, Wanted, loose
-from tacit.engine.search.best_first import BestFirst
+from tacit.engine.search.beam_evaluator import BeamEvaluator
+from tacit.engine.search.best_first import BestFirstSearch
+from tacit.engine.search.bounded_evaluator import BoundedEvaluator
 from tacit.engine.search.coarse_search import CoarseSearch
-from tacit.engine.search.exact_and_beam import Scores, checked
-from tacit.engine.search.sharded import best_answers
+from tacit.engine.search.evaluator import Evaluator
+from tacit.engine.search.frontier_evaluators import ExpandedEvaluator
+from tacit.engine.search.search_context import QueryBatch, SearchContext
+from tacit.engine.search.search_state import SearchState
+from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers, loose
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
 from tacit.links.finders.codes import FEW
 from tacit.query.plans.plan import Plan, Row
 from tacit.query.plans.symbolic import answers as symbolic_sets
-from tacit.query.plans.traits import negates_hops, settled, without_hops
+from tacit.query.plans.traits import is_hop_free, without_hops
 
 if TYPE_CHECKING:
     from tacit.engine.engine import Engine
 
-_CPU_MEMORY, _CUDA_MEMORY = 2.0, 8.0  # GB, where nothing else is asked for
-_BATCH = 256
+_CPU_MEMORY = 2.0  # GB by default
+_CUDA_MEMORY = 8.0
+_BATCH = 256  # queries
 
 
 def step_memory(memory: float | None, device: torch.device) -> int:
-    """The bytes that a step may use on a device, where some GB are asked for, or nothing."""
+    """The bytes that a step may use on a device: the given GB, or a default."""
     if memory is None:
         memory = _CUDA_MEMORY if device.type == "cuda" else _CPU_MEMORY
     return int(memory * 1e9)
@@ -44,97 +50,127 @@ def step_memory(memory: float | None, device: torch.device) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The answers to one query and the proofs of any of them, so many at most, best first."""
+    """The answers to one query, and a function that returns the best proofs of any of them.
 
-    best: BestAnswers
-    proofs: Callable[[int, int], list[Proof]]
+    The first proof of a known answer is by facts alone, where one is worth what the answer is.
+    """
+
+    best: TopKResult
+    proofs: Callable[[int, int, bool], list[Proof]]  # (answer, count, known) -> best first
 
 
 class Reasoner(ABC):
     """Scores every entity as an answer, for a batch of queries of one structure.
 
-    `scores` is all that a reasoner must offer; what else is asked of it has an honest answer here.
+    A reasoner must offer `scores`; the other methods have defaults.
     """
 
     num_entities: int
     exact = False  # whether nothing is ever dropped
     predicts = True  # whether it finds more than what facts imply
-    probabilities = False  # whether scores read as log-probabilities, as counts, yes or no and tuples need them
-    remedy = "set its `probabilities` where they are"  # what to do about a question that needs them
-    calibrated = False  # whether an engine's settings decide its scores, calibration and adapter too, not facts alone
+    # whether scores read as log-probabilities, which counts, yes or no and tuples need
+    probabilities = False
+    remedy = "set its `probabilities` where they are"  # advice in the error where they are not
+    calibrated = False  # whether an engine's calibration and adapter shape its scores
 
     @cached_property
     def name(self) -> str:
-        """What it is called where it is printed."""
+        """The name of the reasoner, as it is printed."""
         return type(self).__name__
 
     @cached_property
-    def about(self) -> dict[str, Any]:
-        """What decides its answers beside an engine's settings, as plain data that answers and results keep."""
+    def config(self) -> dict[str, Any]:
+        """The reasoner's own settings, as plain data that answers and results keep."""
         return {}
 
-    def asked_by(self, engine: Engine) -> Reasoner:
-        """The reasoner as an engine asks it, by its settings and facts: here as it is."""
+    def bind(self, engine: Engine) -> Reasoner:
+        """Return the reasoner with the settings and facts of an engine; by default itself."""
         return self
 
-    def refusal(self, plan: Plan) -> PlanError | None:
-        """Why it cannot express a plan, before it is asked, described or ranked; None where it can."""
+    def forget(self) -> None:  # noqa: B027
+        """Drop everything derived from weights that were written to unseen."""
+
+    def unsupported_reason(self, plan: Plan) -> PlanError | None:
+        """The reason why the reasoner cannot express a plan; None where it can."""
         return None
 
     def check(self, plan: Plan) -> None:
-        """Raise a `PlanError` for a plan that it cannot express."""
-        if (error := self.refusal(plan)) is not None:
+        """Raise a `PlanError` for a plan that the reasoner cannot express."""
+        if (error := self.unsupported_reason(plan)) is not None:
             raise error
 
     def check_shapes(self, plans: Mapping[str, Plan]) -> None:
-        """Raise a `PlanError` that names the shapes which it cannot express, before hours are spent."""
-        wrong = {name: str(error) for name, plan in plans.items() if (error := self.refusal(plan)) is not None}
+        """Raise a `PlanError` that names all shapes the reasoner cannot express."""
+        wrong = {
+            name: str(error)
+            for name, plan in plans.items()
+            if (error := self.unsupported_reason(plan)) is not None
+        }
         if wrong:
             can = ",".join(name for name in plans if name not in wrong) or "none of them"
             why = "; ".join(dict.fromkeys(wrong.values()))
-            raise PlanError(f"{self.name} cannot express {', '.join(wrong)} ({why}); shapes that it can: {can}")
+            raise PlanError(
+                f"{self.name} cannot express {', '.join(wrong)} ({why}); shapes that it can: {can}"
+            )
 
     @cached_property
     def shards(self) -> Shards:
-        """The entities that this process has the scores of, the columns of what a reasoner gives: here all of them."""
+        """The entities whose scores this process holds, as columns; by default all."""
         return Shards(self.num_entities)
 
     @abstractmethod
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores `[B, N]` of queries whose slots hold `entities[B, E]` and `relations[B, R]`."""
+        """Score every entity for queries with `entities[B, E]` and `relations[B, R]`, `[B, N]`."""
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Values `[B, N]` that order the entities as the scores do, with no tie that rounding made."""
+        """Score entities `[B, N]` for ranking only: same order, without ties by rounding."""
         return self.scores(plan, entities, relations)
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores, and the values that order them; only a single atom has a finer order than its scores."""
+        """The scores, and values that order them; only a single atom has finer ones."""
         scores = self.scores(plan, entities, relations)
-        return scores, self.ranking(plan, entities, relations) if isinstance(plan.root, Row) else scores
+        if not isinstance(plan.root, Row):
+            return scores, scores
+        return scores, self.ranking(plan, entities, relations)
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
-        """The best answers to each query; by default the best of its scores, proven only where those are exact."""
+    def top(
+        self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
+    ) -> list[TopKResult]:
+        """List the best answers to each query, by default by its scores.
+
+        They are proven only where the scores are exact.
+        """
         scores, finer = (values.cpu() for values in self.ranked(plan, entities, relations))
-        listed = [best_answers(self.shards, *values) for values in zip(wanted, scores, finer, strict=True)]
+        listed = [
+            best_answers(self.shards, *values)
+            for values in zip(requests, scores, finer, strict=True)
+        ]
         return [replace(each, certified=True) for each in listed] if self.exact else listed
 
     def batch(self, plan: Plan) -> int:
-        """How many queries of a plan to ask for at once."""
+        """How many queries of a plan to run at once."""
         return _BATCH
 
-    def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor] | None:
-        """A lower and an upper bound of every exact score, `[B, N]` each; None where a reasoner cannot tell."""
+    def bounds(
+        self, plan: Plan, entities: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """Bound every exact score from below and above, `[B, N]`; None where it cannot."""
         if not self.exact:
             return None
         scores = self.scores(plan, entities, relations)
         return scores, scores
 
-    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation | None:
-        """The best answers to one query with their proofs; None where a reasoner has no reasons."""
+    def explain(
+        self, plan: Plan, entities: Tensor, relations: Tensor, request: TopKRequest
+    ) -> Explanation | None:
+        """Explain the best answers to one query by proofs; None without reasons."""
         return None
 
     def explaining(self, by_scores: bool = False) -> Reasoner:
-        """The same reasoner, to explain the answers to one question; `by_scores`, it rests on no more than these do."""
+        """Return the reasoner that explains the answers to one question.
+
+        With `by_scores`, its reasons rest on no more than its scores do.
+        """
         return self
 
 
@@ -143,165 +179,240 @@ class MessageReasoner(Reasoner):
 
     probabilities = calibrated = True
 
-    def __init__(self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None) -> None:
-        self.atoms, self.logic = atoms, logic
+    def __init__(
+        self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None
+    ) -> None:
+        self.atoms = atoms
+        self.logic = logic
         self.k = None if k is None or k >= atoms.num_entities else k
         self.exact = self.k is None
-        self.num_entities, self.shards = atoms.num_entities, atoms.shards
+        self.num_entities = atoms.num_entities
+        self.shards = atoms.shards
         self.device = atoms.device
         self.memory = step_memory(memory, self.device)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores of every entity, `[B, N]`; batches that would not fit in memory are cut."""
+        """Score every entity, `[B, N]`; batches too large for the memory are split."""
         at_once = self.batch(plan)
         if len(relations) <= at_once:
             return checked(self.evaluation(entities, relations, plan).whole(plan.root), self.shards)
         out = torch.empty(len(relations), self.atoms.width, device=self.device)
         for i in range(0, len(relations), at_once):
             part = slice(i, i + at_once)
-            out[part] = checked(self.evaluation(entities[part], relations[part], plan).whole(plan.root), self.shards)
+            out[part] = checked(
+                self.evaluation(entities[part], relations[part], plan).whole(plan.root), self.shards
+            )
         return out
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """The scores; for a single atom the raw logits, known facts first, since calibration only rounds them."""
+        """Order the entities by scores; for a single atom by logits, known facts first."""
         single = self.atoms.single(plan, entities, relations)
         return self.scores(plan, entities, relations) if single is None else single[0]
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores, and the values that order them; those of a single atom come from one row of raw scores."""
+        """The scores, and values that order them; both of an atom come from one raw row."""
         ranking, scores = self.atoms.single(plan, entities, relations, scored=True) or (None, None)
         if ranking is not None and scores is not None:
             return checked(scores, self.shards), ranking
         scores = self.scores(plan, entities, relations)
         return scores, scores
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
-        """The best answers to each query; of what has no hops, those that bounds leave open are scored exactly."""
-        # Many rows are scored as fast as codes are read; and sums that are kept are always those of a row alone.
+    def top(
+        self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
+    ) -> list[TopKResult]:
+        """List the best answers; without hops, only those that bounds leave open are scored."""
+        # Many rows are scored as fast as codes are read; cached sums are of single rows.
         few = 1 if self.atoms.calibration.by_sum else FEW
-        if len(wanted) > few or not self.atoms.codable or not without_hops(plan):
-            return super().top(plan, entities, relations, wanted)
-        codes = self.atoms.codes(len(wanted))
+        if len(requests) > few or not self.atoms.codable or not without_hops(plan):
+            return super().top(plan, entities, relations, requests)
+        codes = self.atoms.codes(len(requests))
         search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())
-        listed = search.top(plan.root, wanted)
+        listed = search.top(plan.root, requests)
         return [replace(each, certified=True) for each in listed] if self.exact else listed
 
     def batch(self, plan: Plan) -> int:
-        """How many queries of a plan fit in memory at once: each live set is a row of N floats."""
+        """How many queries of a plan fit in memory; each live set is a row of N floats."""
         live = 4 + plan.num_relations
         return max(1, self.memory // (2 * live * 4 * self.atoms.widest))
 
     def bounds(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """A lower and an upper bound of every exact score, `[B, N]` each; what has no hops is exact."""
-        if self.k is None or settled(plan.root):
+        """Bound every exact score from below and above, `[B, N]`; exact without hops."""
+        if self.k is None or is_hop_free(plan.root):
             scores = self.scores(plan, entities, relations)
             return scores, scores
-        lower, upper = self._bounded(entities, relations, plan).whole(plan.root).chunk(2)
-        return lower, upper
+        bounds = _bounded(self.evaluation(entities, relations, plan)).whole(plan.root)
+        return bounds.low, bounds.high
 
-    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
-        """One evaluation that remembers every set; another for the bounds where a negation swaps them."""
-        if without_hops(plan):  # answers are worth what their own atoms are, whatever else there is
-            listed = self.top(plan, entities, relations, [wanted])[0]
-            return explained(replace(listed, certified=True), self.evaluation(entities, relations), plan, wanted)
-        bounded = None if self.k is None or settled(plan.root) else self._bounded(entities, relations)
-        plain = bounded if bounded is not None and not negates_hops(plan.root) else self.evaluation(entities, relations)
-        plain.keep = True
-        scores = checked(plain.whole(plan.root), self.shards)[0]
-        lower, upper = (scores, scores) if bounded is None else bounded.whole(plan.root)
-        best = best_answers(self.shards, wanted, scores.cpu(), scores.cpu(), (lower.cpu(), upper.cpu()))
-        return explained(best, plain.first(), plan, wanted)
+    def explain(
+        self, plan: Plan, entities: Tensor, relations: Tensor, request: TopKRequest
+    ) -> Explanation:
+        """Explain the best answers to one query by an evaluation that caches every set."""
+        if without_hops(plan):  # the score of an answer depends on its own atoms alone
+            listed = self.top(plan, entities, relations, [request])[0]
+            return explained(
+                replace(listed, certified=True), self.evaluation(entities, relations), plan, request
+            )
+        beam = self.evaluation(entities, relations)
+        bounds = None
+        beam.memo.keeps_all = True
+        if self.k is not None and not is_hop_free(plan.root):
+            bounded = _bounded(beam)
+            bounded.memo.keeps_all = True
+            bounds = bounded.whole(plan.root)
+            bounded.lend()
+        scores = checked(beam.whole(plan.root), self.shards)[0].cpu()
+        limits = (scores, scores) if bounds is None else (bounds.low[0].cpu(), bounds.high[0].cpu())
+        best = best_answers(self.shards, request, scores, scores, limits)
+        return explained(best, beam, plan, request)
 
     def explaining(self, by_scores: bool = False) -> Self:
-        """The same reasoner over atoms that keep their rows, since each answer asks for them again."""
-        made = copy(self)
-        made.atoms = RememberedAtoms(self.atoms)
-        return made
+        """Return the same reasoner over atoms that cache rows, which every answer reuses."""
+        reasoner = copy(self)
+        reasoner.atoms = RememberedAtoms(self.atoms)
+        return reasoner
 
-    def evaluation(self, entities: Tensor, relations: Tensor, plan: Plan | None = None) -> Scores:
-        """The evaluation of a batch, step by step; slots beyond those of a plan hold values tried."""
-        entities, relations = entities.to(self.device).long(), relations.to(self.device).long()
-        tried = plan is not None and entities.shape[1] > plan.num_entities
-        return Scores(self.atoms, self.logic, entities, relations, self.k, self.memory // 2, repeats=tried)
+    def evaluation(
+        self, entities: Tensor, relations: Tensor, plan: Plan | None = None
+    ) -> BeamEvaluator:
+        """The evaluator of a batch; slots beyond those of a plan hold values of variables."""
+        queries = self._queries(entities, relations)
+        repeats = plan is not None and entities.shape[1] > plan.num_entities
+        return BeamEvaluator(self._context, replace(queries, repeats=repeats))
 
-    def _bounded(self, entities: Tensor, relations: Tensor, plan: Plan | None = None) -> Scores:
-        twice = self.evaluation(entities.repeat(2, 1), relations.repeat(2, 1), plan)
-        twice.bounds = True
-        return twice
+    @property
+    def _context(self) -> SearchContext:
+        return SearchContext(self.atoms, self.logic, self.k, self.memory // 2)
+
+    def _queries(self, entities: Tensor, relations: Tensor) -> QueryBatch:
+        return QueryBatch(entities.to(self.device).long(), relations.to(self.device).long())
 
 
 class CertifiedReasoner(MessageReasoner):
-    """Best-first search for the answers of exact search, which it proves; what it cannot prove is the beam's answer.
+    """Best-first search for exact answers; the beam answers what stays unproven.
 
-    It follows the `k` candidates a variable that a beam keeps at most, or as many in all as the `budget` says. What is
-    more than a list of answers, as the scores of all entities that an evaluation ranks, is the beam's.
+    It expands at most the `k` candidates of a variable that a beam keeps, or as many in all as the
+    `budget` says. Scores of all entities, which an evaluation ranks, are the beam's.
     """
 
     def __init__(
-        self, atoms: Atoms, logic: Logic, k: int | None = None, memory: float | None = None, budget: int | None = None
+        self,
+        atoms: Atoms,
+        logic: Logic,
+        k: int | None = None,
+        memory: float | None = None,
+        budget: int | None = None,
     ) -> None:
         super().__init__(atoms, logic, k, memory)
         self.budget = budget
 
     def batch(self, plan: Plan) -> int:
-        """How many queries of a plan fit in memory at once, with two bounds each, and how far hops were followed."""
+        """How many queries of a plan fit in memory, with two bounds each and their frontiers."""
         return max(1, super().batch(plan) // 3)
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
-        """The best answers to each query, certified where they are proven; what has no hops is exact as it is."""
-        if settled(plan.root):
-            return [replace(best, certified=True, rows=0) for best in super().top(plan, entities, relations, wanted)]
-        listed: dict[int, BestAnswers] = {}
-        for places, search in self._search(entities, relations).results(plan.root, wanted):
-            listed |= zip(places, search.listed(plan.root, [wanted[place] for place in places]), strict=True)
-        return [listed[place] for place in range(len(wanted))]
+    def top(
+        self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
+    ) -> list[TopKResult]:
+        """List the best answers to each query, certified where they are proven."""
+        if is_hop_free(plan.root):
+            return [
+                replace(best, certified=True, rows=0)
+                for best in super().top(plan, entities, relations, requests)
+            ]
+        listed: dict[int, TopKResult] = {}
+        for places, search in self._search(plan, entities, relations, requests).run():
+            listed |= zip(places, search.results(), strict=True)
+        for place in [place for place, best in listed.items() if self._takes_exact(best)]:
+            slots = entities[place : place + 1], relations[place : place + 1]
+            (exact,) = super().top(plan, *slots, [requests[place]])
+            listed[place] = replace(exact, rows=listed[place].rows)
+        return [listed[place] for place in range(len(requests))]
 
-    def explain(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Wanted) -> Explanation:
-        """The best answers to one query, and their proofs by the candidates that were followed."""
-        if settled(plan.root):
-            return super().explain(plan, entities, relations, wanted)
-        ((_, search),) = self._search(entities, relations).results(plan.root, [wanted])
-        best = search.listed(plan.root, [wanted])[0]
-        for answer in best.ids if best.certified else ():  # others were followed as far as they may be
-            search.reach(plan.root, answer)
-        # What was proven stays so, also where a cycle's body is known less well than its bound was.
-        return explained(replace(best, rows=search.rows[0]), search.followed(), plan, wanted)
+    def _takes_exact(self, best: TopKResult) -> bool:
+        """Whether exact search answers in place of this one.
+
+        It does where the search was unlimited, so that rounding alone leaves an order open.
+
+        It does where all candidates were known and only rounding leaves the order open.
+        """
+        return self.exact and self.budget is None and not best.certified
+
+    def explain(
+        self, plan: Plan, entities: Tensor, relations: Tensor, request: TopKRequest
+    ) -> Explanation:
+        """Explain the best answers to one query by the candidates that were expanded."""
+        if is_hop_free(plan.root):
+            return super().explain(plan, entities, relations, request)
+        ((_, search),) = self._search(plan, entities, relations, [request]).run()
+        best = search.results()[0]
+        if self._takes_exact(best):
+            exact = super().explain(plan, entities, relations, request)
+            return replace(exact, best=replace(exact.best, rows=best.rows))
+        if best.certified:  # unproven answers were expanded as far as the limits allow
+            for answer in best.ids:
+                search.reach(answer)
+        # The proof stays valid, even where a cycle's body has looser bounds than before.
+        best = replace(best, rows=search.state.rows[0])
+        return explained(best, ExpandedEvaluator.by(search.state), plan, request)
 
     def explaining(self, by_scores: bool = False) -> Self:
-        """The same search, without a budget where it is by scores, since these are the beam's."""
-        made = super().explaining()
-        made.budget = None if by_scores else self.budget
-        return made
+        """Return the same search; with `by_scores` without a budget, as the beam scores."""
+        reasoner = super().explaining()
+        reasoner.budget = None if by_scores else self.budget
+        return reasoner
 
-    def _search(self, entities: Tensor, relations: Tensor) -> BestFirst:
-        entities, relations = (ids.to(self.device).long().repeat(2, 1) for ids in (entities, relations))
-        return BestFirst(self.atoms, self.logic, entities, relations, self.k, self.memory // 2, budget=self.budget)
+    def _search(
+        self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
+    ) -> BestFirstSearch:
+        queries = self._queries(entities, relations)
+        state = SearchState.of(self._context, queries, self.budget)
+        return BestFirstSearch(plan.root, list(requests), state)
 
 
 class SymbolicReasoner(Reasoner):
     """The graph alone: log-score 0 for its answers, minus infinity for everything else."""
 
-    exact, predicts, probabilities = True, False, True
+    exact = True
+    predicts = False
+    probabilities = True
 
     def __init__(self, index: FactIndex, num_entities: int) -> None:
-        self.index, self.num_entities = index, num_entities
+        self.index = index
+        self.num_entities = num_entities
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """`0` where the facts imply the answer, `-inf` elsewhere."""
-        implied = symbolic_sets(plan, entities.numpy(), relations.numpy(), self.index, self.num_entities)
+        """Score the entities that facts imply `0`, and all others `-inf`."""
+        implied = symbolic_sets(
+            plan, entities.numpy(), relations.numpy(), self.index, self.num_entities
+        )
         out = torch.full((len(relations), self.num_entities), ZERO)
         out[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = 0.0
         return out
 
 
-def explained(best: BestAnswers, scores: Scores, plan: Plan, wanted: Wanted) -> Explanation:
-    """Answers with proofs from the scores of one query that remembers every set."""
-    reasons, known, facts = Reasons(scores, best.ids), set(wanted.first), scores.atoms.facts
+def _bounded(beam: BeamEvaluator) -> BoundedEvaluator:
+    """The evaluator of bounds for the same batch."""
+    return BoundedEvaluator(beam.context, beam.queries, beam=beam)
 
-    def proofs(answer: int, count: int) -> list[Proof]:
-        told = reasons.proofs(plan.root, answer, count)
-        if facts is None or answer not in known or not loose(told[0].score, wanted.least):
-            return told
-        return Implied(scores, facts.index).proofs(plan.root, answer, count)  # whose facts the search has dropped
+
+def explained(
+    best: TopKResult, scores: Evaluator[Tensor], plan: Plan, request: TopKRequest
+) -> Explanation:
+    """Attach proofs to answers, from the cached sets of one query's evaluation."""
+    reasons = Reasons(scores, best.ids)
+    first = set(request.first)
+    facts = scores.context.atoms.facts
+
+    def proofs(answer: int, count: int, known: bool = False) -> list[Proof]:
+        by_search = reasons.proofs(plan.root, answer, count)
+        if facts is None or not known or by_search[0].implied:
+            return by_search
+        by_facts = Implied(scores, facts.index).proofs(plan.root, answer, count)
+        search_score = by_search[0].score
+        facts_score = by_facts[0].score
+        if answer in first and loose(search_score, request.least):
+            return by_facts  # the search dropped the facts that imply the answer
+        if loose(search_score, facts_score) or loose(facts_score, search_score):
+            return by_search
+        return [by_facts[0], *(proof for proof in by_search if proof != by_facts[0])][:count]
 
     return Explanation(best, proofs)

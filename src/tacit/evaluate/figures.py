@@ -1,7 +1,7 @@
 """The figures of reports, from plain arrays.
 
-Every function returns a matplotlib `Figure` that belongs to no window and no global state. Colours are those of Okabe
-and Ito, which colour-blind people tell apart.
+Every function returns a matplotlib `Figure` that belongs to no window and no global state. Colours
+are those of Okabe and Ito, which colour-blind people tell apart.
 """
 
 from __future__ import annotations
@@ -22,36 +22,66 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 
 
-def steps(curves: Mapping[str, tuple[ArrayLike, ArrayLike]], ylabel: str, xlabel: str = "step") -> Figure:
+def steps(
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]], ylabel: str, xlabel: str = "step"
+) -> Figure:
     """MRR or a loss over steps or epochs: a curve `(steps, values)` per name."""
     figure, axes = blank()
     for (name, (x, y)), colour in zip(curves.items(), colours(len(curves)), strict=True):
-        axes.plot(np.asarray(x), np.asarray(y), color=colour, label=name, marker="o" if np.size(x) <= 20 else "")
+        axes.plot(
+            np.asarray(x),
+            np.asarray(y),
+            color=colour,
+            label=name,
+            marker="o" if np.size(x) <= 20 else "",
+        )
     finish(axes, xlabel, ylabel, entries=len(curves) if len(curves) > 1 else 0)
     return figure
 
 
 def bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
-    """MRR in percent: one group per shape, one bar per name of `groups` (`{"CQD^A, 1%": {"2p": 11.8, …}, …}`)."""
+    """MRR in percent: one group of bars per shape, one bar per name of `groups`.
+
+    `groups` is of the form `{"CQD^A, 1%": {"2p": 11.8, …}, …}`.
+    """
     columns = list(dict.fromkeys(column for values in groups.values() for column in values))
     figure, axes = blank(width=min(10.0, max(5.0, 0.3 * len(columns) * max(1, len(groups)))))
     width = 0.8 / max(1, len(groups))
-    for i, ((name, values), colour) in enumerate(zip(groups.items(), colours(len(groups)), strict=True)):
-        places = [j + (i - (len(groups) - 1) / 2) * width for j, column in enumerate(columns) if column in values]
-        axes.bar(places, [values[column] for column in columns if column in values], width, color=colour, label=name)
+    for i, ((name, values), colour) in enumerate(
+        zip(groups.items(), colours(len(groups)), strict=True)
+    ):
+        places = [
+            j + (i - (len(groups) - 1) / 2) * width
+            for j, column in enumerate(columns)
+            if column in values
+        ]
+        axes.bar(
+            places,
+            [values[column] for column in columns if column in values],
+            width,
+            color=colour,
+            label=name,
+        )
     axes.set_xticks(range(len(columns)), columns)
     finish(axes, "", "MRR, %", entries=len(groups))
     return figure
 
 
 def reliability_diagram(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """The share that holds against the score, from `Reliability.to_json()` by name; the diagonal is honest."""
+    """The share that holds by score, from `Reliability.to_json()` by name.
+
+    On the diagonal, scores are probabilities.
+    """
     figure, axes = blank(width=4.2 if len(curves) < 6 else 8.0, height=4.2)
-    axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="scores are probabilities")
+    axes.plot(
+        [0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="scores are probabilities"
+    )
     for (name, reliability), colour in zip(curves.items(), colours(len(curves)), strict=True):
         curve = reliability["curve"]
         label = f"{name} (calibration error {reliability['ece']:.3f})"
-        axes.plot(curve["score"], curve["accuracy"], color=colour, marker="o", markersize=4, label=label)
+        axes.plot(
+            curve["score"], curve["accuracy"], color=colour, marker="o", markersize=4, label=label
+        )
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     finish(axes, "mean score", "share that holds", entries=len(curves) + 1)
     return figure
@@ -70,22 +100,24 @@ def svg(figure: Figure) -> str:
 
 
 def blank(width: float = 5.0, height: float = 3.2, columns: int = 1) -> tuple[Figure, Any]:
-    """An empty figure, and its axes: several side by side share what they measure."""
+    """An empty figure and its axes; several side by side share their vertical axis."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError("figures need matplotlib; install it with: pip install 'tacit[plots]'") from None
+        raise SettingsError(
+            "figures need matplotlib; install it with: pip install 'tacit[plots]'"
+        ) from None
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns, sharey=True)
 
 
 def colours(count: int) -> list[str]:
-    """So many colours, the first ones again where there are not enough."""
+    """A list of `count` colours, repeated if there are not enough."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 
 def finish(axes: Axes, xlabel: str, ylabel: str, title: str = "", entries: int = 0) -> None:
-    """Name the axes, and what is drawn where there are entries of a legend."""
+    """Set labels, title and legend of the axes."""
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""BetaE's protocol: every hard answer of every query, ranked among all entities that are no answers."""
+"""BetaE's protocol: every hard answer of every query, ranked among non-answers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ def evaluate(
 ) -> Results:
     """Rank the hard answers of each set of queries.
 
-    Results record `settings` beside what they are made with. Several `processes` share the queries out, and all get the
-    same results.
+    Results record `settings` beside what they are made with. Several `processes` share the queries
+    out, and all get the same results.
 
-    The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are all facts before the
-    split, that is the easy answers, which never compete, and nothing changes. Where they are the training facts alone,
-    it moves wrong answers: what follows from a negation that a later fact refutes. Hard answers are moved too where
-    they seem to follow for such a wrong reason. No figure with `new` may stand beside one without, unless it says so.
+    The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are
+    all facts before the split, that is the easy answers, which never compete, and nothing changes.
+    Where they are the training facts alone, it moves wrong answers: what follows from a negation
+    that a later fact refutes. Hard answers are moved too where they seem to follow for such a wrong
+    reason. No figure with `new` may stand beside one without, unless it says so.
     """
     with counting(progress) as counts:
         figures = {
-            name: measure(reasoner, kept, how, counts(name, len(kept)), processes)
-            for name, kept in ranked(queries, how.limit).items()
+            name: measure(reasoner, query_set, how, counts(name, len(query_set)), processes)
+            for name, query_set in ranked(queries, how.limit).items()
         }
     limited = {} if how.limit is None else {"limit": how.limit}
     made = {**(settings or {}), **limited, "ties": how.ties, "mean": how.mean, "filtered": FILTERED}
@@ -53,12 +54,17 @@ def evaluate(
 
 
 def ranked(queries: QuerySets, limit: int | None) -> dict[str, QuerySet]:
-    """The queries with hard answers; `limit` keeps that many of each set, a sample that is the same every time."""
-    kept = {name: sample(asked.subset(np.flatnonzero(asked.hard.counts)), limit) for name, asked in queries.items()}
-    for name in kept:
-        if not len(kept[name]):
-            raise DataError(f"the {len(queries[name]):,} {name} queries have no hard answers to rank")
-    return kept
+    """The queries with hard answers; `limit` keeps a fixed sample of each set."""
+    selected = {
+        name: sample(query_set.subset(np.flatnonzero(query_set.hard.counts)), limit)
+        for name, query_set in queries.items()
+    }
+    for name in selected:
+        if not len(selected[name]):
+            raise DataError(
+                f"the {len(queries[name]):,} {name} queries have no hard answers to rank"
+            )
+    return selected
 
 
 def measure(
@@ -77,12 +83,14 @@ def measure(
 def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
     """Link prediction as 1p queries: each (head, relation) of a split, in both directions.
 
-    As in BetaE, easy answers are those of the splits before (`train` for `valid`, `train` and `valid` for `test`), and
-    hard ones those that only this split knows.
+    As in BetaE, easy answers are those of the splits before (`train` for `valid`, `train` and
+    `valid` for `test`), and hard ones those that only this split knows.
     """
     before = graph.index(*SPLITS[: SPLITS.index(split)]) if split != SPLITS[0] else None
     index = graph.index(split)
-    entities, relations = (column.astype(np.int32)[:, None] for column in (index.heads, index.relations))
+    entities, relations = (
+        column.astype(np.int32)[:, None] for column in (index.heads, index.relations)
+    )
     hard = AnswerSets(index.offsets, index.all_tails)
     easy = AnswerSets.none(len(hard))
     if before is not None:

@@ -1,7 +1,7 @@
-"""How well a link predictor answers questions while it is trained.
+"""Validation of a link predictor by questions, while it is trained.
 
-Multi-hop questions and intersections go on improving after the ranks of single facts are flat, so facts alone would
-stop a training too early and choose the wrong weights.
+Multi-hop questions and intersections go on improving after the ranks of single facts are flat, so
+facts alone would stop a training too early and choose the wrong weights.
 """
 
 from __future__ import annotations
@@ -34,29 +34,39 @@ _COLUMNS = ("entities", "relations", "easy.offsets", "easy.ids", "hard.offsets",
 
 
 def validation(
-    graph: Graph, settings: TrainSettings, run: RunFolder | None = None, shards: Shards | None = None
+    graph: Graph,
+    settings: TrainSettings,
+    run: RunFolder | None = None,
+    shards: Shards | None = None,
 ) -> Validate | None:
-    """What a training is validated with by its settings; None where that is the ranks of facts, or nothing."""
+    """The validation by questions, or None if the settings ask for facts or there are none."""
     if settings.validate_on == "facts" or not len(graph.valid):
         return None
     return QuestionValidation(graph, settings, run, shards)
 
 
 class QuestionValidation:
-    """Answers questions that need a validation fact, as a run is asked: with the training facts known.
+    """Answers questions that need a validation fact, with training facts known.
 
-    They are drawn from train and valid facts when they are first needed, and kept with the `run`; where processes share
-    the entities out, by the first of them.
+    The questions are drawn from train and valid facts at the first use, by the first process, and
+    stored with the `run`.
     """
 
     def __init__(
-        self, graph: Graph, settings: TrainSettings, run: RunFolder | None = None, shards: Shards | None = None
+        self,
+        graph: Graph,
+        settings: TrainSettings,
+        run: RunFolder | None = None,
+        shards: Shards | None = None,
     ) -> None:
-        self.graph, self.settings, self.run, self.shards = graph, settings, run, shards or Shards(graph.num_entities)
+        self.graph = graph
+        self.settings = settings
+        self.run = run
+        self.shards = shards or Shards(graph.num_entities)
 
     def __call__(self, model: Scorer) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""
-        # An engine may hold a copy of the weights, which change from one validation to the next.
+        # a new engine, since it may copy the weights, which change between validations
         engine = Engine(
             self.graph,
             model,
@@ -78,44 +88,52 @@ class QuestionValidation:
         return read_questions(self.run)
 
     def _drawn(self) -> dict[str, QuerySet]:
-        most, seed = affordable(self.graph, self.settings), self.settings.seed
+        most = affordable(self.graph, self.settings)
+        seed = self.settings.seed
         drawn = {}
         for name in ASKED:
-            # Those without a variable between cost next to nothing, and more of them are less a matter of luck.
+            # questions without variables are cheap, and more of them reduce the noise
             count = most if SHAPES[name].plan.has(Project) else self.settings.validate_questions
-            drawn[name] = sample(self.graph, SHAPES[name], "valid", count, seed=seed, waste=WASTE).queries
+            drawn[name] = sample(
+                self.graph, SHAPES[name], "valid", count, seed=seed, waste=WASTE
+            ).queries
         return {name: queries for name, queries in drawn.items() if len(queries)}
 
 
 def affordable(graph: Graph, settings: TrainSettings) -> int:
-    """How many questions of each shape to ask: as many as a tenth of the work between two validations pays for.
+    """The number of questions of each shape, within a tenth of the training's work.
 
-    Work is counted in rows, an entity and relation scored against all entities. A step computes three products for each
-    fact and direction, with negatives over those alone.
+    Work is counted in rows, an entity and relation scored against all entities. A step computes
+    three products for each fact and direction, with negatives over those alone.
     """
     compared = min(1.0, settings.negatives / graph.num_entities) if settings.negatives else 1.0
     learned = 3 * 2 * len(graph.train) * settings.validate_every * compared
     one_of_each = sum(rows(SHAPES[name].plan, graph.num_entities) for name in ASKED)
-    return max(FEWEST, min(settings.validate_questions, int(SHARE * learned / (COST * one_of_each))))
+    return max(
+        FEWEST, min(settings.validate_questions, int(SHARE * learned / (COST * one_of_each)))
+    )
 
 
 def rows(plan: Plan, num_entities: int) -> int:
-    """The rows that a question takes: one from an entity, and one from each candidate of a variable.
+    """The rows that a question needs: one per entity, and one per candidate of a variable.
 
     >>> [rows(SHAPES[name].plan, 1000) for name in ("1p", "2i", "2p", "3p")]
     [1, 2, 33, 65]
     """
     k = candidates(num_entities)
-    return sum(1 if isinstance(step, Row) else k if isinstance(step, Project) else 0 for step in walk(plan.root))
+    return sum(
+        1 if isinstance(step, Row) else k if isinstance(step, Project) else 0
+        for step in walk(plan.root)
+    )
 
 
 def candidates(num_entities: int) -> int:
-    """The candidates of a variable that are kept: few, and never all of a graph, which an engine searches otherwise."""
+    """The candidates of a variable: few, and fewer than all entities."""
     return max(1, min(CANDIDATES, num_entities // 2))
 
 
 def write_questions(run: RunFolder, questions: QuerySets) -> None:
-    """Keep questions with a run."""
+    """Store questions with a run."""
     columns = {
         f"{name}.{column}": torch.from_numpy(attrgetter(column)(queries))
         for name, queries in questions.items()
@@ -125,13 +143,17 @@ def write_questions(run: RunFolder, questions: QuerySets) -> None:
 
 
 def read_questions(run: RunFolder) -> dict[str, QuerySet]:
-    """The questions that were kept with a run."""
-    held = {name: tensor.numpy() for name, tensor in run.tensors(QUESTIONS).items()}
+    """Read the stored questions of a run."""
+    tensors = {name: tensor.numpy() for name, tensor in run.tensors(QUESTIONS).items()}
     questions = {}
     for name in ASKED:
-        if f"{name}.entities" in held:
-            entities, relations, *answers = (held[f"{name}.{column}"] for column in _COLUMNS)
+        if f"{name}.entities" in tensors:
+            entities, relations, *answers = (tensors[f"{name}.{column}"] for column in _COLUMNS)
             questions[name] = QuerySet(
-                SHAPES[name], entities, relations, AnswerSets(*answers[:2]), AnswerSets(*answers[2:])
+                SHAPES[name],
+                entities,
+                relations,
+                AnswerSets(*answers[:2]),
+                AnswerSets(*answers[2:]),
             )
     return questions

@@ -1,4 +1,4 @@
-"""Whether scores can be read as probabilities: of the things scored 0.8, do four in five hold?"""
+"""Whether scores can be read as probabilities: four in five scored 0.8 should hold."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tacit.query.sampling.queries import AnswerSets, QuerySet
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Scores in bins of equal width over [0, 1], what they add up to, and how often they were right.
+    """Scores in bins of equal width over [0, 1], with their sums and hits.
 
-    Sums are all that is kept, so two of them add up, and millions of scores cost no memory.
+    Only sums are stored, so that objects can be added and millions of scores take no memory.
     """
 
     counts: NDArray[np.int64]  # [bins]
@@ -38,23 +38,33 @@ class Reliability:
         return cls(np.zeros(bins, dtype=np.int64), np.zeros(bins), np.zeros(bins), 0.0)
 
     @classmethod
-    def of(cls, scores: Tensor | Floats, labels: Tensor | NDArray[Any], bins: int = 10) -> Reliability:
+    def of(
+        cls, scores: Tensor | Floats, labels: Tensor | NDArray[Any], bins: int = 10
+    ) -> Reliability:
         """Scores in [0, 1] and whether each holds, 0 or 1."""
         empty = cls.empty(bins)
         scores = torch.as_tensor(scores).detach().double().flatten()
         labels = torch.as_tensor(labels, device=scores.device).double().flatten()
         if len(scores) != len(labels):
-            raise SettingsError(f"{len(scores)} scores cannot be compared with {len(labels)} labels")
+            raise SettingsError(
+                f"{len(scores)} scores cannot be compared with {len(labels)} labels"
+            )
         if len(scores) and not bool(((scores >= 0) & (scores <= 1)).all()):
             raise SettingsError("scores to be read as probabilities must lie between 0 and 1")
         bin_of = (scores * bins).long().clamp_(max=bins - 1)
-        sums = [torch.bincount(bin_of, weights, bins).cpu().numpy() for weights in (None, scores, labels)]
+        sums = [
+            torch.bincount(bin_of, weights, bins).cpu().numpy()
+            for weights in (None, scores, labels)
+        ]
         squares = float((scores - labels).square().sum())
         return empty + cls(sums[0], sums[1], sums[2], squares)
 
     def __add__(self, other: Reliability) -> Reliability:
         return Reliability(
-            self.counts + other.counts, self.scores + other.scores, self.hits + other.hits, self.squares + other.squares
+            self.counts + other.counts,
+            self.scores + other.scores,
+            self.hits + other.hits,
+            self.squares + other.squares,
         )
 
     def __len__(self) -> int:
@@ -81,28 +91,33 @@ class Reliability:
         return self.squares / max(1, len(self))
 
     def to_json(self) -> dict[str, Any]:
-        """Both figures and the curve, as plain data."""
-        seen = self.counts > 0
+        """Both metrics and the curve, as plain data."""
+        filled = self.counts > 0
         return {
             "ece": self.calibration_error,
             "brier": self.brier,
             "count": len(self),
             "curve": {
-                "count": self.counts[seen].tolist(),
-                "score": self.mean_score[seen].tolist(),
-                "accuracy": self.accuracy[seen].tolist(),
+                "count": self.counts[filled].tolist(),
+                "score": self.mean_score[filled].tolist(),
+                "accuracy": self.accuracy[filled].tolist(),
             },
         }
 
 
 @torch.no_grad()  # and not inference mode, which would keep continuous search from its gradients
 def reliability(
-    reasoner: Reasoner, queries: QuerySet, bins: int = 10, top: int | None = None, batch: int | None = None
+    reasoner: Reasoner,
+    queries: QuerySet,
+    bins: int = 10,
+    top: int | None = None,
+    batch: int | None = None,
 ) -> Reliability:
-    """How the scores of entities as answers compare with the hard answers, easy ones left out.
+    """Compare the scores of entities with the hard answers, without easy ones.
 
-    With `one_hop_queries` the scores are those of atoms: held-out facts against what is no fact. `top` looks only at
-    the best so many of each query, which is what people are shown; all others are nearly always right at nearly 0.
+    With `one_hop_queries` the scores are those of atoms: held-out facts against non-facts. `top`
+    restricts it to the best answers of each query, which users see; all others are nearly always
+    right at nearly 0.
     """
     size = batch or batch_size(reasoner, queries.shape.plan)
     total = Reliability.empty(bins)
@@ -110,16 +125,18 @@ def reliability(
         part = queries[start : start + size]
         scores, finer = reasoner.ranked(part.shape.plan, *slots(part))
         scores = scores.exp().clamp(0, 1)
-        labels, easy = torch.zeros_like(scores), _cells(part.easy)
+        labels = torch.zeros_like(scores)
+        easy = _cells(part.easy)
         labels[_cells(part.hard)] = 1
-        scores[easy] = -1  # which no score is
-        if top is not None:  # near 1, scores are alike that are not
+        scores[easy] = -1  # an impossible score
+        if top is not None:  # `finer` separates scores that are equal near 1
             order = finer.clamp(min=torch.finfo(finer.dtype).min)
             order[easy] = -torch.inf
             chosen = best(order, top)[1]
-            scores, labels = scores.gather(1, chosen), labels.gather(1, chosen)
-        kept = scores >= 0
-        total += Reliability.of(scores[kept], labels[kept], bins)
+            scores = scores.gather(1, chosen)
+            labels = labels.gather(1, chosen)
+        counted = scores >= 0
+        total += Reliability.of(scores[counted], labels[counted], bins)
     return total
 
 

@@ -1,4 +1,4 @@
-"""A run on one page: its settings, tables and figures, as HTML or Markdown that needs no other file."""
+"""The report of a run on one page: settings, tables and figures, as HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -26,14 +26,18 @@ STYLE = (
     ":root{color-scheme:light dark;--ink:#1d1c22;--soft:#5f5c66;--line:#e2dfd9;--paper:#fff}"
     "@media(prefers-color-scheme:dark){:root{--ink:#ececf1;--soft:#a4a5b1;--line:#2c2f38;--paper:#131418}"
     "figure svg{background:#fff;border-radius:8px}}"
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:var(--ink);"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 "
+    "1rem;color:var(--ink);"
     "background:var(--paper);"
     "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:0 2.5rem}"
     "h1,.wide{grid-column:1/-1}section{min-width:0}"
     "h1{font-size:1.6rem;margin:0}h2{font-size:1.05rem;margin:1.8rem 0 .3rem}"
-    "p{margin:.2rem 0;color:var(--soft);max-width:48rem}figure{margin:.4rem 0}svg{max-width:100%;height:auto}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto;margin:.4rem 0}"
-    "th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}"
+    "p{margin:.2rem 0;color:var(--soft);max-width:48rem}figure{margin:.4rem "
+    "0}svg{max-width:100%;height:auto}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;"
+    "overflow-x:auto;margin:.4rem 0}"
+    "th,td{padding:.2rem .6rem;border-bottom:1px solid "
+    "var(--line);text-align:right;white-space:nowrap}"
     "th{color:var(--soft);font-weight:500}th:first-child,td:first-child{text-align:left;padding-left:0}"
     "td:nth-child(2):last-child{max-width:22rem;overflow-wrap:anywhere;white-space:normal}"
 )
@@ -51,15 +55,19 @@ class Section:
 
     @property
     def wide(self) -> bool:
-        """Whether it needs the whole width of a page, as tables with a column for every shape do."""
-        return len(self.header) > 4 or (not self.header and self.figure is None) or "by shape" in self.title
+        """Whether the section needs the whole width of a page."""
+        return (
+            len(self.header) > 4
+            or (not self.header and self.figure is None)
+            or "by shape" in self.title
+        )
 
 
 def write_report(run: RunFolder, out: str | Path) -> Path:
-    """Write the page of a run; the ending of the file, .html or .md, says as what."""
+    """Write the page of a run, as .html or .md by the file name."""
     out = Path(out)
     if out.suffix.lower() not in ENDINGS:
-        raise SettingsError(f"a report is written as .html or .md, not as '{out.name}'")
+        raise SettingsError(f"out is '{out}'; it must end in .html or .md", "out")
     page = report(run, ENDINGS[out.suffix.lower()])
     if not out.parent.is_dir():
         raise DataError(f"cannot be written: there is no folder '{out.parent}'", out)
@@ -75,19 +83,26 @@ def report(run: RunFolder, kind: str = "html") -> str:
 
 
 def sections(run: RunFolder) -> Iterable[Section]:
-    """What a run has to show, results first."""
-    results, settings = run.results(), run.settings
-    kept = [evaluation for evaluation in results.get("eval", []) if is_results(evaluation)]
-    names = [f"#{i}" for i in range(1, len(kept) + 1)] if len(kept) > 1 else ["this run"]
-    evaluations = dict(zip(names, kept, strict=False))
+    """The sections of a run's page, results first."""
+    results = run.results()
+    settings = run.settings
+    stored = [evaluation for evaluation in results.get("eval", []) if is_results(evaluation)]
+    names = [f"#{i}" for i in range(1, len(stored) + 1)] if len(stored) > 1 else ["this run"]
+    evaluations = dict(zip(names, stored, strict=False))
     outdated: dict[str, list[str]] = {}
     for name, evaluation in evaluations.items():
         if "outdated" in evaluation:
             outdated.setdefault(str(evaluation["outdated"]), []).append(name)
     if outdated:
-        yield Section("Outdated", "; ".join(f"{', '.join(named)}: {why}" for why, named in outdated.items()) + ".")
+        yield Section(
+            "Outdated",
+            "; ".join(f"{', '.join(named)}: {why}" for why, named in outdated.items()) + ".",
+        )
     if not evaluations:
-        yield Section("Evaluation", "Nothing has been evaluated; `tacit eval RUN` and `run.evaluate()` do that.")
+        yield Section(
+            "Evaluation",
+            "Nothing has been evaluated; `tacit eval RUN` and `run.evaluate()` do that.",
+        )
     yield from _settings_of(evaluations)
     yield from _evaluations(evaluations)
     yield from _missing(evaluations)
@@ -101,43 +116,65 @@ def sections(run: RunFolder) -> Iterable[Section]:
 
 
 def _listed(title: str, values: Mapping[str, Any]) -> Section:
-    return Section(title, header=("", "value"), rows=[(name, _text(value)) for name, value in values.items()])
+    return Section(
+        title, header=("", "value"), rows=[(name, _text(value)) for name, value in values.items()]
+    )
 
 
 def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
-    """How the evaluations differ, and what they share."""
+    """The settings in which the evaluations differ, and the shared ones."""
     settings = {name: evaluation.get("settings", {}) for name, evaluation in evaluations.items()}
     keys = differences(list(settings.values()))
-    shared = {key: value for values in settings.values() for key, value in values.items() if key not in keys}
+    shared = {
+        key: value
+        for values in settings.values()
+        for key, value in values.items()
+        if key not in keys
+    }
     text = ", ".join(f"{key} {_text(value)}" for key, value in shared.items())
     if settings:
-        rows = [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()] if keys else []
-        yield Section("Evaluations", f"All with {text}." if keys else f"With {text}.", ("", *keys), rows)
+        rows = (
+            [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()]
+            if keys
+            else []
+        )
+        yield Section(
+            "Evaluations", f"All with {text}." if keys else f"With {text}.", ("", *keys), rows
+        )
 
 
 def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
     how = ", ".join(
-        dict.fromkeys(f"{e.get('ties')} ties, mean per {e.get('mean', 'question')}" for e in evaluations.values())
+        dict.fromkeys(
+            f"{e.get('ties')} ties, mean per {e.get('mean', 'question')}"
+            for e in evaluations.values()
+        )
     )
     for metric, title in TITLES.items() if evaluations else ():
         rows = {name: percentages(evaluation, metric) for name, evaluation in evaluations.items()}
         columns = columns_of(rows.values())
         if metric == "mrr":
             title = "Mean reciprocal rank"
-            bars = {name: {column: row[column] for column in columns if column in row} for name, row in rows.items()}
+            bars = {
+                name: {column: row[column] for column in columns if column in row}
+                for name, row in rows.items()
+            }
             yield _drawn(f"{title} by shape", lambda bars=bars: figures.bars(bars))
         yield _percent(title, f"In percent; filtered ranks, {how}.", rows)
 
 
 def _missing(evaluations: Evaluations) -> Iterable[Section]:
-    """The mean reciprocal rank by the number of links that hard answers are missing."""
+    """The mean reciprocal rank by the number of missing links of hard answers."""
     rows = {
         f"{name}, {links} missing": row
         for name, evaluation in evaluations.items()
         for links, row in missing_percentages(evaluation).items()
     }
     if rows:
-        text = "Mean reciprocal rank in percent, of the hard answers that so many links must be predicted for."
+        text = (
+            "Mean reciprocal rank in percent, of the hard answers that so many links must be "
+            "predicted for."
+        )
         yield _percent("By missing links", text, rows)
 
 
@@ -155,17 +192,24 @@ def _calibration(evaluations: Evaluations) -> Iterable[Section]:
         for what, curve in (evaluation.get("reliability") or {}).items()
     }
     if curves:
-        rows = [(what, f"{c['ece']:.4f}", f"{c['brier']:.4f}", f"{c['count']:,}") for what, c in curves.items()]
+        rows = [
+            (what, f"{c['ece']:.4f}", f"{c['brier']:.4f}", f"{c['count']:,}")
+            for what, c in curves.items()
+        ]
         header = ("", "calibration error", "Brier score", "scores")
         yield Section("Calibration", "Whether scores can be read as probabilities.", header, rows)
         yield _drawn("Reliability", lambda: figures.reliability_diagram(curves))
 
 
 def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
-    """One figure for each pair of what is counted (epochs, steps) and what was measured along it."""
+    """One figure for each clock (epochs, steps) and each measure along it."""
     for clock in ("epoch", "step"):
         for measure in ("loss", "valid_mrr"):
-            points = [(event[clock], event[measure]) for event in events if _numbers(event, clock, measure)]
+            points = [
+                (event[clock], event[measure])
+                for event in events
+                if _numbers(event, clock, measure)
+            ]
             if len(points) > 1:
                 curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
                 label = "validation MRR" if measure == "valid_mrr" else measure
@@ -174,7 +218,7 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
 
 
 def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], list[float]]]:
-    """The curves in a trace of several runs: another one begins where the clock goes back."""
+    """The curves in a trace of several runs, cut where the clock goes back."""
     curves: list[tuple[list[float], list[float]]] = []
     for x, y in points:
         if not curves or x <= curves[-1][0][-1]:
@@ -209,18 +253,27 @@ def to_html(title: str, sections: Sequence[Section]) -> str:
     """The sections as one HTML page."""
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
-        parts.append(f"<section{' class=wide' if section.wide else ''}><h2>{html.escape(section.title)}</h2>")
+        parts.append(
+            f"<section{' class=wide' if section.wide else ''}><h2>{html.escape(section.title)}</h2>"
+        )
         if section.text:
             parts.append(f"<p>{html.escape(section.text)}</p>")
         if section.rows:
-            lines = [_html_row("th", section.header), *(_html_row("td", row) for row in section.rows)]
+            lines = [
+                _html_row("th", section.header),
+                *(_html_row("td", row) for row in section.rows),
+            ]
             parts.append("<table>" + "".join(lines) + "</table>")
         if section.figure is not None:
             parts.append(f"<figure>{figures.svg(section.figure)}</figure>")
         parts.append("</section>")
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     head += f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n'
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
 
 
 def to_markdown(title: str, sections: Sequence[Section]) -> str:
@@ -236,7 +289,9 @@ def to_markdown(title: str, sections: Sequence[Section]) -> str:
         if section.figure is not None:
             picture = io.BytesIO()
             section.figure.savefig(picture, format="png", dpi=110)
-            parts.append(f"![{section.title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})")
+            parts.append(
+                f"![{section.title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"
+            )
     return "\n\n".join(parts) + "\n"
 
 
@@ -250,7 +305,7 @@ def _line(values: Sequence[str]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as people write it: few digits, lists with commas, a dash for nothing.
+    """A value as readable text: few digits, lists with commas, a dash for nothing.
 
     >>> _text(0.99902343746), _text(["2i", "3i"]), _text({"2i": 90}), _text(True), _text(None)
     ('0.999', '2i, 3i', '2i: 90', 'yes', '-')

@@ -1,4 +1,4 @@
-"""What an evaluation found, and the JSON it is kept as."""
+"""The results of an evaluation, and their JSON form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AVERAGES = {"avg_p": POSITIVE, "avg_n": NEGATIVE}
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """The ranks of the hard answers of one set of queries, what they come to, and the time they took."""
+    """The ranks of the hard answers of one set of queries, their metrics and the time."""
 
     queries: QuerySet
     ranks: Tensor  # of each of `queries.hard.ids`
@@ -45,11 +45,13 @@ class Figures:
         weights = self.queries.hard.counts if mean == "fact" else None
         return float(np.average(self.by_query[metric], weights=weights))
 
-    def grouped(self, keys: NDArray[np.integer], mean: str = "question") -> dict[int, dict[str, float]]:
-        """The figures of the hard answers that share a key, such as the relation they are asked by.
+    def grouped(
+        self, keys: NDArray[np.integer], mean: str = "question"
+    ) -> dict[int, dict[str, float]]:
+        """The metrics of the hard answers that share a key, such as their relation.
 
-        Each is an evaluation of its own: a query takes part with its answers of that key, where it has any. Beside the
-        metrics there are the numbers of queries and answers.
+        Each group is an evaluation of its own: a query takes part with its answers of that key.
+        Beside the metrics there are the numbers of queries and answers.
         """
         distinct, group = np.unique(keys, return_inverse=True)
         asked, place, answers = np.unique(
@@ -63,21 +65,23 @@ class Figures:
         }
         columns |= {"queries": np.bincount(of_key), "answers": np.bincount(group)}
         return {
-            int(key): {name: column[i].item() for name, column in columns.items()} for i, key in enumerate(distinct)
+            int(key): {name: column[i].item() for name, column in columns.items()}
+            for i, key in enumerate(distinct)
         }
 
 
 @dataclass(frozen=True)
 class Results:
-    """The figures of every set of queries, with the tie policy, the mean and the settings they were made with.
+    """The figures of every set of queries, with tie policy, mean and settings.
 
-    A mean per `question` is BetaE's: over the hard answers of a query, then over the queries. A mean per `fact` counts
-    every hard answer once, as PyKEEN does; for 1p queries in both directions it is the number PyKEEN calls `both`.
+    A mean per `question` is BetaE's: over the hard answers of a query, then over the queries. A
+    mean per `fact` counts every hard answer once, as PyKEEN does; for 1p queries in both directions
+    it is the number PyKEEN calls `both`.
     """
 
-    figures: Mapping[str, Figures]
+    figures: Mapping[str, Figures] = field(hash=False)
     ties: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     mean: str = "question"
 
     @property
@@ -87,23 +91,35 @@ class Results:
 
     def metric(self, metric: str, mean: str | None = None) -> dict[str, float]:
         """A metric of each set, as a fraction."""
-        return {name: figures.mean(metric, mean or self.mean) for name, figures in self.figures.items()}
+        return {
+            name: figures.mean(metric, mean or self.mean) for name, figures in self.figures.items()
+        }
 
     def average(self, name: str) -> float | None:
-        """`avg_p` or `avg_n`: the mean MRR over nine positive or five negative shapes, or None unless all are in."""
+        """`avg_p` or `avg_n`: the mean MRR over nine positive or five negative shapes.
+
+        It is None unless all of them are present.
+        """
         return average(self.mrr, AVERAGES[name])
 
     def to_json(self) -> dict[str, Any]:
-        """The results as `tacit eval --json` writes them: metrics, fractions, by the chosen mean, then by every one."""
+        """The results as `tacit eval --json` writes them: metrics as fractions.
+
+        They are given by the chosen mean, then by each mean.
+        """
         return {
             **{metric: self.metric(metric) for metric in METRICS},
             **{name: self.average(name) for name in AVERAGES},
             "queries": {name: len(figures) for name, figures in self.figures.items()},
-            "answers": {name: len(figures.queries.hard.ids) for name, figures in self.figures.items()},
+            "answers": {
+                name: len(figures.queries.hard.ids) for name, figures in self.figures.items()
+            },
             "seconds": {name: round(figures.seconds, 4) for name, figures in self.figures.items()},
             "ties": self.ties,
             "mean": self.mean,
-            "means": {mean: {metric: self.metric(metric, mean) for metric in METRICS} for mean in MEANS},
+            "means": {
+                mean: {metric: self.metric(metric, mean) for metric in METRICS} for mean in MEANS
+            },
             "settings": dict(self.settings),
         }
 
@@ -114,7 +130,11 @@ def average(values: Mapping[str, float], names: Sequence[str]) -> float | None:
     >>> average({"2i": 0.5, "3i": 0.25}, ("2i", "3i")), average({"2i": 0.5}, ("2i", "3i"))
     (0.375, None)
     """
-    return sum(values[name] for name in names) / len(names) if all(name in values for name in names) else None
+    return (
+        sum(values[name] for name in names) / len(names)
+        if all(name in values for name in names)
+        else None
+    )
 
 
 def read_results(path: str | Path) -> dict[str, Any]:
@@ -127,7 +147,9 @@ def read_results(path: str | Path) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"is not JSON ({error})", path) from None
     if not is_results(results):
-        raise DataError("holds no results; write those of an evaluation", path, command="eval RUN --json FILE")
+        raise DataError(
+            "holds no results; write those of an evaluation", path, command="eval RUN --json FILE"
+        )
     return dict(results)
 
 
@@ -135,5 +157,6 @@ def is_results(data: Any) -> bool:
     """Whether plain data has the form of results."""
     tables = [data.get(metric) for metric in METRICS] if isinstance(data, dict) else [None]
     return all(
-        isinstance(table, dict) and all(isinstance(value, int | float) for value in table.values()) for table in tables
+        isinstance(table, dict) and all(isinstance(value, int | float) for value in table.values())
+        for table in tables
     )

@@ -8,7 +8,8 @@ from typing import Any, Self
 from tacit.graph.graph import SPLITS
 from tacit.settings import Settings, setting, settings_of
 
-TIES, MEANS = ("realistic", "optimistic", "pessimistic"), ("question", "fact")
+TIES = ("realistic", "optimistic", "pessimistic")
+MEANS = ("question", "fact")
 
 
 @dataclass(frozen=True)
@@ -18,15 +19,29 @@ class EvaluateSettings(Settings):
     noun = "evaluation"
 
     split: str = setting("test", "The facts that are asked about.", choices=SPLITS)
-    ties: str = setting("realistic", "An equal score counts half, not at all or fully as a better one.", choices=TIES)
-    mean: str = setting("question", "What counts once: a question (BetaE) or each fact (PyKEEN).", choices=MEANS)
+    ties: str = setting(
+        "realistic",
+        "An equal score counts half, not at all or fully as a better one.",
+        choices=TIES,
+    )
+    mean: str = setting(
+        "question", "What counts once: a question (BetaE) or each fact (PyKEEN).", choices=MEANS
+    )
     limit: int | None = setting(None, "At most so many queries of each shape.", least=1)
     batch: int | None = setting(None, "Queries at once; by memory otherwise.", least=1)
     per_relation: bool = setting(False, "Also show 1p by relation.")
-    by_missing: bool = setting(False, "Also show figures by the number of links that must be predicted.")
+    by_missing: bool = setting(
+        False, "Also show figures by the number of links that must be predicted."
+    )
     reliability: bool = setting(False, "Also measure whether scores can be read as probabilities.")
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> Self:
         """The settings of an evaluation among some values, taken out of them."""
-        return cls(**{field.name: values.pop(field.name) for field in settings_of(cls) if field.name in values})
+        return cls(
+            **{
+                field.name: values.pop(field.name)
+                for field in settings_of(cls)
+                if field.name in values
+            }
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.answers.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.evaluate.results import AVERAGES, average
 from tacit.links.ranking import METRICS
 from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
@@ -18,7 +18,7 @@ TITLES = {metric: "MRR" if metric == "mrr" else metric.title() for metric in MET
 
 
 def percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, float]:
-    """A metric of results in percent by shape, and its averages where all their shapes are there."""
+    """A metric in percent by shape, with the averages whose shapes are all present."""
     by_shape: Mapping[str, float] = results[metric]
     averages = {name: average(by_shape, shapes) for name, shapes in AVERAGES.items()}
     values = {**{name: mean for name, mean in averages.items() if mean is not None}, **by_shape}
@@ -26,18 +26,20 @@ def percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, fl
 
 
 def columns_of(rows: Iterable[Mapping[str, float]]) -> list[str]:
-    """The columns that at least one row has a value in: averages, the shapes of the benchmarks, then others."""
+    """The columns with a value in some row: averages, benchmark shapes, then others."""
     named = dict.fromkeys(column for row in rows for column in row)
-    return [column for column in COLUMNS if column in named] + [name for name in named if name not in COLUMNS]
+    return [column for column in COLUMNS if column in named] + [
+        name for name in named if name not in COLUMNS
+    ]
 
 
 def cell(value: float | None) -> str:
-    """A value as printed, a dash where there is none."""
+    """A value as printed, a dash for none."""
     return "-" if value is None else f"{value:.1f}"
 
 
 def metrics_table(results: Mapping[str, Any]) -> Table:
-    """One file of results for a terminal: a line per set of queries with MRR, Hits@k, how many and how long."""
+    """A table of results for a terminal, with MRR, Hits@k, count and time per set."""
     table = empty_table(("queries of", *TITLES.values(), "count", "ms each"))
     for name, count in results["queries"].items():
         values = [cell(100 * results[metric][name]) for metric in METRICS]
@@ -55,12 +57,16 @@ def missing_table(by_missing: Mapping[str, Mapping[Any, Mapping[str, float]]]) -
     for name, rows in by_missing.items():
         for links, row in rows.items():
             values = [cell(100 * row[metric]) for metric in METRICS]
-            table.add_row(name, str(links), *values, f"{row['queries']:,.0f}", f"{row['answers']:,.0f}")
+            table.add_row(
+                name, str(links), *values, f"{row['queries']:,.0f}", f"{row['answers']:,.0f}"
+            )
     return table
 
 
-def missing_percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, dict[str, float]]:
-    """A metric in percent by number of missing links, then by shape; a shape is only where some answers miss so many.
+def missing_percentages(
+    results: Mapping[str, Any], metric: str = "mrr"
+) -> dict[str, dict[str, float]]:
+    """A metric in percent by number of missing links, then by shape.
 
     >>> row = {"mrr": 0.25}
     >>> missing_percentages({"by_missing": {"1p": {"1": row}, "2i": {"1": row, "2": {"mrr": 0.1}}}})
@@ -70,7 +76,14 @@ def missing_percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict
     links = sorted({number for rows in by_missing.values() for number in rows}, key=int)
     return {
         number: percentages(
-            {metric: {name: rows[number][metric] for name, rows in by_missing.items() if number in rows}}, metric
+            {
+                metric: {
+                    name: rows[number][metric]
+                    for name, rows in by_missing.items()
+                    if number in rows
+                }
+            },
+            metric,
         )
         for number in links
     }
@@ -83,7 +96,7 @@ def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
     table = empty_table(("relation", *TITLES.values(), "queries"))
     for name, row in sorted(relations.items(), key=lambda item: (-item[1]["queries"], item[0])):
         figures = (cell(100 * row[metric]) for metric in METRICS)
-        table.add_row(escape(harmless(name)), *figures, f"{row['queries']:,.0f}")
+        table.add_row(escape(escape_control_chars(name)), *figures, f"{row['queries']:,.0f}")
     return table
 
 

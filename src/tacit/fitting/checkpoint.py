@@ -1,6 +1,6 @@
-"""How far a training has come, and everything needed to go on as if it had never stopped, in one file of a run.
+"""Checkpoints: the state of a training in one file, from which it resumes exactly.
 
-Who only looks how far a training has come need not load torch.
+Reading the progress of a training does not import torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.run.folder import ADAPTATION, MODEL, RunFolder
+from tacit.run.folder import ADAPTATION, CHECKPOINT, ENCODING, MODEL, RunFolder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,78 +24,105 @@ if TYPE_CHECKING:
     from tacit.fitting.task import Weights
 
 FORMAT = "tacit checkpoint 3"
+# the command that continues from each file
+COMMANDS = {CHECKPOINT: "train", ADAPTATION: "adapt", ENCODING: "encode"}
 
 
 @dataclass
-class Position:
-    """How far a training has come."""
+class TrainerState:
+    """The progress of a training."""
 
     step: int = 0  # finished steps
-    done: int = 0  # finished epochs, where they are what is counted
-    loss: float = 0.0  # sum over the examples of the round under way
-    examples: int = 0  # of the round under way
+    done: int = 0  # finished units of the schedule
+    loss: float = 0.0  # sum over the examples of the current round
+    examples: int = 0  # of the current round
     seconds: float = 0.0
-    best: float | None = None  # validation
+    best: float | None = None  # best validation MRR
     best_step: int = 0
     stale: int = 0  # validations since the best
-    history: list[dict[str, Any]] = field(default_factory=list)  # one entry a round
+    history: list[dict[str, Any]] = field(default_factory=list)  # one entry per round
 
     def is_possible(self) -> bool:
-        """Whether counts are counts and measures are numbers, of which a loss may have become infinite or none."""
+        """Whether counts are valid integers and measures are numbers, maybe infinite ones."""
         counts = (self.step, self.done, self.examples, self.best_step, self.stale)
         measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
-        rounds = isinstance(self.history, list) and all(isinstance(line, dict) for line in self.history)
+        rounds = isinstance(self.history, list) and all(
+            isinstance(line, dict) for line in self.history
+        )
         whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
         return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 
 
-def about(run: RunFolder, name: str) -> tuple[Position, bool, dict[str, Any]]:
-    """The position of a checkpoint, whether its training is complete, and what that was made of."""
-    told = run.metadata(name)
+def about(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str, Any]]:
+    """The state in a checkpoint, whether its training is complete, and its stamp."""
+    metadata = run.metadata(name)
     try:
-        position, stamp = Position(**from_json(told["position"])), dict(from_json(told["stamp"]))
-        if told["format"] != FORMAT or not position.is_possible():
+        position = TrainerState(**from_json(metadata["position"]))
+        stamp = dict(from_json(metadata["stamp"]))
+        if metadata["format"] != FORMAT or not position.is_possible():
             raise ValueError
     except (KeyError, ValueError, TypeError):
-        raise RunError(f"{run.path / name} is no checkpoint of this version; {anew(name)}") from None
-    return position, "complete" in told, stamp
+        raise RunError(
+            f"{run.path / name} is no checkpoint of this version; {restart_hint(name)}",
+            command=COMMANDS.get(name),
+        ) from None
+    return position, "complete" in metadata, stamp
 
 
-def anew(name: str) -> str:
-    """How to start again where there is a checkpoint that is of no use: an adaptation stands in nobody's way."""
-    return f"start again {'without resume' if name == ADAPTATION else 'with force'}"
+def restart_hint(name: str) -> str:
+    """The advice for an unusable checkpoint; an adaptation restarts without `force`."""
+    return f"start again {'without `resume=True`' if name == ADAPTATION else 'with `force=True`'}"
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A position with the tensors that belong to it, by group.
+    """A training state with its tensors, by group.
 
-    The groups are `model` (the last weights), `best`, `optimizer` and `state`. That of a `complete` training lacks the
-    weights that `model.safetensors` has: the best ones, or the last, or both where they are the same.
+    The groups are `model` (the last weights), `best`, `optimizer` and `state`. The checkpoint of a
+    `complete` training omits the weights that `model.safetensors` has: the best ones, the last
+    ones, or both where they are the same.
     """
 
-    position: Position
+    position: TrainerState
     groups: Mapping[str, Weights]
     complete: bool = False
 
     def write(self, files: RunFiles, name: str, stamp: Mapping[str, str]) -> None:
-        """Write the file; `stamp` says what the training was made of."""
-        tensors = {f"{group}.{key}": tensor for group, held in self.groups.items() for key, tensor in held.items()}
-        told = {"format": FORMAT, "position": json.dumps(asdict(self.position)), "stamp": json.dumps(dict(stamp))}
+        """Write the file; `stamp` identifies the settings and data of the training."""
+        tensors = {
+            f"{group}.{key}": tensor
+            for group, weights in self.groups.items()
+            for key, tensor in weights.items()
+        }
+        metadata = {
+            "format": FORMAT,
+            "position": json.dumps(asdict(self.position)),
+            "stamp": json.dumps(dict(stamp)),
+        }
         tag = f"{self.position.step}{'-end' if self.complete else ''}"
-        files.write(name, tensors, told | ({"complete": "yes"} if self.complete else {}), tag)
+        files.write(name, tensors, metadata | ({"complete": "yes"} if self.complete else {}), tag)
 
     @classmethod
     def read(cls, files: RunFiles, name: str, stamp: Mapping[str, str]) -> Checkpoint:
         """Read a file that was written with the same stamp."""
-        run, path = files.run, files.run.path / name
+        run = files.run
+        path = files.run.path / name
         position, complete, made_with = about(run, name)
         for what, value in stamp.items():
             if made_with.get(what) != value:
                 raise _other(path, what, made_with.get(what), value)
         if complete and not run.has(MODEL):
-            raise RunError(f"{path} is of a complete training, and {MODEL} with its weights is gone; {anew(name)}")
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "state": {}}
+            raise RunError(
+                f"{path} is of a complete training, and {MODEL} with its weights is gone; "
+                f"{restart_hint(name)}",
+                command=COMMANDS.get(name),
+            )
+        groups: dict[str, dict[str, Tensor]] = {
+            "model": {},
+            "best": {},
+            "optimizer": {},
+            "state": {},
+        }
         for key, tensor in files.contents(name)[1].items():
             group, _, rest = key.partition(".")
             groups.setdefault(group, {})[rest] = tensor
@@ -106,34 +133,54 @@ class Checkpoint:
 
 
 def _other(path: Path, what: str, before: Any, now: str) -> RunError:
-    """What to raise of a checkpoint with another stamp; of settings it tells which differ, where that can be told."""
-    told, remedy = "", f"give those, or {anew(path.name)}"
+    """The error for a checkpoint with another stamp, with the settings that differ."""
+    difference = ""
+    remedy = f"give those, or {restart_hint(path.name)}"
     with suppress(ValueError, TypeError):
-        there, here = (dict(from_json(values)) if what == "settings" else {} for values in (before, now))
-        pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in there | here}
-        differing = [f"{name} {was}, not {given}" for name, (was, given) in pairs.items() if was != given]
-        told = f" ({'; '.join(differing)})" if differing else ""
-        if there.keys() != here.keys():  # those of another version, which nobody can give
-            remedy = anew(path.name)
-    return RunError(f"{path} was made with other {what}{told}; {remedy}")
+        old, new = (
+            dict(from_json(values)) if what == "settings" else {} for values in (before, now)
+        )
+        pairs = {name: (old.get(name, "unset"), new.get(name, "unset")) for name in old | new}
+        differing = [
+            f"{name} {was}, not {requested}"
+            for name, (was, requested) in pairs.items()
+            if was != requested
+        ]
+        difference = f" ({'; '.join(differing)})" if differing else ""
+        if old.keys() != new.keys():  # settings of another version
+            remedy = restart_hint(path.name)
+    return RunError(
+        f"{path} was made with other {what}{difference}; {remedy}", command=COMMANDS.get(path.name)
+    )
 
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """The state of an optimizer, by the name of the parameter that it belongs to."""
+    """The state of an optimizer, by parameter name."""
     named = module.named_parameters()
-    states = {name: optimizer.state[parameter] for name, parameter in named if parameter in optimizer.state}
-    return {f"{name}.{field}": tensor for name, state in states.items() for field, tensor in state.items()}
+    states = {
+        name: optimizer.state[parameter]
+        for name, parameter in named
+        if parameter in optimizer.state
+    }
+    return {
+        f"{name}.{field}": tensor
+        for name, state in states.items()
+        for field, tensor in state.items()
+    }
 
 
 def restore_optimizer(optimizer: Optimizer, module: nn.Module, tensors: Weights) -> None:
-    """Put the state of an optimizer back; rows of padding, which no file holds, are 0."""
+    """Restore the state of an optimizer; padding rows, which no file holds, become 0."""
     parameters = dict(module.named_parameters())
-    on_device = any(optimizer.defaults.get(how) for how in ("fused", "capturable"))  # also counts of steps, for torch
+    # torch keeps the step counts of these optimizers on the device
+    on_device = any(optimizer.defaults.get(how) for how in ("fused", "capturable"))
     for key, tensor in tensors.items():
         name, _, field = key.rpartition(".")
         parameter = parameters[name]
         if tensor.dim() and tensor.shape[1:] not in ((), parameter.shape[1:]):
-            raise ValueError(f"{key} is {tuple(tensor.shape)} beside a parameter of {tuple(parameter.shape)}")
+            raise ValueError(
+                f"{key} is {tuple(tensor.shape)} beside a parameter of {tuple(parameter.shape)}"
+            )
         device = parameter.device if on_device or field != "step" else "cpu"
         if tensor.dim():
             restored = tensor.new_zeros((len(parameter), *tensor.shape[1:]), device=device)

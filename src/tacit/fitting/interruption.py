@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, granted between two steps."""
+"""Ctrl-C as a stop request that takes effect between steps, or inside `breakable` code."""
 
 from __future__ import annotations
 
@@ -10,29 +10,78 @@ from types import FrameType
 
 
 class Stopped(KeyboardInterrupt):
-    """A training ended between two steps because somebody asked for it."""
+    """A training stopped between two steps on request."""
+
+
+class Broken(KeyboardInterrupt):
+    """A step was abandoned on request before it changed any weight."""
+
+
+class StopWish(threading.Event):
+    """A stop request; `at_once` says that it may interrupt `breakable` code."""
+
+    at_once = False
+
+
+_WISH: StopWish | None = None  # of the training in the main thread
+_BREAKABLE = False  # whether the main thread may be interrupted here
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Note a first SIGINT or SIGTERM in the event it yields; a second one interrupts at once.
+def breakable() -> Iterator[None]:
+    """Let a signal raise `Broken` in this block at once, where a training allows it.
 
-    Weights are consistent between steps only, so a signal may not break into one. Outside the main thread, where
-    Python delivers no signals, nothing is installed.
+    Python delivers signals to the main thread, so in others this does nothing.
     """
-    stop = threading.Event()
+    global _BREAKABLE
+    wish = _WISH
+    before = _BREAKABLE
+    if (
+        wish is None
+        or not wish.at_once
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    try:
+        _BREAKABLE = True
+        if wish.is_set():
+            raise Broken
+        yield
+    finally:
+        _BREAKABLE = before
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopWish]:
+    """Record a first SIGINT or SIGTERM in the yielded event; a second one interrupts.
+
+    Weights are consistent between steps only, so a signal may not break into one where they change.
+    Outside the main thread, where Python delivers no signals, nothing is installed.
+    """
+    global _WISH
+    stop = StopWish()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
+        global _BREAKABLE
+        again = stop.is_set()
+        breaks = _BREAKABLE
         stop.set()
+        _BREAKABLE = False  # exception handlers must not be interrupted
+        if breaks:
+            raise Broken
+        if again:
+            raise KeyboardInterrupt
 
+    around = _WISH
+    _WISH = stop
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
+        _WISH = around
         for number, handler in before.items():
             signal.signal(number, handler)

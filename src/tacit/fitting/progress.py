@@ -1,4 +1,4 @@
-"""What long work tells while it runs, and how that is shown: a bar on a terminal, plain lines elsewhere."""
+"""Progress events of long work, shown as a bar on a terminal and as lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _GLIMPSE = 3.0  # seconds of steps to judge the rest by
 
 @dataclass(frozen=True)
 class Event:
-    """How long work is doing: `done` of `total` are finished.
+    """The progress of some work: `done` of `total`, where a total of 0 is unknown.
 
-    In a training they are steps, and `what` happened is a `step` (told a few times a second), a `round` that ended, a
-    `validation`, or a `note` for the reader. Elsewhere it is a `count`, of what `where` names: the queries of a shape
-    that are drawn or ranked, the relations or entities that are completed, the facts that are fetched.
+    In a training they are steps, and `what` happened is a `step` (reported a few times a second), a
+    `round` that ended, a `validation`, or a `note` for the reader. Elsewhere it is a `count` of
+    what `where` names: drawn or ranked queries of a shape, completed relations or entities, fetched
+    facts.
     """
 
     what: str
@@ -32,28 +33,40 @@ class Event:
     examples: str = "examples"  # what is learned from
     seconds: float = 0.0
     note: str = ""
+    measured: str = ""  # what the metric is the mean of, and on what scale
 
     def __str__(self) -> str:
         if self.note:
             return self.note
-        reached = f"{self.where}: {self.done:,} of {self.total:,}" if self.what == "count" else self.where
+        reached = f"{self.where}: {self.reached}" if self.what == "count" else self.where
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
-        metric = "" if self.metric is None else f", validation MRR {self.metric:.4f}"
+        about = f" ({self.measured})" if self.measured else ""
+        metric = "" if self.metric is None else f", validation MRR {self.metric:.2%}{about}"
         rate = "" if self.rate is None else f", {self.rate:,.0f} {self.examples}/s"
         left = self.left
         return f"{reached}{loss}{metric}{rate}" + (f", {duration(left)} left" if left else "")
 
     @property
+    def reached(self) -> str:
+        """The number done, with the total if it is known."""
+        return f"{self.done:,} of {self.total:,}" if self.total else f"{self.done:,}"
+
+    @property
     def left(self) -> float | None:
-        """The seconds that the rest should take at the speed so far."""
-        return self.seconds / self.done * (self.total - self.done) if self.done and self.total > self.done else None
+        """The estimated seconds left, at the speed so far."""
+        return (
+            self.seconds / self.done * (self.total - self.done)
+            if self.done and self.total > self.done
+            else None
+        )
 
 
-Progress = Callable[[Event], None]  # a call that shows its progress takes one, or True to show it, or False
+# calls with progress take such a function, or True to show it, or False
+Progress = Callable[[Event], None]
 
 
 class Pace:
-    """How fast steps go. The first of them, which warms up, does not count."""
+    """The speed of steps, without the first one, which warms up."""
 
     def __init__(self) -> None:
         self.steps = self.examples = 0
@@ -69,11 +82,11 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Examples a second."""
+        """Examples per second."""
         return None if self.began is None or not self.steps else self.examples / self._elapsed
 
     def estimate(self, steps: int) -> float:
-        """The seconds that so many more steps will take, told once, as soon as it can be known; otherwise 0."""
+        """The estimated seconds of so many more steps, returned once; otherwise 0."""
         if self.estimated or not self.steps or self._elapsed < _GLIMPSE:
             return 0.0
         self.estimated = True
@@ -81,7 +94,7 @@ class Pace:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out what is no step."""
+        """Exclude a block of code from the measured time."""
         before = time.monotonic()
         yield
         if self.began is not None:
@@ -94,7 +107,7 @@ class Pace:
 
 @contextmanager
 def shown(progress: Progress | bool) -> Iterator[Progress]:
-    """What to tell events to: the callback given, or, for True, a bar or plain lines on standard error."""
+    """Yield a function that takes events: a callback, a bar, or lines on standard error."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -108,7 +121,7 @@ def shown(progress: Progress | bool) -> Iterator[Progress]:
 
 @contextmanager
 def counting(progress: Progress | bool) -> Iterator[Callable[[str, int], Callable[[int], None]]]:
-    """What makes, of the name of something and how many there are, a teller of how many are done.
+    """Yield a factory of progress counters, by name and total.
 
     >>> with counting(print) as counts:
     ...     tell = counts("2p", 1000)
@@ -119,13 +132,15 @@ def counting(progress: Progress | bool) -> Iterator[Callable[[str, int], Callabl
 
         def counts(what: str, total: int) -> Callable[[int], None]:
             began = time.monotonic()
-            return lambda done: tell(Event("count", done, total, what, seconds=time.monotonic() - began))
+            return lambda done: tell(
+                Event("count", done, total, what, seconds=time.monotonic() - began)
+            )
 
         yield counts
 
 
 def lines(stream: TextIO) -> Progress:
-    """Events as plain lines: validations and notes, and a sign of life every few seconds."""
+    """Print events as lines: validations, notes, and progress every few seconds."""
     last = time.monotonic()
 
     def tell(event: Event) -> None:
@@ -140,17 +155,26 @@ def lines(stream: TextIO) -> Progress:
 
 @contextmanager
 def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Progress]:
-    """Events as a bar with figures and the time left, one for each thing that is counted; they vanish at the end."""
+    """Show events as progress bars with figures and time left, removed at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    console = Console(file=stream, stderr=stream is None, force_terminal=True if stream else None, width=width)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[figures]}"))
-    piped = not sys.stdout.isatty()  # what is printed meanwhile must not end up here, as it may on a terminal
-    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=not piped) as shown_bar:
+    console = Console(
+        file=stream, stderr=stream is None, force_terminal=True if stream else None, width=width
+    )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[figures]}"),
+    )
+    # output to a pipe must not be redirected to the console
+    piped = not sys.stdout.isatty()
+    with Bar(
+        *columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=not piped
+    ) as shown_bar:
         tasks: dict[str, Any] = {}
-        kept: dict[str, float] = {}  # not every event has every figure
+        latest: dict[str, float] = {}  # since not every event has every figure
 
         def tell(event: Event) -> None:
             if event.note:
@@ -161,29 +185,35 @@ def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Prog
                 tasks[thing] = shown_bar.add_task("", total=None, figures="")
             figures = {
                 "loss {:.4f}": event.loss,
-                "valid MRR {:.4f}": event.metric,
+                "valid MRR {:.2%}": event.metric,
                 f"{{:,.0f}} {event.examples}/s": event.rate,
             }
-            kept.update({text: value for text, value in figures.items() if value is not None})
-            reached = [f"{event.done:,} of {event.total:,}"] if thing else []
+            latest.update({text: value for text, value in figures.items() if value is not None})
+            reached = [event.reached] if thing else []
             shown_bar.update(
                 tasks[thing],
                 description=event.where,
                 completed=event.done,
-                total=event.total,
-                figures="  ".join([*reached, *(text.format(value) for text, value in kept.items())]),
+                total=event.total or None,
+                figures="  ".join(
+                    [*reached, *(text.format(value) for text, value in latest.items())]
+                ),
             )
 
         yield tell
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """A duration in words.
 
-    >>> [duration(seconds) for seconds in (8.2, 200, 9000, 500_000)]
-    ['8 seconds', '3 minutes', '2.5 hours', '6 days']
+    >>> [duration(seconds) for seconds in (1.2, 8.2, 200, 9000, 500_000)]
+    ['1 second', '8 seconds', '3 minutes', '2.5 hours', '6 days']
     """
-    for unit, size, digits, least in (("days", 86400, 0, 172_800), ("hours", 3600, 1, 6000), ("minutes", 60, 0, 100)):
+    for unit, size, digits, least in (
+        ("days", 86400, 0, 172_800),
+        ("hours", 3600, 1, 6000),
+        ("minutes", 60, 0, 100),
+    ):
         if seconds >= least:
             return f"{seconds / size:.{digits}f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return "1 second" if round(seconds) == 1 else f"{seconds:.0f} seconds"

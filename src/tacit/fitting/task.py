@@ -1,4 +1,4 @@
-"""What is trained: it says what a step is, how it is validated, and what state it has beside weights and optimizer."""
+"""The interface of a training task: its steps, its validation and its extra state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Timetable:
-    """How long to train, in a `unit` of some steps, and how often to look."""
+class TrainingSchedule:
+    """The length of a training, in a `unit` of some steps, and its intervals."""
 
     name: str  # of the lines in the trace
     unit: str
@@ -27,65 +27,67 @@ class Timetable:
     examples: str  # what a step learns from
     validate_first: bool = False  # before any step
     checkpoint_seconds: float = 60.0
-    seconds: float | None = None  # at most; then rounds are parts of that time, each of them validated
+    # at most; then rounds are parts of that time, each of them validated
+    seconds: float | None = None
     parts: int = 10
 
     @property
     def steps(self) -> int:
-        """All steps, at most."""
+        """The maximum number of steps."""
         return self.units * self.steps_per_unit
 
     def ends_round(self, step: int) -> bool:
-        """Whether it is time to look at the loss."""
+        """Whether a round ends with this step."""
         return step % (self.round * self.steps_per_unit) == 0 or step == self.steps
 
     def validates(self, step: int) -> bool:
-        """Whether it is time to validate."""
+        """Whether a validation is due after this step."""
         return step % (self.validate_every * self.steps_per_unit) == 0
 
 
 class Task(ABC):
-    """What is trained."""
+    """A training task."""
 
     remedy: str  # where numbers explode
     faster: str  # where it takes long
+    measured = "filtered, the mean over the shapes of validation queries"  # its validation MRR
     module: nn.Module  # what has the weights
     optimizer: Optimizer  # what moves them
 
     @property
     def flops(self) -> float:
-        """About how much a step computes; more than anything where that is not known."""
+        """The approximate operations of a step; infinite if unknown."""
         return math.inf
 
     @abstractmethod
-    def schedule(self) -> Timetable:
-        """How long to train, and how often to look."""
+    def schedule(self) -> TrainingSchedule:
+        """The length of the training and its intervals."""
 
     @abstractmethod
     def step(self, number: int) -> tuple[Tensor, int]:
-        """Take one step: the loss, summed over its examples and still on the device, and how many they were."""
+        """Take one step; return its summed loss, on the device, and its number of examples."""
 
     def validate(self) -> dict[str, float]:
-        """The figures whose mean decides which weights are best; none where there is nothing to validate with."""
+        """Figures whose mean selects the best weights; empty without validation data."""
         return {}
 
     def state(self) -> dict[str, Tensor]:
-        """What the next steps depend on beside weights, optimizer and number."""
+        """The state of the next steps beside weights, optimizer and step number."""
         return {}
 
     def restore(self, state: Weights) -> None:
-        """Go back to such a state; where there is none, nothing is to be done."""
+        """Restore a state."""
         return
 
     def checksums(self) -> dict[str, str]:
-        """What tells what it learns from, beside facts and settings, from others, by a name of each."""
+        """Checksums of the training data beside facts and settings, by name."""
         return {}
 
     def release(self) -> None:
-        """Let go of what steps alone need."""
+        """Free the memory that only steps need."""
         self.module.zero_grad(set_to_none=True)
 
 
 def seed_of(*numbers: int) -> int:
-    """A seed that is of these numbers alone, in any process: of ints hashes are the same everywhere."""
+    """A seed from integers, the same in every process."""
     return hash(numbers) & (2**63 - 1)

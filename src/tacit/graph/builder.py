@@ -1,4 +1,4 @@
-"""From label facts to a graph: ids in order of first occurrence, duplicates out, and a word about what was noticed."""
+"""Builds a graph from label facts, and notes duplicates and other oddities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tacit.graph.fact_index import paired, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
 
-Ranked = dict[str, list[tuple[int, str]]]  # readable names of each term, with ranks: the lower, the better
+# readable names of each term, with ranks: the lower, the better
+Ranked = dict[str, list[tuple[int, str]]]
 
 
 class Builder:
@@ -39,7 +40,7 @@ class Builder:
         self.order = (0, 1, 2)  # where head, relation and tail stand in the tables read so far
 
     def add(self, split: str, fields: list[str]) -> None:
-        """Adds facts given as one flat list `head, relation, tail, head, ...`; the list is used up."""
+        """Adds facts from a flat list `head, relation, tail, head, ...`, which it consumes."""
         rows = len(fields) // 3
         relations = fields[1::3]
         del fields[1::3]
@@ -49,9 +50,17 @@ class Builder:
         chunk[:, 1] = _ids(self.relations, relations)
         self._chunks[split].append(chunk)
 
-    def add_coded(self, entities: list[str], relations: list[str], splits: Mapping[str, Triples]) -> None:
-        """Adds facts as numbers of labels, which are given in order of first occurrence; the rows are used up."""
-        for known, labels, columns in ((self.entities, entities, (0, 2)), (self.relations, relations, (1,))):
+    def add_coded(
+        self, entities: list[str], relations: list[str], splits: Mapping[str, Triples]
+    ) -> None:
+        """Adds facts as positions in lists of labels; it overwrites the arrays.
+
+        Labels come in order of first occurrence.
+        """
+        for known, labels, columns in (
+            (self.entities, entities, (0, 2)),
+            (self.relations, relations, (1,)),
+        ):
             ids = _ids(known, labels)
             for rows, column in product(splits.values(), columns):
                 rows[:, column] = ids[rows[:, column]]
@@ -59,16 +68,16 @@ class Builder:
             self._chunks[split].append(rows)
 
     def facts(self, split: str) -> Triples:
-        """The facts of a split so far, by the numbers of their terms."""
+        """The facts of a split so far, as term ids."""
         self._chunks[split] = [np.concatenate([no_triples(), *self._chunks[split]])]
         return self._chunks[split][0]
 
     def terms(self) -> Iterator[str]:
-        """Every entity and relation so far, as given to `add`."""
+        """Every entity and relation so far, as passed to `add`."""
         return chain(self.entities, self.relations)
 
     def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
-        """The graph of all facts added; `label` gives each term its label, where they are not the same."""
+        """Builds the graph of all facts added; `label` maps terms to labels where they differ."""
         splits = [self.facts(split) for split in SPLITS]
         self._chunks.clear()
         relations = map(label, self.relations) if label else self.relations
@@ -84,7 +93,7 @@ class Builder:
 
 
 def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:
-    """Names, the best first."""
+    """Names in order of rank, the best first."""
     return [name for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
@@ -93,17 +102,20 @@ def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
     try:
         return np.fromiter(map(known.__getitem__, labels), np.int32, len(labels))
     except OverflowError:
-        raise LimitError(f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out") from None
+        raise LimitError(
+            f"the graph has more than {2**31:,} labels, and an id has 32 bits; leave some out"
+        ) from None
 
 
 def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[str]:
-    """Reads `(a, r^-1, b)` as `(b, r, a)`, in place, and gives the relations that are left."""
+    """Turns `(a, r^-1, b)` into `(b, r, a)`, in place; returns the forward relations."""
     ids: dict[str, int] = {}
     forward = np.empty(len(relations), dtype=np.int32)
     flipped = np.zeros(len(relations), dtype=bool)
     for i, label in enumerate(relations):
         while label.endswith(INVERSE) and label != INVERSE:
-            label, flipped[i] = label.removesuffix(INVERSE).rstrip(" "), not flipped[i]
+            label = label.removesuffix(INVERSE).rstrip(" ")
+            flipped[i] = not flipped[i]
         forward[i] = 2 * ids.setdefault(label, len(ids))
     for split in splits:
         if flipped.any():
@@ -114,31 +126,46 @@ def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[s
 
 
 def assemble(
-    entities: Vocabulary, relations: Vocabulary, splits: Sequence[Triples], name: str, notes: Iterable[str] = ()
+    entities: Vocabulary,
+    relations: Vocabulary,
+    splits: Sequence[Triples],
+    name: str,
+    notes: Iterable[str] = (),
 ) -> Graph:
-    """A graph of forward facts, each of which stays in the first split that has it; what was dropped is noted."""
+    """Builds a graph of forward facts, each in the first split that has it.
+
+    Notes say what was dropped.
+    """
     notes = list(notes)
-    kept: list[Triples] = []
+    distinct_facts: list[Triples] = []
     earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
-    for split, facts, keys in zip(SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True):
+    for split, facts, keys in zip(
+        SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True
+    ):
         ordered = np.sort(keys)
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(twice):
             once = ~within(keys, twice)
             again = np.flatnonzero(~once)
-            once[again[np.unique(keys[again], return_index=True)[1]]] = True  # where each first occurs
+            # where each first occurs
+            once[again[np.unique(keys[again], return_index=True)[1]]] = True
             notes.append(f"{split}: {counted(len(twice), 'duplicate fact')} dropped")
-            facts, keys = facts[once], keys[once]
+            facts = facts[once]
+            keys = keys[once]
         again = np.zeros(len(keys), dtype=bool)
         for others in earlier:
             again |= within(keys, others)
         if again.any():
             before = "train" if split == "valid" else "train or valid"
-            notes.append(f"{split}: {counted(int(again.sum()), 'fact')} dropped that {before} has too")
+            notes.append(
+                f"{split}: {counted(int(again.sum()), 'fact')} dropped that {before} has too"
+            )
             facts = facts[~again]
         earlier.append(ordered)
-        kept.append(facts)
-    graph = Graph(entities, relations, kept[0], kept[1], kept[2], name)
+        distinct_facts.append(facts)
+    graph = Graph(
+        entities, relations, distinct_facts[0], distinct_facts[1], distinct_facts[2], name
+    )
     for split in SPLITS[1:]:
         unseen = len(graph.split(split)) - len(graph.evaluable(split))
         if unseen:
@@ -148,15 +175,20 @@ def assemble(
     return replace(graph, notes=tuple(notes))
 
 
-def packed(parts: Sequence[Triples], num_entities: int, num_relations: int) -> list[NDArray[np.int64]]:
-    """One integer per fact of each part, equal exactly where the facts are, in one part or two."""
+def packed(
+    parts: Sequence[Triples], num_entities: int, num_relations: int
+) -> list[NDArray[np.int64]]:
+    """One integer per fact of each part, equal exactly where facts are, across parts too."""
     facts = np.concatenate(parts)
     pairs = facts[:, 0].astype(np.int64) * num_relations + facts[:, 1]
-    return np.split(paired(pairs, facts[:, 2], max(num_entities, 1)), np.cumsum([len(part) for part in parts[:-1]]))
+    return np.split(
+        paired(pairs, facts[:, 2], max(num_entities, 1)),
+        np.cumsum([len(part) for part in parts[:-1]]),
+    )
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
-    """A number and its noun.
+    """Formats a number and its noun.
 
     >>> counted(1, "fact"), counted(1200, "fact"), counted(2, "entity", "entities")
     ('1 fact', '1,200 facts', '2 entities')

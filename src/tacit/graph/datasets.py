@@ -1,4 +1,4 @@
-"""Graphs by name, folder or file: what every command calls for its GRAPH."""
+"""Loads graphs by name, folder or file: the GRAPH argument of every command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.formats.betae import is_betae, read_betae
 from tacit.graph.formats.files import PACKINGS, extension, spooled, unpacked
-from tacit.graph.formats.label_tables import TABLES, is_frame, read_frame, read_table
+from tacit.graph.formats.label_tables import (
+    TABLES,
+    is_frame,
+    is_rows,
+    read_frame,
+    read_rows,
+    read_table,
+)
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
@@ -25,20 +32,26 @@ from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
     import pandas
+    from numpy.typing import NDArray
 
-    Facts = str | Path | Graph | pandas.DataFrame
+    Rows = Sequence[Sequence[str]] | NDArray[Any]
+    Facts = str | Path | Graph | pandas.DataFrame | Rows
 
-DATASETS = {"world": "countries, cities, borders, languages, currencies and time zones of the world"}
-FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {  # what adds the facts of a file to a split
+DATASETS = {
+    "world": "countries, cities, borders, languages, currencies and time zones of the world"
+}
+# what adds the facts of a file to a split
+FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {
     **dict.fromkeys(TABLES, read_table),
     **dict.fromkeys(RDF_FORMATS, read_rdf),
 }
-_READABLE, _PACKED = ", ".join(FORMATS), f"each also as {', '.join(PACKINGS)}"
+_READABLE = ", ".join(FORMATS)
+_PACKED = f"each also as {', '.join(PACKINGS)}"
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder with the file of each split; of a BetaE folder none, and files without splits as they are."""
+    """A folder with its split files, or with files of facts; with neither if BetaE's."""
 
     path: Path
     splits: dict[str, Path] = field(default_factory=dict)
@@ -46,35 +59,64 @@ class _Folder:
 
 
 def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options: Any) -> Graph:
-    """The graph that `tacit.load` describes, but of no run, called by a `name` where one is given.
+    """Loads a graph as `tacit.load` does, but not of a run; `name` overrides its name.
 
-    A folder has a file for each of train, valid and test, or is BetaE's, or holds any files of facts; these, a single
-    file and a DataFrame have all their facts in train.
+    A folder has a file for each of train, valid and test, or is BetaE's, or holds any files of
+    facts; these, a single file and a DataFrame have all their facts in train.
     """
     reading = ReadSettings.of(options)
-    sources: list[Any] = list(source) if isinstance(source, list | tuple) else [source]
-    if "format" in options and not any(isinstance(given, str) and given == STANDARD_INPUT for given in sources):
-        raise SettingsError(f"format is '{reading.format}', but that of files is told by their names", "format")
+    sources = sources_of(source)
+    if "format" in options and not any(
+        isinstance(item, str) and item == STANDARD_INPUT for item in sources
+    ):
+        raise SettingsError(
+            f"format is '{reading.format}', but '-', standard input, is not read: a file's name "
+            "says its own",
+            "format",
+        )
     with ExitStack() as stack:
-        located = [_located(given, reading, stack) for given in sources]
-        if reading.columns is not None and not any(map(_has_columns, located)):
-            raise SettingsError(f"columns '{reading.columns}' are of a table, and {_given(sources)} is none", "columns")
+        located = [_locate(item, reading, stack) for item in sources]
+        for name_of_option, shown in (
+            ("columns", f"columns is '{reading.columns}'"),
+            ("skip_bad", "skip_bad is given"),
+        ):
+            if getattr(reading, name_of_option) and not any(map(_has_columns, located)):
+                raise SettingsError(f"{shown}, but {_given(sources)} is no table", name_of_option)
         graph = _loaded(located, name, reading, Prefixes(), {})
         if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
-            raise DataError("holds names, and no facts; read it together with a file of facts", _given(sources))
-    if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:  # that of a file may be none
+            raise DataError(
+                "holds names, and no facts; read it together with a file of facts", _given(sources)
+            )
+    # that of a file may be none
+    if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
         graph = replace(graph, name=text)
-    return graph if reading.labels is None else read_names(graph, Path(reading.labels))
+    return (
+        graph
+        if reading.labels is None
+        else read_names(graph, Path(reading.labels), reading.skip_bad)
+    )
+
+
+def sources_of(source: Any) -> list[Any]:
+    """The sources of a graph: the items of a list, or the one source.
+
+    A list of label triples is one source.
+    """
+    return list(source) if isinstance(source, list | tuple) and not is_rows(source) else [source]
 
 
 def _given(sources: Sequence[Any]) -> str:
-    return ", ".join(given.name if isinstance(given, Graph) else str(given) for given in sources)
+    return ", ".join(item.name if isinstance(item, Graph) else str(item) for item in sources)
 
 
 def _loaded(
-    sources: Sequence[Any], name: str | None, reading: ReadSettings, prefixes: Prefixes, names: Ranked
+    sources: Sequence[Any],
+    name: str | None,
+    reading: ReadSettings,
+    prefixes: Prefixes,
+    names: Ranked,
 ) -> Graph:
-    """One graph of what was located: graphs, DataFrames, folders and files; the files of a Neo4j export are one.
+    """Loads and joins located sources; the files of a Neo4j export make one graph.
 
     `names` collects what RDF files call IRIs, of which other files may have the facts.
     """
@@ -85,35 +127,50 @@ def _loaded(
         if isinstance(source, Graph):
             graphs.append(source)
         elif is_frame(source):
-            graphs.append(read_frame(source, "graph", reading.columns))
+            graphs.append(read_frame(source, "graph", reading))
+        elif is_rows(source):
+            graphs.append(read_rows(source, "graph", reading))
         elif isinstance(source, _Folder):
             graphs.append(_of_folder(source, reading, names))
         elif source not in exports:
             graphs.append(_read({"train": source}, unpacked(source).stem, prefixes, reading, names))
         elif source == next(iter(exports)):
-            graphs.append(read_neo4j(list(exports.values()), unpacked(source).stem))
+            graphs.append(
+                read_neo4j(list(exports.values()), unpacked(source).stem, reading.skip_bad)
+            )
     if not graphs:
         raise DataError("no source of facts was given; expected a file, a folder or a data set")
     if len(graphs) == 1:
         return graphs[0] if name is None else replace(graphs[0], name=name)
     first, *others = (graph.name for graph in graphs)
-    whole = joined(graphs, name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"))
-    known, further = whole.names, dict[str, list[str]]()
+    whole = joined(
+        graphs,
+        name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"),
+    )
+    known = whole.names
+    further = dict[str, list[str]]()
     for iri, ranked in names.items():
         if (label := whole.label_of(iri)) is not None:
-            before, given = known.get(label, ()), by_rank(ranked)
-            further[label] = given if set(before) <= set(given) else [*before, *given]  # others have been chosen
+            before = known.get(label, ())
+            best = by_rank(ranked)
+            # others have been chosen
+            further[label] = best if set(before) <= set(best) else [*before, *best]
     return whole.named(further)
 
 
 def _has_columns(source: Any) -> bool:
     if isinstance(source, _Folder):
         return any(map(_has_columns, (*source.splits.values(), *source.files)))
-    return extension(source) not in RDF_FORMATS if isinstance(source, Path) else is_frame(source)
+    return (
+        extension(source) not in RDF_FORMATS
+        if isinstance(source, Path)
+        else is_frame(source) or is_rows(source)
+    )
 
 
 def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
-    path, name = folder.path, folder.path.resolve().name
+    path = folder.path
+    name = folder.path.resolve().name
     prefixes = read_prefixes(path)
     own: Ranked = {}
     if folder.files:
@@ -124,70 +181,93 @@ def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
         graph = replace(read_betae(path, name), prefixes=prefixes)
     chosen = (path / NAMES).exists()
     for iri in own:
-        if not chosen or graph.label_of(iri) is None:  # else the graph has them, in the order of its file of names
+        # else the graph has them, in the order of its file of names
+        if not chosen or graph.label_of(iri) is None:
             names.setdefault(iri, []).extend(own[iri])
     return read_names(graph, path / NAMES) if chosen else graph
 
 
-def _located(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
-    """What a source is: a graph, a DataFrame, a folder, or the path of a file."""
-    if isinstance(source, Graph) or is_frame(source):
+def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
+    """Resolves a source to a graph, a DataFrame, rows of labels, a folder or a file."""
+    if isinstance(source, Graph) or is_frame(source) or is_rows(source):
         return source
     if not isinstance(source, str | Path):
         kind = type(source).__name__
-        raise DataError(f"a {kind} is no source of facts; expected paths, DataFrames, or graphs as Graph.of makes them")
+        raise DataError(
+            f"a {kind} is no source of facts; expected a path, a DataFrame, label triples or a "
+            "Graph"
+        )
     if source == STANDARD_INPUT:
         if extension(Path(f"-.{reading.format}")) not in FORMATS:
             names = ", ".join(kind[1:] for kind in FORMATS)
-            raise SettingsError(f"format is '{reading.format}'; it must be one of {names}, {_PACKED}", "format")
+            raise SettingsError(
+                f"format is '{reading.format}'; it must be one of {names}, {_PACKED}", "format"
+            )
         name = f"standard-input.{reading.format.removeprefix('.')}"
         return stack.enter_context(spooled(sys.stdin.buffer, name, "standard input"))
     path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
         if path.is_dir():
-            return _Folder(path) if is_betae(path) else _parts(path)
+            return _Folder(path) if is_betae(path) else _find_splits(path)
         exists = path.exists()
     except OSError as error:  # a name too long, a folder one may not look into
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
     if not exists:
-        raise DataError(f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path)
+        raise DataError(
+            f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path
+        )
     if extension(path) not in FORMATS:
-        raise DataError(f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}", path)
+        raise DataError(
+            f"unknown extension '{path.suffix}'; Tacit reads {_READABLE} and folders, {_PACKED}",
+            path,
+        )
     if not path.is_fifo():
         return path
     pipe = stack.enter_context(path.open("rb"))
     return stack.enter_context(spooled(pipe, path.name, path))
 
 
-def _parts(folder: Path) -> _Folder:
-    """The file of each split, two that could be it being an error; where there is none of any, all files of facts."""
+def _find_splits(folder: Path) -> _Folder:
+    """Finds the file of each split in a folder, or else all its files of facts.
+
+    Two files for one split are an error.
+    """
     splits: dict[str, Path] = {}
     shown = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     facts = [path for path in shown if extension(path) in FORMATS and path.name not in NAMING]
     for split in SPLITS:
-        here = [path for path in facts if unpacked(path).stem.lower() == split]
-        if len(here) > 1:
-            raise DataError(f"has both {here[0].name} and {here[1].name}; keep one of them", folder)
-        if here:
-            splits[split] = here[0]
+        matches = [path for path in facts if unpacked(path).stem.lower() == split]
+        if len(matches) > 1:
+            raise DataError(
+                f"has both {matches[0].name} and {matches[1].name}; keep one of them", folder
+            )
+        if matches:
+            splits[split] = matches[0]
     missing = [split for split in SPLITS if split not in splits]
     if not splits and facts:
         return _Folder(folder, files=tuple(facts))
     if missing:
-        wanted = f"train, valid and test ({_READABLE}, {_PACKED}), other files of facts, or BetaE's id2ent.pkl"
-        raise DataError(f"has no {' or '.join(missing)} file; expected {wanted}", folder)
+        expected = (
+            f"train, valid and test ({_READABLE}, {_PACKED}), other files of facts, "
+            "or BetaE's id2ent.pkl"
+        )
+        raise DataError(f"has no {' or '.join(missing)} file; expected {expected}", folder)
     return _Folder(folder, splits)
 
 
-def _read(splits: dict[str, Path], name: str, given: Prefixes, reading: ReadSettings, names: Ranked) -> Graph:
+def _read(
+    splits: dict[str, Path], name: str, declared: Prefixes, reading: ReadSettings, names: Ranked
+) -> Graph:
     builder = Builder()
-    builder.prefixes.update(given)
+    builder.prefixes.update(declared)
     rdf = [path for path in splits.values() if extension(path) in RDF_FORMATS]
     for split, path in splits.items():
         if rdf and path not in rdf:
-            raise DataError("is a table beside RDF files; all splits must be tables, or all RDF", path)
+            raise DataError(
+                "is a table beside RDF files; all splits must be tables, or all RDF", path
+            )
         FORMATS[extension(path)](path, split, builder, reading)
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
-    prefixes, label = labelling(builder) if rdf else (given, None)
+    prefixes, label = labelling(builder) if rdf else (declared, None)
     return replace(builder.graph(name, label), prefixes=prefixes)

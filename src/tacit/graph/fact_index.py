@@ -1,4 +1,4 @@
-"""A sorted index of triples: the tails of any (head, relation), for one pair or a million at once."""
+"""A sorted index of triples: the tails of any (head, relation), for many pairs at once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _MOST = 2**63 - 1
+_LOOKUPS = 2**18  # in a large table they wait for memory: a quarter of a second
 
 
 def distinct(keys: Ints, below: int | None = None) -> Ints:
-    """The distinct keys in order; `below` is a number that none of them reaches.
+    """The distinct keys in order; `below` is an upper bound that none of them reaches.
 
-    A sort is many times faster than `np.unique`'s hashing; where the keys are many for their range, marking them in a
-    table is many times faster again.
+    A sort is many times faster than `np.unique`'s hashing; where the keys are many for their range,
+    marking them in a table is many times faster again.
 
     >>> distinct(np.array([3, 1, 3])), distinct(np.array([3, 1, 3]), below=4)
     (array([1, 3]), array([1, 3]))
@@ -39,18 +40,33 @@ def within(keys: Ints, table: Ints) -> NDArray[np.bool_]:
     """
     if not len(table):
         return np.zeros(keys.shape, dtype=bool)
-    hits: NDArray[np.bool_] = table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
+    hits: NDArray[np.bool_] = (
+        table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
+    )
     return hits
 
 
+def _places(table: Ints, keys: Ints) -> NDArray[np.intp]:
+    """The insertion position of each key in a sorted table.
+
+    It is computed in parts, since Ctrl-C waits for each to end.
+    """
+    if keys.size <= _LOOKUPS:
+        return np.searchsorted(table, keys)
+    parts = np.split(keys.reshape(-1), range(_LOOKUPS, keys.size, _LOOKUPS))
+    return np.concatenate([np.searchsorted(table, part) for part in parts]).reshape(keys.shape)
+
+
 def paired(high: Ints, low: NDArray[np.integer], size: int) -> Ints:
-    """One integer for each pair of one call, equal and ordered as the pairs are; `size` is above every `low`.
+    """One integer per pair, equal and ordered as the pairs are; `size` exceeds every `low`.
 
-    It is `high · size + low` where that fits into 64 bits; else `high` stands for its rank among its values, of which
-    there are never too many.
+    It is `high · size + low` where that fits into 64 bits; else `high` stands for its rank among
+    its values, of which there are never too many.
 
-    >>> paired(np.array([2, 0]), np.array([1, 3]), 10), paired(np.array([2**62, 7]), np.array([1, 3]), 10)
-    (array([21,  3]), array([11,  3]))
+    >>> paired(np.array([2, 0]), np.array([1, 3]), 10)
+    array([21,  3])
+    >>> paired(np.array([2**62, 7]), np.array([1, 3]), 10)
+    array([11,  3])
     """
     if len(high) and int(high.max()) >= _MOST // size:
         high = np.unique(high, return_inverse=True)[1]
@@ -60,7 +76,7 @@ def paired(high: Ints, low: NDArray[np.integer], size: int) -> Ints:
 
 
 def spread(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """The places from each start up to its end, one span after the other: which span, and which place.
+    """Concatenates the spans from starts to ends: the span of each position, and the position.
 
     >>> spread(np.array([5, 9]), np.array([7, 10]))
     (array([0, 0, 1]), array([5, 6, 9]))
@@ -73,8 +89,9 @@ def spread(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
 class FactIndex:
     """`(head, relation) -> tails` over directed triples, kept as three sorted arrays.
 
-    Keys are `head · R + relation`, which 64 bits hold for all ids of 32; the tails of a key lie side by side and are
-    sorted, so that a lookup is a binary search and a membership test is another. Duplicate triples are stored once.
+    Keys are `head · R + relation`, which 64 bits hold for all ids of 32; the tails of a key lie
+    side by side and are sorted, so that a lookup is a binary search and a membership test is
+    another. Duplicate triples are stored once.
 
     >>> index = FactIndex(np.array([[0, 0, 2], [0, 0, 1], [1, 1, 0]]), num_relations=2)
     >>> index.tails(0, 0), index.tails(2, 1)
@@ -86,22 +103,30 @@ class FactIndex:
         width = int(triples[:, 2].max()) + 1 if len(triples) else 1
         if len(keys) and int(keys.max()) >= _MOST // width:
             order = np.lexsort((triples[:, 2], keys))
-            keys, tails = keys[order], triples[order, 2]
+            keys = keys[order]
+            tails = triples[order, 2]
             fresh = np.append(True, (np.diff(keys) != 0) | (np.diff(tails) != 0))
-            keys, tails = keys[fresh], tails[fresh]
+            keys = keys[fresh]
+            tails = tails[fresh]
         else:  # one number for each triple, which sorts several times faster
             keys, tails = np.divmod(distinct(keys * width + triples[:, 2]), width)
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         self.keys = keys[starts]  # [P] distinct (head, relation)
-        self.offsets: Ints = np.append(starts, len(keys)).astype(np.int64)  # [P + 1] where the tails of each key start
+        # [P + 1] where the tails of each key start
+        self.offsets: Ints = np.append(starts, len(keys)).astype(np.int64)
         self.all_tails: NDArray[np.int32] = tails.astype(np.int32)
         self.num_relations = num_relations
 
     @classmethod
-    def of_arrays(cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int) -> FactIndex:
-        """The index that has these arrays, such as those of a file."""
+    def of_arrays(
+        cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int
+    ) -> FactIndex:
+        """The index over existing arrays, such as those of a file."""
         index = cls.__new__(cls)
-        index.keys, index.offsets, index.all_tails, index.num_relations = keys, offsets, tails, num_relations
+        index.keys = keys
+        index.offsets = offsets
+        index.all_tails = tails
+        index.num_relations = num_relations
         return index
 
     def __len__(self) -> int:
@@ -135,7 +160,9 @@ class FactIndex:
 
     def _by_relation(self, keys: Ints) -> FactIndex:
         heads, relations = np.divmod(keys, self.num_relations)
-        return FactIndex(np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1)
+        return FactIndex(
+            np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1
+        )
 
     def tails(self, head: int, relation: int) -> NDArray[np.int32]:
         """The sorted tails of one (head, relation)."""
@@ -150,18 +177,22 @@ class FactIndex:
         starts, ends = self.spans(heads, relations)
         return ends - starts
 
-    def spans(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    def spans(
+        self, heads: NDArray[np.integer], relations: NDArray[np.integer]
+    ) -> tuple[Ints, Ints]:
         """Where the tails of each (head, relation) start and end in `all_tails`."""
-        wanted = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
+        pairs = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
         if not len(self.keys):
-            zeros = np.zeros(wanted.shape, dtype=np.int64)
+            zeros = np.zeros(pairs.shape, dtype=np.int64)
             return zeros, zeros
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        hits = self.keys[at] == wanted
+        at = np.minimum(_places(self.keys, pairs), len(self.keys) - 1)
+        hits = self.keys[at] == pairs
         return np.where(hits, self.offsets[at], 0), np.where(hits, self.offsets[at + 1], 0)
 
-    def neighbours(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> tuple[Ints, NDArray[np.int32]]:
-        """The tails of many pairs at once: `(row, tail)` arrays, where `row` says which pair a tail belongs to."""
+    def neighbours(
+        self, heads: NDArray[np.integer], relations: NDArray[np.integer]
+    ) -> tuple[Ints, NDArray[np.int32]]:
+        """The tails of many pairs: arrays `(row, tail)`, where `row` is the pair's index."""
         rows, at = spread(*self.spans(heads, relations))
         return rows, self.all_tails[at]
 
@@ -173,9 +204,11 @@ class FactIndex:
         if not len(self):
             return low < ends
         high = ends
-        for _ in range(int((high - low).max(initial=0)).bit_length()):  # a binary search of all spans at once
+        # a binary search of all spans at once
+        for _ in range(int((high - low).max(initial=0)).bit_length()):
             middle = (low + high) >> 1
             less = (self.all_tails.take(middle, mode="clip") < tails) & (low < high)
-            low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+            low = np.where(less, middle + 1, low)
+            high = np.where(less, high, middle)
         there: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
         return there

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
 
 Triples = NDArray[np.int32]
+# how many entities and relations there are, and a hash of their labels
+LabelStamp = tuple[int, int, str]
 NamesByLabel = Mapping[str, Sequence[str]]  # readable ones by label, the best first
 SPLITS = ("train", "valid", "test")
 INVERSE = "^-1"
@@ -48,27 +52,32 @@ def directed(relations: Iterable[str]) -> Vocabulary:
 
 
 def names_both_ways(names: NamesByLabel, relations: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The same names, and those of inverses: their relations' where they have none of their own."""
+    """The names, with those of inverses taken from their relations where absent."""
     pairs = zip(relations[0::2], relations[1::2], strict=True)
-    return {back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names} | dict(names)
+    return {
+        back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names
+    } | dict(names)
 
 
 def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
-    """A row of three labels, without spaces around them; anything else is an error that says which row it is."""
+    """Checks a row of three labels and strips their spaces; an error names the row."""
     listed = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str)
     labels = [label.strip(" ") for label in row if isinstance(label, str)] if listed else []
     if len(labels) != 3 or len(row) != 3 or "" in labels:
         shown = " ".join(repr(row).split())[:80]
-        raise DataError(f"{split} fact {number} is {shown}; expected head, relation and tail, none of them empty")
+        raise DataError(
+            f"{split} fact {number} is {shown}; expected head, relation and tail, none of them "
+            "empty"
+        )
     return labels
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Facts `(head, relation, tail)` over labelled entities and relations, as train, valid and test splits.
+    """Facts `(head, relation, tail)` over labelled entities and relations, in three splits.
 
-    Facts are stored forward, with even relation ids; the inverse of relation `r` is `r ^ 1`, an id like any other,
-    and `triples` and `index` speak of both directions.
+    Facts are stored forward, with even relation ids; the inverse of relation `r` is `r ^ 1`, an id
+    like any other, and `triples` and `index` have both directions.
 
     >>> graph = Graph.of([("France", "borders", "Spain")])
     >>> graph.index().tails(graph.entities.id("Spain"), graph.relations.id("borders^-1"))
@@ -81,7 +90,8 @@ class Graph:
     valid: Triples = field(default_factory=no_triples)
     test: Triples = field(default_factory=no_triples)
     name: str = "graph"
-    notes: tuple[str, ...] = ()  # what was noticed while reading: duplicates, literals, facts that cannot be predicted
+    # remarks from reading: duplicates, literals, facts that cannot be predicted
+    notes: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=Prefixes)  # of labels that stand for IRIs
 
     @classmethod
@@ -92,8 +102,9 @@ class Graph:
         test: Iterable[Sequence[str]] = (),
         name: str = "graph",
     ) -> Graph:
-        """A graph from label triples, read as files are: duplicates and outer spaces go, and `(a, r^-1, b)` is
-        `(b, r, a)`.
+        """Builds a graph from label triples, read as files are.
+
+        Duplicates and outer spaces are dropped, and `(a, r^-1, b)` is `(b, r, a)`.
 
         Ids are given in the order of first occurrence; `Graph.notes` says what was dropped.
         """
@@ -101,21 +112,30 @@ class Graph:
 
         builder = Builder()
         for split, facts in zip(SPLITS, (train, valid, test), strict=True):
-            builder.add(split, [label for number, row in enumerate(facts, 1) for label in _checked(row, split, number)])
+            builder.add(
+                split,
+                [
+                    label
+                    for number, row in enumerate(facts, 1)
+                    for label in _checked(row, split, number)
+                ],
+            )
         return builder.graph(name)
 
     @property
     def num_entities(self) -> int:
-        """How many entities there are, N."""
+        """The number of entities, N."""
         return len(self.entities)
 
     @property
     def num_relations(self) -> int:
-        """How many relation ids there are, inverses included."""
+        """The number of relation ids, inverses included."""
         return len(self.relations)
 
     def named(self, names: NamesByLabel) -> Graph:
-        """The same graph with readable names for labels, before those they have; an inverse has its relation's.
+        """The same graph with more readable names, put before those it has.
+
+        An inverse takes the names of its relation.
 
         A text in place of several names is one name.
 
@@ -123,49 +143,65 @@ class Graph:
         >>> graph.entities.name(0), graph.relations.name(1)
         ('Paris', 'capital^-1')
         """
-        listed = {label: [given] if isinstance(given, str) else given for label, given in names.items()}
-        worded = {label: words for label in listed if (words := [name for name in listed[label] if name.strip()])}
+        listed = {label: [text] if isinstance(text, str) else text for label, text in names.items()}
+        worded = {
+            label: words
+            for label in listed
+            if (words := [name for name in listed[label] if name.strip()])
+        }
         if not worded:
             return self
-        given = names_both_ways(worded, self.relations)
+        both = names_both_ways(worded, self.relations)
 
         def renamed(known: Vocabulary) -> Vocabulary:
-            labels = {**given, **known.names}
-            names = {label: dict.fromkeys((*given.get(label, ()), *known.names.get(label, ()))) for label in labels}
+            labels = {**both, **known.names}
+            names = {
+                label: dict.fromkeys((*both.get(label, ()), *known.names.get(label, ())))
+                for label in labels
+            }
             return Vocabulary(known.labels, known.kind, names)
 
         return replace(self, entities=renamed(self.entities), relations=renamed(self.relations))
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The readable names of entities and relations, by label; of inverses those that are not their relations'."""
-        given = dict(self.relations.names)
+        """The readable names of entities and relations, by label.
+
+        An inverse is listed only where its names differ from its relation's.
+        """
+        own = dict(self.relations.names)
         for label, back in zip(self.relations[0::2], self.relations[1::2], strict=True):
-            if given.get(back) == tuple(name + INVERSE for name in given.get(label, ())):
-                del given[back]
-        return given | self.entities.names
+            if own.get(back) == tuple(name + INVERSE for name in own.get(label, ())):
+                del own[back]
+        return own | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
-        """The label that stands for an IRI: its short form, or the IRI as it is or in angle brackets; else None.
+        """The label of an IRI: its short form, or the IRI, bare or in angle brackets; or None.
 
         >>> graph = Graph.of([("http://a.org/Oslo", "in", "Norway")])
-        >>> graph.label_of("http://a.org/Oslo"), graph.label_of("http://b.org/Oslo"), graph.iri("Norway")
-        ('http://a.org/Oslo', None, None)
+        >>> graph.label_of("http://a.org/Oslo"), graph.label_of("http://b.org/Oslo")
+        ('http://a.org/Oslo', None)
+        >>> graph.iri("Norway") is None
+        True
         """
         labels = [self.prefixes.label(iri), f"<{iri}>"]
         if is_absolute(iri) and self.prefixes.iri(iri) is None:
             labels.insert(1, iri)
-        return next((label for label in labels if label in self.entities or label in self.relations), None)
+        return next(
+            (label for label in labels if label in self.entities or label in self.relations), None
+        )
 
     def iri(self, label: str) -> str | None:
-        """The IRI that a label of the graph stands for: the one whose `label_of` it is; None where there is none."""
+        """The IRI that a label stands for, whose `label_of` it is; None where there is none."""
         iri = self.prefixes.iri(label) or (label[1:-1] if label[:1] + label[-1:] == "<>" else label)
         return iri if self.label_of(iri) == label else None
 
     def split(self, name: str) -> Triples:
         """One split by name."""
         if name not in SPLITS:
-            raise SettingsError(f"no split '{name}'; the splits are {', '.join(SPLITS)}")
+            raise SettingsError(
+                f"split is '{name}'; it must be one of {', '.join(SPLITS)}", "split"
+            )
         split: Triples = getattr(self, name)
         return split
 
@@ -179,7 +215,10 @@ class Graph:
         return np.concatenate([facts[facts[:, 1] == relation & ~1] for facts in splits])
 
     def evaluable(self, split: str) -> Triples:
-        """The forward facts of a split whose entities and relation all occur in train: others cannot be predicted."""
+        """The forward facts of a split whose entities and relation all occur in train.
+
+        No model can predict the others.
+        """
         facts = self.split(split)
         if not len(facts):
             return facts
@@ -195,7 +234,7 @@ class Graph:
         return both
 
     def statistics(self, hubs: int = 10) -> Statistics:
-        """What there is to know before training: sizes, relations, degrees, the largest `hubs`, numbers as entities.
+        """Counts facts, degrees and relations, with the largest `hubs` and values as entities.
 
         >>> Graph.of([("France", "borders", "Spain")]).statistics().hubs
         (('France', 1), ('Spain', 1))
@@ -205,39 +244,72 @@ class Graph:
         return Statistics.of(self, hubs)
 
     def write(self, path: str | Path) -> None:
-        """Write label facts: all together to a `.tsv` or `.txt` file, packed or not, or its splits to a folder."""
+        """Writes label facts to one `.tsv` or `.txt` file, or its splits to a folder.
+
+        The file may be packed.
+        """
         from tacit.graph.formats.label_tables import write_tsv
 
         write_tsv(self, path)
 
     def index(self, *splits: str) -> FactIndex:
-        """The sorted index of some splits (all of them by default), both directions; built once."""
+        """The sorted index of some splits (default: all), in both directions; cached."""
         for name in splits:
             self.split(name)  # which refuses a typo
-        wanted = tuple(name for name in SPLITS if name in (splits or SPLITS))
-        if wanted not in self._indexes:
-            self._indexes[wanted] = FactIndex(self.triples(*wanted), self.num_relations)
-        return self._indexes[wanted]
+        chosen = tuple(name for name in SPLITS if name in (splits or SPLITS))
+        if chosen not in self._indexes:
+            self._indexes[chosen] = FactIndex(self.triples(*chosen), self.num_relations)
+        return self._indexes[chosen]
 
     def indexed(self, index: FactIndex) -> Graph:
-        """The same graph with an index of all its splits that was made before."""
+        """The same graph with a ready index of all its splits."""
         graph = replace(self)
         graph._indexes[SPLITS] = index
         return graph
+
+    def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
+        """The first entities and relations (default: all): their counts and a hash; cached."""
+        whole = self.num_entities, self.num_relations
+        sizes = whole if entities is None or relations is None else (entities, relations)
+        if sizes not in self._stamps:
+            digest = sha256()
+            for vocabulary, size in zip((self.entities, self.relations), sizes, strict=True):
+                for label in islice(vocabulary, size):
+                    digest.update(label.encode("utf-8", "surrogatepass") + b"\n")
+                digest.update(b"\0")
+            self._stamps[sizes] = (*sizes, digest.hexdigest()[:32])
+        return self._stamps[sizes]
+
+    @cached_property
+    def _stamps(self) -> dict[tuple[int, int], LabelStamp]:
+        return {}
 
     @cached_property
     def _indexes(self) -> dict[tuple[str, ...], FactIndex]:
         return {}
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{len(self.split(name)):,} {name}" for name in SPLITS if len(self.split(name))) or "no"
+        facts = (
+            ", ".join(
+                f"{len(self.split(name)):,} {name}" for name in SPLITS if len(self.split(name))
+            )
+            or "no"
+        )
         labels = f"{self.num_entities:,} entities, {self.num_relations // 2:,} relations"
         return f"Graph({self.name}: {labels}, {facts} facts)"
 
     def _repr_html_(self) -> str:
-        """The same for notebooks, with the first few training facts."""
-        facts = ((self.entities[h], self.relations[r], self.entities[t]) for h, r, t in self.train[:5].tolist())
-        rows = "".join("<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>" for fact in facts)
+        """The graph for notebooks, with its first training facts."""
+        facts = (
+            (self.entities[h], self.relations[r], self.entities[t])
+            for h, r, t in self.train[:5].tolist()
+        )
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(label)}</td>" for label in fact) + "</tr>"
+            for fact in facts
+        )
         header = "<tr><th>head</th><th>relation</th><th>tail</th></tr>"
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<div><p>{escape(repr(self))}</p><table>{header}{rows}</table><ul>{notes}</ul></div>"
+        return (
+            f"<div><p>{escape(repr(self))}</p><table>{header}{rows}</table><ul>{notes}</ul></div>"
+        )

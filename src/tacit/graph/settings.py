@@ -10,16 +10,37 @@ from tacit.settings import Settings, setting
 STANDARD_INPUT = "-"  # where the path of a file is expected
 
 
+def _joined(columns: object) -> str:
+    """Columns as one text, with commas; a `TypeError` where they are no three names."""
+    if isinstance(columns, str):
+        return columns
+    if not isinstance(columns, list | tuple) or len(columns) != 3:
+        raise TypeError
+    if not all(isinstance(column, str | int) for column in columns):
+        raise TypeError
+    return ",".join(map(str, columns))
+
+
 @dataclass(frozen=True)
 class ReadSettings(Settings):
-    """What to make of the files of a graph."""
+    """Options for reading the files of a graph."""
 
     noun = "reading"
 
     literals: bool = setting(False, "Keep the literals of RDF files as entities.")
-    labels: str | None = setting(None, "A table of two columns, label and readable name.", read=os.fspath)
+    labels: str | None = setting(
+        None, "A table of two columns, label and readable name.", read=os.fspath
+    )
     language: str = setting("en", "The language of names in RDF files that comes first.")
     columns: str | None = setting(
-        None, "Head, relation and tail in a table: their names or positions, as in head,tail,relation or 1,3,2."
+        None,
+        "Head, relation and tail in a table: their names or positions, as in head,tail,relation or "
+        "1,3,2.",
+        read=_joined,
     )
-    format: str = setting("tsv", "What standard input holds, as an extension says it: csv, ttl, nt.gz.")
+    skip_bad: bool = setting(
+        False, "Skip lines of a table that lack a column or a label, and count them."
+    )
+    format: str = setting(
+        "tsv", "What standard input holds, as an extension says it: csv, ttl, nt.gz."
+    )

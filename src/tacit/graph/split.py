@@ -1,4 +1,4 @@
-"""Train, valid and test splits that do not give each other away."""
+"""Train, valid and test splits without leakage between them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tacit.graph.statistics import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
-    """The same facts in splits drawn anew, as `tacit.split` describes them."""
+    """Draws splits of the same facts, as `tacit.split` describes."""
     if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor is it a number that is none
-        raise SettingsError(f"valid {valid:g} and test {test:g} must be shares that leave something to train on")
+        raise SettingsError(
+            f"valid {valid:g} and test {test:g} must be shares that leave something to train on"
+        )
     if seed < 0:
         raise SettingsError(f"seed is {seed}; it must be 0 or more", "seed")
     facts = graph.facts()
@@ -36,32 +38,33 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     rows = part[groups]
     train, middle, last = (np.ascontiguousarray(facts[rows == i]) for i in range(3))
     notes = tuple(
-        f"{name}: {counted(got, 'fact')} where {wanted:,} were asked for; "
-        "the others are needed to keep every entity in train or go together"
-        for name, got, wanted in (
+        f"{name}: {counted(size, 'fact')} where {target:,} were asked for; the others are needed "
+        "to keep every entity in train or go together"
+        for name, size, target in (
             ("valid", len(middle), round(valid * len(facts))),
             ("test", len(last), round(test * len(facts))),
         )
-        if got < 0.9 * wanted
+        if size < 0.9 * target
     )
     return replace(graph, train=train, valid=middle, test=last, notes=notes)
 
 
 def _groups(graph: Graph) -> NDArray[np.intp]:
-    """The group of each fact: one for each pair of entities, whatever the direction, and kind of relation."""
+    """The group of each fact: its unordered pair of entities and kind of relation."""
     facts = graph.facts()
     kinds = np.arange(graph.num_relations)
     for relation, other in redundancies(graph):
-        kept, merged = sorted((kinds[relation], kinds[other & ~1]))
-        kinds[kinds == merged] = kept
-    low, high = facts[:, [0, 2]].min(axis=1).astype(np.int64), facts[:, [0, 2]].max(axis=1)
+        first, second = sorted((kinds[relation], kinds[other & ~1]))
+        kinds[kinds == second] = first
+    low = facts[:, [0, 2]].min(axis=1).astype(np.int64)
+    high = facts[:, [0, 2]].max(axis=1)
     keys = paired(low * graph.num_entities + high, kinds[facts[:, 1]], graph.num_relations)
     groups: NDArray[np.intp] = np.unique(keys, return_inverse=True)[1]
     return groups
 
 
 def _cover(facts: NDArray[np.int32], order: NDArray[np.intp]) -> NDArray[np.intp]:
-    """For every entity and every relation, the first fact in some order that has it: these stay in train."""
+    """The first fact, in an order, of every entity and relation; these stay in train."""
     mixed = facts[order]
     _, entities = np.unique(mixed[:, [0, 2]], return_index=True)  # flattened: two places a fact
     _, relations = np.unique(mixed[:, 1], return_index=True)

@@ -1,28 +1,30 @@
-"""What there is to know about a graph before training on it: sizes, relations that repeat one another, and values.
+"""Statistics of a graph before training: sizes, redundant relations, and values.
 
-Values are numbers and dates that stand where entities are expected: a link predictor sees a name in each, and no size.
+Values are numbers and dates that stand where entities are expected: a link predictor sees a name in
+each, and no size.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.fact_index import paired
+from tacit.graph.fact_index import distinct, paired
 from tacit.graph.graph import SPLITS, Graph, Triples
 
 LOOKED_AT = 100_000  # facts by which one relation is taken to be symmetric
-ENOUGH = 0.8  # of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
+# of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
+ENOUGH = 0.8
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
 
 ADVICE = (
-    "A link predictor learns nothing from the size of a number or date. Leave such facts out, or replace values "
-    "by ranges that many facts share (1980s, 10-20)."
+    "A link predictor learns nothing from the size of a number or date. Leave such facts out, or "
+    "replace values by ranges that many facts share (1980s, 10-20)."
 )
 KINDS = ("numbers", "dates")
 _SHARED = 10  # facts a value has on average from which it says as much as another entity
@@ -34,27 +36,29 @@ _DATE = re.compile(
     rf"-?\d{{4,}}-\d{{2}}(?:-\d{{2}}{_TIME})?|\d{{1,2}}[./]\d{{1,2}}[./]\d{{4}}|\d{{4}}/\d{{1,2}}/\d{{1,2}}"
 )
 _LITERAL = re.compile(r'"(.*)"(?:\^\^(.*))?', re.DOTALL)
-_DATED = re.compile(r".*\b(?:date|dateTime|dateTimeStamp|gYear|gYearMonth)>?")  # datatypes of XML Schema
+# datatypes of XML Schema
+_DATED = re.compile(r".*\b(?:date|dateTime|dateTimeStamp|gYear|gYearMonth)>?")
 
 
 @dataclass(frozen=True)
 class RelationStatistics:
-    """One relation: its facts in each split, and how many tails a head has, and heads a tail."""
+    """A relation's facts per split, and its mean tails per head and heads per tail."""
 
     name: str
-    facts: dict[str, int]
+    facts: dict[str, int] = field(hash=False)
     heads: int
     tails: int
     tails_per_head: float
     heads_per_tail: float
     symmetry: float  # share of the facts that hold the other way round too
-    repeats: tuple[str, ...]  # relations with nearly the same facts, inverses under their inverse label
+    # relations with nearly the same facts, inverses under their inverse label
+    repeats: tuple[str, ...]
     symmetric: bool  # whether nearly all facts hold both ways
 
 
 @dataclass(frozen=True)
 class ValueRelation:
-    """A relation most of whose facts end, or begin, in numbers or in dates."""
+    """A relation most of whose facts begin or end in numbers or dates."""
 
     relation: str
     end: str  # head or tail
@@ -67,14 +71,15 @@ class ValueRelation:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counts of a graph; degrees count the facts of an entity, all splits and both directions."""
+    """The counts of a graph; an entity's degree counts all splits and both directions."""
 
     name: str
     num_entities: int
     num_relations: int
-    facts: dict[str, int]
-    evaluable: dict[str, int]  # facts whose entities and relation all occur in train
-    degrees: dict[str, float]
+    facts: dict[str, int] = field(hash=False)
+    # facts whose entities and relation all occur in train
+    evaluable: dict[str, int] = field(hash=False)
+    degrees: dict[str, float] = field(hash=False)
     hubs: tuple[tuple[str, int], ...]
     relations: tuple[RelationStatistics, ...]  # the most frequent first
     values: tuple[ValueRelation, ...]  # the relations that have numbers or dates for entities
@@ -101,15 +106,19 @@ class Statistics:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain dicts, lists and numbers."""
+        """The statistics as plain dicts, lists and numbers."""
         return asdict(self)
 
 
 def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
-    counts = {split: np.bincount(graph.split(split)[:, 1], minlength=graph.num_relations) for split in SPLITS}
+    counts = {
+        split: np.bincount(graph.split(split)[:, 1], minlength=graph.num_relations)
+        for split in SPLITS
+    }
     total = np.sum(list(counts.values()), axis=0)
     index = graph.index()
-    keys = np.bincount(index.relations, minlength=graph.num_relations)  # distinct heads of each directed relation
+    # distinct heads of each directed relation
+    keys = np.bincount(index.relations, minlength=graph.num_relations)
     both = symmetry(graph, graph.facts())
     repeats: dict[int, list[str]] = {}
     for relation, other in redundancies(graph):
@@ -134,20 +143,21 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
 
 
 def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
-    """The pairs of relations of which each has nearly all of the other's facts, and the smaller share that one has.
+    """The pairs of relations that nearly repeat each other, with the smaller overlap.
 
-    The first relation of a pair is forward, and the other odd where it holds the other way round: a relation that is
-    its own inverse, a symmetric one, is among them as `(2i, 2i + 1)`.
+    The first relation of a pair is forward, and the other odd where it holds the other way round: a
+    relation that is its own inverse, a symmetric one, is among them as `(2i, 2i + 1)`.
     """
     triples = graph.triples()
     triples = triples[triples[:, 0] != triples[:, 2]]
     keys = triples[:, 0].astype(np.int64) * graph.num_entities + triples[:, 2]
     size = max(graph.num_relations, 1)
-    pairs, relations = np.divmod(np.unique(paired(keys, triples[:, 1], size)), size)
+    pairs, relations = np.divmod(distinct(paired(keys, triples[:, 1], size)), size)
     sizes = np.bincount(relations, minlength=graph.num_relations)
     shared: Counter[tuple[int, int]] = Counter()
-    # Rows of one entity pair lie side by side: compare each with the next, then the one after it, until none is left.
-    at, step = np.arange(len(pairs)), 1
+    # Rows of one entity pair are adjacent: compare each with the next, then the one after it.
+    at = np.arange(len(pairs))
+    step = 1
     while len(at):
         at = at[at + step < len(pairs)]
         at = at[pairs[at] == pairs[at + step]]
@@ -156,34 +166,41 @@ def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
             shared[divmod(key, size)] += count
         step += 1
     overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in shared.items()}
-    return {pair: overlaps[pair] for pair in sorted(overlaps) if pair[0] % 2 == 0 and overlaps[pair] >= ENOUGH}
+    return {
+        pair: overlaps[pair]
+        for pair in sorted(overlaps)
+        if pair[0] % 2 == 0 and overlaps[pair] >= ENOUGH
+    }
 
 
 def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
-    """For each relation id, the share of some facts between two entities that hold the other way round too.
+    """For each relation id, the share of facts that hold in both directions.
 
     A relation is symmetric where that is at least `ENOUGH`.
 
-    >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "France"), ("Paris", "in", "France")])
+    >>> borders = [("France", "borders", "Spain"), ("Spain", "borders", "France")]
+    >>> graph = Graph.of([*borders, ("Paris", "in", "France")])
     >>> symmetry(graph, graph.train)[[0, 2]]
     array([1., 0.])
     """
     facts = facts[facts[:, 0] != facts[:, 2]]
     mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
     hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
-    share: NDArray[np.float64] = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
+    share: NDArray[np.float64] = hits / np.maximum(
+        np.bincount(facts[:, 1], minlength=graph.num_relations), 1
+    )
     return share
 
 
 def is_symmetric(graph: Graph, relation: int) -> bool:
-    """Whether nearly all facts of a relation hold both ways; of very many facts, some that lie evenly are looked at."""
+    """Whether nearly all facts of a relation hold both ways, from a sample if many."""
     facts = graph.facts_by(relation)
     sample = facts[:: 1 + len(facts) // LOOKED_AT]
     return bool(symmetry(graph, sample)[relation & ~1] >= ENOUGH)
 
 
 def values(graph: Graph) -> tuple[ValueRelation, ...]:
-    """The relations of a graph that have numbers or dates for entities, those with most of them first.
+    """The relations of a graph that have numbers or dates as entities, most first.
 
     Where both ends of a fact are numbers, or a number has facts of its own, it is an identifier.
     """
@@ -197,7 +214,11 @@ def values(graph: Graph) -> tuple[ValueRelation, ...]:
         own = np.zeros(graph.num_entities, dtype=bool)
         own[facts[:, far]] = True
         for number, kind in enumerate(KINDS, start=1):
-            valued = facts[(kinds[facts[:, near]] == number) & (kinds[facts[:, far]] == 0) & ~own[facts[:, near]]]
+            valued = facts[
+                (kinds[facts[:, near]] == number)
+                & (kinds[facts[:, far]] == 0)
+                & ~own[facts[:, near]]
+            ]
             counts = np.bincount(valued[:, 1], minlength=graph.num_relations)
             for relation in np.flatnonzero((counts > 0) & (counts >= _MOSTLY * total)):
                 ids: NDArray[np.int32] = valued[valued[:, 1] == relation][:, near]
@@ -205,15 +226,19 @@ def values(graph: Graph) -> tuple[ValueRelation, ...]:
                 examples = tuple(graph.entities[i] for i in distinct[:_EXAMPLES])
                 sizes = len(ids), len(distinct)
                 shared = sizes[0] >= _SHARED * sizes[1]
-                valued_relations.append(ValueRelation(graph.relations[relation], end, kind, *sizes, examples, shared))
+                valued_relations.append(
+                    ValueRelation(graph.relations[relation], end, kind, *sizes, examples, shared)
+                )
     return tuple(sorted(valued_relations, key=lambda values: -values.facts))
 
 
 def _kind(label: str) -> int:
     """1 for a number, 2 for a date, 0 for anything else.
 
-    >>> [_kind(label) for label in ("1984", "-3.5e2", "2024-05-01", '"1984"^^xsd:gYear', "Boeing 747", '"7"@en')]
-    [1, 1, 2, 2, 0, 0]
+    >>> [_kind(label) for label in ("1984", "-3.5e2", "2024-05-01", '"1984"^^xsd:gYear')]
+    [1, 1, 2, 2]
+    >>> [_kind(label) for label in ("Boeing 747", '"7"@en')]
+    [0, 0]
     """
     literal = _LITERAL.fullmatch(label) if label[:1] == '"' else None
     text, datatype = (literal[1], literal[2] or "") if literal else (label, "")

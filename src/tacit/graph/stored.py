@@ -1,7 +1,8 @@
-"""A graph in the files of a run folder: labels as text, facts and their index as arrays that are mapped.
+"""Stores a graph in a run folder: labels as text, facts and index as mapped arrays.
 
-Of a million labels or more the run also holds what opens at once: a trie, where marisa-trie is installed, and the
-order in which they complete. Text remains what labels are made of, and is read where the trie cannot be.
+Of a million labels or more the run also holds what opens at once: a trie, where marisa-trie is
+installed, and the order in which they complete. Text remains what labels are made of, and is read
+where the trie cannot be.
 """
 
 from __future__ import annotations
@@ -24,10 +25,30 @@ from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.trie import LabelTrie, is_large, trie_of
 from tacit.graph.labels.vocabulary import Vocabulary
 
-ENTITIES, RELATIONS, NAMES = "entities.txt", "relations.txt", "names.tsv"
-FACTS, KEYS, OFFSETS, TAILS = "facts.npy", "index-keys.npy", "index-offsets.npy", "index-tails.npy"
-TRIE, TRIE_IDS, WORDS, FOLDED = "entities.marisa", "entities-ids.npy", "entities-words.npy", "entities-folded.npy"
-GRAPH_FILES = (ENTITIES, RELATIONS, NAMES, FACTS, KEYS, OFFSETS, TAILS, TRIE, TRIE_IDS, WORDS, FOLDED)
+ENTITIES = "entities.txt"
+RELATIONS = "relations.txt"
+NAMES = "names.tsv"
+FACTS = "facts.npy"
+KEYS = "index-keys.npy"
+OFFSETS = "index-offsets.npy"
+TAILS = "index-tails.npy"
+TRIE = "entities.marisa"
+TRIE_IDS = "entities-ids.npy"
+WORDS = "entities-words.npy"
+FOLDED = "entities-folded.npy"
+GRAPH_FILES = (
+    ENTITIES,
+    RELATIONS,
+    NAMES,
+    FACTS,
+    KEYS,
+    OFFSETS,
+    TAILS,
+    TRIE,
+    TRIE_IDS,
+    WORDS,
+    FOLDED,
+)
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
 _KINDS = {  # of arrays; -1 is any number
     FACTS: (np.int32, (-1, 3)),
@@ -41,7 +62,7 @@ Table = Mapping[str, Any]
 
 
 class Fingerprint(NamedTuple):
-    """Short hashes of what weights and checkpoints depend on."""
+    """Short hashes of the labels and facts that weights and checkpoints depend on."""
 
     labels: str  # in the order of their ids
     facts: str  # of all splits, in their order
@@ -49,7 +70,8 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(graph: Graph) -> Fingerprint:
     """The fingerprint of a graph."""
-    labels, facts = sha256(), sha256()
+    labels = sha256()
+    facts = sha256()
     for vocabulary in (graph.entities, graph.relations):
         labels.update(_label_lines(vocabulary).encode("utf-8", "surrogatepass") + b"\0")
     for split in SPLITS:
@@ -59,15 +81,28 @@ def fingerprint(graph: Graph) -> Fingerprint:
 
 
 def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
-    """Write a graph's files, and give what `read_graph` must be told: the tables `graph`, `files` and `prefixes`."""
+    """Writes a graph's files; returns the tables `graph`, `files` and `prefixes`.
+
+    `read_graph` needs these tables.
+    """
     _write_text(folder / ENTITIES, _label_lines(graph.entities))
     _write_text(folder / RELATIONS, _label_lines(graph.relations))
     if graph.names:
         write_names(graph, folder)
-    facts, index = graph.facts(), graph.index()
-    if ((facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))).any():
-        raise DataError(f"the facts of {graph.name} have ids without labels; ids count the labels from 0")
-    arrays: dict[str, NDArray[Any]] = {FACTS: facts, KEYS: index.keys, OFFSETS: index.offsets, TAILS: index.all_tails}
+    facts = graph.facts()
+    index = graph.index()
+    if (
+        (facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))
+    ).any():
+        raise DataError(
+            f"the facts of {graph.name} have ids without labels; ids count the labels from 0"
+        )
+    arrays: dict[str, NDArray[Any]] = {
+        FACTS: facts,
+        KEYS: index.keys,
+        OFFSETS: index.offsets,
+        TAILS: index.all_tails,
+    }
     if is_large(graph.entities):
         if made := trie_of(graph.entities):
             with replacing(folder / TRIE) as target:
@@ -77,7 +112,11 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
         write_array(folder / name, array)
-    described = {"name": graph.name, "entities": graph.num_entities, "relations": graph.num_relations}
+    described = {
+        "name": graph.name,
+        "entities": graph.num_entities,
+        "relations": graph.num_relations,
+    }
     described |= {split: len(graph.split(split)) for split in SPLITS}
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
@@ -85,48 +124,56 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
 
 
 def write_names(graph: Graph, folder: Path) -> None:
-    """Write the readable names of a graph, in place of those that are there."""
+    """Writes the readable names of a graph, replacing those in the folder."""
     pairs = ((label, name) for label, names in graph.names.items() for name in names)
     text = "".join(f"{_escaped(label)}\t{_escaped(name)}\n" for label, name in pairs)
     mark = BOM.decode()
-    _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)  # the first one is no label's
+    # the first one is no label's
+    _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)
 
 
 def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
-    """The graph of a folder; its files must be those that were written, as their digests tell.
+    """Reads the graph of a folder, after checking the digests of its files.
 
     Names may be changed: nothing was trained on them.
     """
     files = tables.get("files", {})
-    there = {name for name in GRAPH_FILES if (folder / name).is_file()}
+    present = {name for name in GRAPH_FILES if (folder / name).is_file()}
     for name in (*files, ENTITIES, RELATIONS, *_OF_FACTS):
-        if name not in there | {NAMES}:
+        if name not in present | {NAMES}:
             raise RunError(f"run '{folder}' has no {name}; train the run again")
     try:
-        same = {name for name in there if digest(folder / name) == files.get(name)}
-        for name in sorted(there - same - {NAMES}, key=GRAPH_FILES.index):
+        same = {name for name in present if digest(folder / name) == files.get(name)}
+        for name in sorted(present - same - {NAMES}, key=GRAPH_FILES.index):
             kind = "facts" if name in _OF_FACTS else "labels"
-            changed = f"the {kind} in '{folder}' are not those the run was made with ({name} was changed)"
+            changed = (
+                f"the {kind} in '{folder}' are not those the run was made with ({name} was changed)"
+            )
             raise RunError(f"{changed}; train the run again")
-        return _read(folder, tables, there, same)
+        return _read(folder, tables, present, same)
     except (OSError, ValueError) as error:
-        raise RunError(f"the graph in '{folder}' cannot be read ({error}); train the run again") from None
+        raise RunError(
+            f"the graph in '{folder}' cannot be read ({error}); train the run again"
+        ) from None
 
 
-def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[str]) -> Graph:
+def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: set[str]) -> Graph:
     described = tables["graph"]
     names: dict[str, list[str]] = {}
-    for number, line in lines(folder / NAMES) if NAMES in there else ():  # which may have been written elsewhere
+    # which may have been written elsewhere
+    for number, line in lines(folder / NAMES) if NAMES in present else ():
         label, _, readable = map(_unescaped, line.partition("\t"))
         if readable:
             names.setdefault(label, []).append(readable)
         elif line:
-            raise DataError("has no name; expected a label, a tab and its name", folder / NAMES, number)
+            raise DataError(
+                "has no name; expected a label, a tab and its name", folder / NAMES, number
+            )
     facts, keys, offsets, tails = (_array(folder / name) for name in _OF_FACTS)
     forms = {}
-    if {WORDS, FOLDED} <= there and (NAMES in same or NAMES not in {*there, *tables["files"]}):
+    if {WORDS, FOLDED} <= present and (NAMES in same or NAMES not in {*present, *tables["files"]}):
         forms = {"words": _array(folder / WORDS), "folded": _array(folder / FOLDED)}
-    if {TRIE, TRIE_IDS} <= there and find_spec("marisa_trie"):
+    if {TRIE, TRIE_IDS} <= present and find_spec("marisa_trie"):
         labels: Iterable[str] = LabelTrie.open(folder / TRIE, _array(folder / TRIE_IDS))
     else:
         labels = _read_labels(folder / ENTITIES)
@@ -134,7 +181,10 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
     directed = _read_labels(folder / RELATIONS)
     relations = Vocabulary(directed, "relation", names_both_ways(names, directed))
     ends = np.cumsum([described[split] for split in SPLITS])
-    if ends[-1] != len(facts) or (len(entities), len(relations)) != (described["entities"], described["relations"]):
+    if ends[-1] != len(facts) or (len(entities), len(relations)) != (
+        described["entities"],
+        described["relations"],
+    ):
         raise ValueError("its sizes are not those of its settings")
     _check_arrays(facts, keys, offsets, tails, len(entities), len(relations))
     prefixes = Prefixes({prefix: str(iri) for prefix, iri in tables.get("prefixes", {}).items()})
@@ -145,18 +195,29 @@ def _read(folder: Path, tables: Mapping[str, Table], there: set[str], same: set[
 
 
 def _array(path: Path) -> NDArray[Any]:
-    """An array of a file, of the type and the dimensions that it was written with."""
-    array, (kind, shape) = mapped_array(path), _KINDS[path.name]
-    sized = array.ndim == len(shape) and all(m in (n, -1) for n, m in zip(array.shape, shape, strict=True))
+    """Maps an array of a file, checking its type and dimensions."""
+    array = mapped_array(path)
+    (kind, shape) = _KINDS[path.name]
+    sized = array.ndim == len(shape) and all(
+        m in (n, -1) for n, m in zip(array.shape, shape, strict=True)
+    )
     if array.dtype != kind or not sized:
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array
 
 
 def _check_arrays(
-    facts: NDArray[Any], keys: NDArray[Any], offsets: NDArray[Any], tails: NDArray[Any], entities: int, relations: int
+    facts: NDArray[Any],
+    keys: NDArray[Any],
+    offsets: NDArray[Any],
+    tails: NDArray[Any],
+    entities: int,
+    relations: int,
 ) -> None:
-    """Raise a `ValueError` where ids have no labels or an index points nowhere; arrays of over 16 MB are believed."""
+    """Raises a `ValueError` for ids or index entries out of range.
+
+    Arrays of over 16 MB are not checked.
+    """
     if len(offsets) != len(keys) + 1 or offsets[0] != 0 or offsets[-1] != len(tails):
         raise ValueError(f"{OFFSETS} does not fit {KEYS} and {TAILS}")
     for name, array, limit in (
@@ -176,7 +237,9 @@ def _write_text(path: Path, text: str) -> None:
         write_text(path, text)
     except UnicodeEncodeError as error:
         line = text[text.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
-        raise DataError(f"label {line[:80]!r} cannot be stored: it has half of a surrogate pair") from None
+        raise DataError(
+            f"label {line[:80]!r} cannot be stored: it has half of a surrogate pair"
+        ) from None
 
 
 def _read_labels(path: Path) -> list[str]:
@@ -188,11 +251,15 @@ def _label_lines(labels: Iterable[str]) -> str:
 
 
 def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return (
+        label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
 
 
 def _unescaped(line: str) -> str:
     if "\\" not in line:
         return line
     pieces = line.split("\\\\")
-    return "\\".join(piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces)
+    return "\\".join(
+        piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces
+    )

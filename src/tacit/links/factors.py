@@ -1,4 +1,4 @@
-"""What all models share: three tables of factors, a query made of head and relation, and its match with every tail."""
+"""The base of all models: three tables of factors, queries, and their match with tails."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
 from tacit.links.embeddings import MULTIPLE, Embeddings
-from tacit.links.precision import even_product, product
+from tacit.links.precision import even_product, parts_of_product, product
 
 
 class FactorModel(nn.Module, ABC):
-    """Scores `(h, r, t)` as `match(compose(h, r), t)`; a model says how to compose and how to match.
+    """Scores `(h, r, t)` as `match(compose(h, r), t)`; subclasses define both functions.
 
-    It is a `VectorScorer`, whose contract says what the methods without a line of their own do.
+    It is a `VectorScorer`, whose contract documents the methods without a docstring.
     """
 
     entity_width: ClassVar[int] = 1  # numbers of an entity's row, for each of the rank
@@ -25,7 +25,9 @@ class FactorModel(nn.Module, ABC):
 
     def __init__(self, num_entities: int, num_relations: int, rank: int) -> None:
         super().__init__()
-        self.num_entities, self.num_relations, self.rank = num_entities, num_relations, rank
+        self.num_entities = num_entities
+        self.num_relations = num_relations
+        self.rank = rank
         self.entities = Embeddings(num_entities, self.entity_width * rank, MULTIPLE)
         self.relations = Embeddings(num_relations, self.relation_width * rank)
 
@@ -41,12 +43,12 @@ class FactorModel(nn.Module, ABC):
 
     @property
     def shards(self) -> Shards | None:
-        """The entities of this process, whose tails rows of scores are of, where several share them out."""
+        """The entities of this process, whose tails the rows of scores cover, if shared out."""
         return self.tail_table.shards
 
     @property
     def device(self) -> torch.device:
-        """Where the tables are."""
+        """The device of the tables."""
         return self.entities.storage.device
 
     @abstractmethod
@@ -62,11 +64,21 @@ class FactorModel(nn.Module, ABC):
         """The score of each query with its own tail row, `[B, D] x [B, D] -> [B]`."""
 
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """The squared moduli `|f|²` of the factors a regulariser should see, each `[B, ·]`."""
+        """The squared moduli `|f|²` of the factors for a regulariser, each `[B, ·]`."""
         return tuple(self.vector_squares(factor) for factor in (heads, relations, tails))
 
-    def pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32") -> Tensor:
-        """The gradient of `Σ weights · match(queries, tails)`: by queries, returned, and by tails, written to `out`."""
+    def pull(
+        self,
+        queries: Tensor,
+        tails: Tensor,
+        weights: Tensor,
+        out: Tensor,
+        precision: str = "float32",
+    ) -> Tensor:
+        """The gradient of `Σ weights · match(queries, tails)`.
+
+        The gradient by queries is returned, that by tails is written to `out`.
+        """
         with torch.enable_grad():
             factors = queries.detach().requires_grad_(), tails.detach().requires_grad_()
             by_query, by_tail = torch.autograd.grad(self.match(*factors), factors, weights)
@@ -74,14 +86,17 @@ class FactorModel(nn.Module, ABC):
         return by_query
 
     def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         for table in self.children():
             if isinstance(table, Embeddings):
                 table.reset(scale, generator)
 
-    def rows(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(
+        self, heads: Tensor, relations: Tensor, tails: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of triples in the three tables."""
-        if self.head_table is self.tail_table and self.head_table.shards is not None:  # asks the other ranks once
+        # one exchange with the other ranks instead of two
+        if self.head_table is self.tail_table and self.head_table.shards is not None:
             h, t = self.head_table(torch.cat((heads, tails))).chunk(2)
             return h, self.relations(relations), t
         return self.head_table(heads), self.relations(relations), self.tail_table(tails)
@@ -101,7 +116,10 @@ class FactorModel(nn.Module, ABC):
         return self.relations(relations)
 
     def vector_squares(self, vectors: Tensor) -> Tensor:
-        """The squared moduli of numbers in vectors; of complex ones the real half comes first, the imaginary next."""
+        """The squared moduli of the numbers in vectors.
+
+        Of complex vectors the real half comes first, then the imaginary one.
+        """
         if self.entity_width == 1:
             return vectors.square()
         real, imaginary = vectors.chunk(2, -1)
@@ -111,19 +129,31 @@ class FactorModel(nn.Module, ABC):
         return self.match_pairs(self.compose(heads, self.relations(relations)), tails)
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`[B, D] x [B] -> [B, N]`; on a GPU a view of a match with the padded table, which is many times faster."""
-        queries, table = self.compose(heads, self.relations(relations)), self.tail_table
+        """The scores of all tails, `[B, D] x [B] -> [B, N]`.
+
+        On a GPU they are a view of a match with the padded table, which is many times faster.
+        """
+        queries = self.compose(heads, self.relations(relations))
+        table = self.tail_table
         return (
-            self.match(queries, table.storage)[:, : table.rows] if heads.is_cuda else self.match(queries, table.weight)
+            self.match(queries, table.storage)[:, : table.rows]
+            if heads.is_cuda
+            else self.match(queries, table.weight)
         )
 
 
 class BilinearModel(FactorModel):
-    """A model whose match is an inner product, so that a row of scores is one matrix product: a `BilinearScorer`."""
+    """A model whose match is an inner product, so that a row is one matrix product.
+
+    It is a `BilinearScorer`.
+    """
 
     @abstractmethod
     def relation_queries(self, heads: Tensor, tails: Tensor) -> Tensor:
-        """`[B, D] x [B, D] -> [B, D]`, so that the scores of all relations are `relation_queries(h, t) @ R.T`."""
+        """Queries `[B, D] x [B, D] -> [B, D]` for the scores of all relations.
+
+        These scores are `relation_queries(h, t) @ R.T`.
+        """
 
     def match(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Inner products, `[B, D] x [n, D] -> [B, n]`."""
@@ -133,12 +163,23 @@ class BilinearModel(FactorModel):
         """Inner products of pairs."""
         return (queries * tails).sum(-1)
 
-    def pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor, precision: str = "float32") -> Tensor:
-        """The gradient of `Σ weights · match`: two more products."""
+    def pull(
+        self,
+        queries: Tensor,
+        tails: Tensor,
+        weights: Tensor,
+        out: Tensor,
+        precision: str = "float32",
+    ) -> Tensor:
+        """The gradient of `Σ weights · match`, by two more products."""
         if precision == "bf16":
-            weights = weights.bfloat16()  # once for both
-        product(weights.T, queries, precision, out=out)
-        return product(weights, tails, precision)
+            weights = weights.bfloat16()  # once for both products
+        by_query = torch.empty_like(queries)
+        for part in parts_of_product(len(tails), len(queries) * queries.shape[1], queries.device):
+            product(weights[:, part].T, queries, precision, out=out[part])
+        for part in parts_of_product(len(queries), len(tails) * queries.shape[1], queries.device):
+            product(weights[part], tails, precision, out=by_query[part])
+        return by_query
 
     def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
         return self.compose(self.head_table(heads), self.relations(relations))
@@ -147,7 +188,8 @@ class BilinearModel(FactorModel):
         return self.tail_table.weight
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        queries, keys = self.queries(heads, relations), self.keys()
+        queries = self.queries(heads, relations)
+        keys = self.keys()
         wants_gradient = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad)
         if queries.is_cuda or wants_gradient:
             return super().logits(heads, relations, out)

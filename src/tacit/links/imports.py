@@ -1,6 +1,6 @@
-"""Link predictors trained elsewhere: kbc and CQD checkpoints, PyKEEN models and their saved directories.
+"""Import of link predictors trained elsewhere: kbc, CQD and PyKEEN.
 
-Each becomes one of Tacit's own models with the same scores, so that nothing downstream knows where it came from.
+Each becomes one of Tacit's own models with the same scores.
 """
 
 from __future__ import annotations
@@ -31,31 +31,46 @@ from tacit.run.folder import RunFolder
 RECIPROCAL = ("interleaved", "stacked")
 _Model = TypeVar("_Model", bound=FactorModel)
 _LONGEST_PICKLE = 1 << 24  # bytes that say which tensors a file has
-_LEGACY_PICKLES = 5  # three that tell the kind of file, the data, and the keys of its tensors
-_RANKED, _ENOUGH = 500, 50  # train facts by which to see that ids are where they should be
-_LEARNED, _MANY = 0.1, 1000  # their MRR by a model that has learned something; entities among which chance is low
-_SCORES = 2**24  # held at once
-_ENTITIES, _RELATIONS = "embeddings.0.weight", "embeddings.1.weight"
+_LEGACY_PICKLES = 5  # three of header, the data, and the keys of its tensors
+# train facts that are ranked to check the ids, and the number below which they are not
+_RANKED = 500
+_ENOUGH = 50
+# the MRR of a trained model; the number of entities from which on chance is low
+_LEARNED = 0.1
+_MANY = 1000
+_SCORES = 2**24  # in memory at once
+_ENTITIES = "embeddings.0.weight"
+_RELATIONS = "embeddings.1.weight"
 
 
 def read_kbc(path: str | Path, reciprocal: str = "interleaved") -> ComplEx:
-    """The ComplEx model of a kbc or CQD checkpoint, a `.pt` file of plain tensors; nothing in it is executed.
+    """Read the ComplEx model of a kbc or CQD checkpoint without executing code in it.
 
-    `reciprocal` says where the inverse of a relation is: `interleaved` right after it, as in BetaE's ids, which CQD
-    uses; `stacked` in the second half of the table, as kbc itself writes it.
+    The checkpoint is a `.pt` file of plain tensors. `reciprocal` says where the inverse of a
+    relation is: `interleaved` right after it, as in BetaE's ids, which CQD uses; `stacked` in the
+    second half of the table, as kbc itself writes it.
     """
     _check_reciprocal(reciprocal)
     path = Path(path)
     tables = dict(load_tensors(path))
     entities, relations = (
-        next((t for key, t in tables.items() if key.endswith(name)), None) for name in (_ENTITIES, _RELATIONS)
+        next((t for key, t in tables.items() if key.endswith(name)), None)
+        for name in (_ENTITIES, _RELATIONS)
     )
     if entities is None or relations is None:
-        there = ", ".join(list(tables)[:5]) or "no tensors"
-        raise DataError(f"has no {_ENTITIES} and {_RELATIONS}; it holds {there}", path)
+        present = ", ".join(list(tables)[:5]) or "no tensors"
+        raise DataError(f"has no {_ENTITIES} and {_RELATIONS}; it holds {present}", path)
     shapes = tuple(entities.shape), tuple(relations.shape)
-    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1] or shapes[0][1] % 2 or shapes[1][0] % 2:
-        needed = "a real and an imaginary half of one rank are needed, and the number of relations must be even"
+    if (
+        any(len(shape) != 2 for shape in shapes)
+        or shapes[0][1] != shapes[1][1]
+        or shapes[0][1] % 2
+        or shapes[1][0] % 2
+    ):
+        needed = (
+            "a real and an imaginary half of one rank are needed, and the number of relations "
+            "must be even"
+        )
         raise DataError(f"entities and relations are {shapes[0]} and {shapes[1]}; {needed}", path)
     if reciprocal == "stacked":
         relations = torch.stack(relations.chunk(2), 1).flatten(0, 1)
@@ -65,68 +80,89 @@ def read_kbc(path: str | Path, reciprocal: str = "interleaved") -> ComplEx:
 
 @dataclass(frozen=True)
 class Imported:
-    """A model, and the labels of its ids where the source has them; `relations` are the forward ones."""
+    """An imported model with the labels of its ids, if known; `relations` are forward ones."""
 
     model: FactorModel
     entities: Vocabulary | None = None
     relations: Vocabulary | None = None
     train: NDArray[np.int32] | None = None  # forward facts, relation ids directed
-    reciprocal: str = "interleaved"  # as which a checkpoint was read
+    reciprocal: str = "interleaved"  # the order that was assumed
 
     def fitted(self, graph: Graph) -> FactorModel:
         """The model with its rows in the order of a graph's ids."""
         if self.entities is None or self.relations is None:
             return self._checked(graph)
         rows = torch.tensor(_ids(graph.entities, self.entities))
-        forward = torch.tensor(_ids(Vocabulary(graph.relations.labels[0::2], "relation"), self.relations))
+        forward = torch.tensor(
+            _ids(Vocabulary(graph.relations.labels[0::2], "relation"), self.relations)
+        )
         relations = torch.stack((2 * forward, 2 * forward + 1), 1).flatten()
-        old, fitted = self.model.state_dict(), make_like(self.model, len(rows), len(relations))
+        old = self.model.state_dict()
+        fitted = make_like(self.model, len(rows), len(relations))
         return _filled(fitted, old["entities.weight"][rows], old["relations.weight"][relations])
 
     def graph(self, name: str) -> Graph:
-        """The graph the source was trained on, where it says so."""
+        """The graph that the model was trained on, if the source holds it."""
         if self.entities is None or self.relations is None or self.train is None:
-            raise DataError(f"'{name}' does not hold its graph; give it as graph")
+            raise DataError(
+                f"'{name}' does not hold the graph it was trained on; give it as `graph`"
+            )
         for label in self.relations:
             if label + INVERSE in self.relations:
-                taken = f"has both '{label}' and '{label}{INVERSE}', which is what the inverse of the first is called"
-                raise DataError(f"{taken}; give a graph that has the first alone", name)
+                raise DataError(
+                    f"has both '{label}' and '{label}{INVERSE}', which is what the inverse of the "
+                    "first is called; give a graph that has the first alone",
+                    name,
+                )
         return Graph(self.entities, directed(self.relations), self.train, name=name)
 
     def _checked(self, graph: Graph) -> FactorModel:
-        """The model as it is: ids are all there is to go by, and facts that it learned tell whether they are right."""
+        """The unchanged model, if its ranks of train facts show that the ids fit the graph."""
         has, needs = (
-            f"{side.num_entities:,} entities and {side.num_relations:,} relation ids" for side in (self.model, graph)
+            f"{side.num_entities:,} entities and {side.num_relations:,} relation ids"
+            for side in (self.model, graph)
         )
         if has != needs:
-            raise RunError(f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was trained on")
-        facts = torch.from_numpy(graph.train[:: max(1, len(graph.train) // _RANKED)].astype(np.int64))
+            raise RunError(
+                f"the checkpoint has {has}, but {graph.name} has {needs}; give the graph it was "
+                "trained on"
+            )
+        facts = torch.from_numpy(
+            graph.train[:: max(1, len(graph.train) // _RANKED)].astype(np.int64)
+        )
         if len(facts) < _ENOUGH:
             return self.model
-        size, as_read, otherwise = graph.num_entities, _mrr(self.model, facts), _mrr(self.model, self._otherwise(facts))
+        size = graph.num_entities
+        as_read = _mrr(self.model, facts)
+        other_mrr = _mrr(self.model, self._with_other_order(facts))
         chance = (math.log(size) + 0.58) / size
-        if size >= _MANY and max(as_read, otherwise) < 2 * chance:
+        if size >= _MANY and max(as_read, other_mrr) < 2 * chance:
             raise RunError(
-                f"the checkpoint ranks train facts of {graph.name} with an MRR of {as_read:.4f}, as chance would: its "
-                "ids mean others; give the graph it was trained on with the ids it had, a BetaE folder say"
+                f"the checkpoint ranks train facts of {graph.name} with an MRR of {as_read:.4f}, "
+                "as chance would: its ids mean others; give the graph it was trained on with the "
+                "ids it had, a BetaE folder say"
             )
-        if otherwise > max(_LEARNED, 1.5 * as_read):
-            instead = "interleaved" if self.reciprocal == "stacked" else "stacked"
+        if other_mrr > max(_LEARNED, 1.5 * as_read):
+            other = "interleaved" if self.reciprocal == "stacked" else "stacked"
             raise RunError(
-                f"with reciprocal {self.reciprocal} the checkpoint ranks train facts of {graph.name} with an MRR of "
-                f"{as_read:.3f}, with {instead} of {otherwise:.3f}; give reciprocal {instead}"
+                f"with `reciprocal='{self.reciprocal}'` the checkpoint ranks train facts of "
+                f"{graph.name} with an MRR of {as_read:.3f}, with {other} of {other_mrr:.3f}; "
+                f"give `reciprocal='{other}'`"
             )
         return self.model
 
-    def _otherwise(self, facts: Tensor) -> Tensor:
-        """Facts with the relation ids that they would have where inverses are kept the other way."""
-        order = torch.arange(self.model.num_relations).view(2, -1).T.flatten()  # from interleaved to stacked
+    def _with_other_order(self, facts: Tensor) -> Tensor:
+        """The facts with the relation ids of the other `reciprocal` order."""
+        # from interleaved to stacked
+        order = torch.arange(self.model.num_relations).view(2, -1).T.flatten()
         places = order.argsort() if self.reciprocal == "stacked" else order
         return torch.stack((facts[:, 0], places[facts[:, 1]], facts[:, 2]), 1)
 
 
-def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: str = "interleaved") -> Imported:
-    """The model in a kbc checkpoint (a file) or a PyKEEN directory."""
+def read_import(
+    source: str | Path, trust_pickle: bool = False, reciprocal: str = "interleaved"
+) -> Imported:
+    """Read the model in a kbc checkpoint (a file) or a PyKEEN directory."""
     _check_reciprocal(reciprocal)
     source = Path(source)
     if not source.exists():
@@ -134,19 +170,25 @@ def read_import(source: str | Path, trust_pickle: bool = False, reciprocal: str 
     if source.is_file():
         return Imported(read_kbc(source, reciprocal), reciprocal=reciprocal)
     if not (source / MODEL_FILE).is_file():
-        raise DataError(f"has no {MODEL_FILE}; give a PyKEEN directory or a .pt checkpoint of kbc or CQD", source)
+        raise DataError(
+            f"has no {MODEL_FILE}; give a PyKEEN directory or a .pt checkpoint of kbc or CQD",
+            source,
+        )
     model = read_model(source, trust_pickle)
-    entities, relations = read_labels(source, "entity"), read_labels(source, "relation")
+    entities = read_labels(source, "entity")
+    relations = read_labels(source, "relation")
     sizes = len(entities), 2 * len(relations)
     if sizes != (model.num_entities, model.num_relations):
         raise DataError("its labels are not those of its model", source)
     return Imported(model, entities, relations, read_triples(source, *sizes))
 
 
-def import_run(imported: Imported, graph: Graph, out: str | Path, source: str, force: bool = False) -> RunFolder:
-    """Write a run folder that holds a model trained elsewhere, fitted to a graph."""
+def import_run(
+    imported: Imported, graph: Graph, out: str | Path, source: str, force: bool = False
+) -> RunFolder:
+    """Write a run folder with an imported model, fitted to a graph."""
     model = imported.fitted(graph)
-    run = RunFolder.create(out, graph, about(model), force)
+    run = RunFolder.create(out, graph, about(model), force, resumable=False)
     run.write_settings("import", {"source": source})
     save_model(run, model)
     return run
@@ -154,54 +196,72 @@ def import_run(imported: Imported, graph: Graph, out: str | Path, source: str, f
 
 def _check_reciprocal(reciprocal: str) -> None:
     if reciprocal not in RECIPROCAL:
-        raise SettingsError(f"reciprocal is '{reciprocal}'; it must be one of {', '.join(RECIPROCAL)}", "reciprocal")
+        raise SettingsError(
+            f"reciprocal is '{reciprocal}'; it must be one of {', '.join(RECIPROCAL)}", "reciprocal"
+        )
 
 
-def _ids(wanted: Vocabulary, there: Vocabulary) -> list[int]:
-    """Where the labels of a graph are in a model; a model may know more."""
-    ids = [there.get(label) for label in wanted]
-    missing = [label for label, i in zip(wanted, ids, strict=True) if i is None]
+def _ids(labels: Vocabulary, known: Vocabulary) -> list[int]:
+    """The ids of a graph's labels in a model, which may know more labels."""
+    ids = [known.get(label) for label in labels]
+    missing = [label for label, i in zip(labels, ids, strict=True) if i is None]
     if missing:
         raise RunError(
-            f"the model lacks {len(missing):,} of the graph's {len(wanted):,} {wanted.kind} labels, such as "
-            f"'{missing[0]}'; give the graph it was trained on"
+            f"the model lacks {len(missing):,} of the graph's {len(labels):,} {labels.kind} "
+            f"labels, such as '{missing[0]}'; give the graph it was trained on"
         )
     return [i for i in ids if i is not None]
 
 
 def _mrr(model: FactorModel, facts: Tensor) -> float:
-    """The mean reciprocal rank of the tails of facts among all entities, equal ones in the middle of each other."""
-    total, none = 0.0, facts.new_empty(0)
-    for heads, relations, tails in (part.T for part in facts.split(max(1, _SCORES // model.num_entities))):
+    """The mean reciprocal rank of the tails of facts among all entities, with realistic ties."""
+    total = 0.0
+    none = facts.new_empty(0)
+    for heads, relations, tails in (
+        part.T for part in facts.split(max(1, _SCORES // model.num_entities))
+    ):
         places = ranks(model.logits(heads, relations), torch.arange(len(heads)), tails, none, none)
         total += float(places.double().reciprocal().sum())
     return total / len(facts)
 
 
 def _filled(model: _Model, entities: Tensor, relations: Tensor) -> _Model:
-    tables = {"entities": entities.float(), "relations": relations.float()}  # where a double may become infinite
+    # a double may become infinite here
+    tables = {"entities": entities.float(), "relations": relations.float()}
     for name, table in tables.items():
         if not bool(table.isfinite().all()):
-            raise DataError(f"the table of {name} holds values that are not finite numbers; the model is of no use")
+            raise DataError(
+                f"the table of {name} holds values that are not finite numbers; the model is of no "
+                "use"
+            )
     model.load_state_dict({f"{name}.weight": table for name, table in tables.items()})
     return model.requires_grad_(False).eval()
 
 
 def load_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of floating point in a checkpoint, with their keys joined by dots; nothing in it is executed."""
-    try:  # where a rehearsal of its pickle went well and its tensors are as large as the file
+    """Read the floating-point tensors of a checkpoint without executing code in it.
+
+    Nested keys are joined by dots.
+    """
+    try:
         if reason := _fault(path):
             raise ValueError(reason)
         return _tensors(torch.load(path, map_location="cpu", weights_only=True))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except Exception as error:  # a damaged or foreign file can raise nearly anything
-        reason = f" ({error})" if isinstance(error, ValueError) else ""  # torch goes on about its own options
-        raise DataError(f"is no checkpoint of plain tensors; nothing in it was executed{reason}", path) from None
+        # other messages are about torch's own options
+        reason = f" ({error})" if isinstance(error, ValueError) else ""
+        raise DataError(
+            f"is no checkpoint of plain tensors; nothing in it was executed{reason}", path
+        ) from None
 
 
 def _fault(path: Path) -> str:
-    """What is wrong with a file of torch, or nothing: one of today is a zip, one from before 1.6 some pickles."""
+    """The reason to refuse a torch file, or an empty string.
+
+    Since torch 1.6 such a file is a zip archive, before it was a series of pickles.
+    """
     size = path.stat().st_size
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:

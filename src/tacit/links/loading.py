@@ -1,4 +1,4 @@
-"""Models in run folders."""
+"""Creating, saving and loading models in run folders."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ from tacit.settings import device_name
 
 
 def make_model(
-    name: str, num_entities: int, num_relations: int, rank: int, norm: int = 1, shards: Shards | None = None
+    name: str,
+    num_entities: int,
+    num_relations: int,
+    rank: int,
+    norm: int = 1,
+    shards: Shards | None = None,
 ) -> FactorModel:
-    """A model by name, all zeros; where entities are shared out, with the rows of this process alone."""
+    """Create a model by name, all zeros; with `shards`, only the rows of this process."""
     if name not in MODELS:
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
@@ -34,23 +39,27 @@ def make_model(
     return model
 
 
-def make_like(model: FactorModel, num_entities: int, num_relations: int, rank: int | None = None) -> FactorModel:
-    """A model of the same kind for other sizes, all zeros."""
+def make_like(
+    model: FactorModel, num_entities: int, num_relations: int, rank: int | None = None
+) -> FactorModel:
+    """Create a model of the same kind for other sizes, all zeros."""
     made_of = about(model)
-    return make_model(made_of["model"], num_entities, num_relations, rank or model.rank, made_of["norm"])
+    return make_model(
+        made_of["model"], num_entities, num_relations, rank or model.rank, made_of["norm"]
+    )
 
 
 def about(model: FactorModel) -> dict[str, Any]:
-    """What a model is, beside its tables, as settings name it."""
+    """The name, rank and norm of a model, as settings name them."""
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     return {"model": name, "rank": model.rank, "norm": getattr(model, "norm", 1)}
 
 
 def save_model(run: RunFolder, model: FactorModel) -> None:
-    """Write a model as `model.safetensors`, with what is needed to make it again; in parts where it is shared out.
+    """Write a model to `model.safetensors`, in parts if its rows are shared out.
 
-    An adapter, or one being trained, is of use with the weights it was made for alone, and goes with them. So does an
-    encoder over the vectors of the link predictor. Evaluations of other weights are marked.
+    Adapters, and encoders over the vectors of the link predictor, only fit the old weights and are
+    deleted. Evaluations of the old weights are marked as outdated.
     """
     shards = shards_of(model)
     if shards.leads:
@@ -58,23 +67,32 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
         if run.settings.get("encode", {}).get("model") in ON_PREDICTOR:
             run.drop("encode")
         run.outdate("train")
-    RunFiles(run, shards).write(MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()})
+    RunFiles(run, shards).write(
+        MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()}
+    )
 
 
 def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:
-    """The trained model of a run, frozen; with `shards`, the rows of this process alone.
+    """Load the trained model of a run, frozen; with `shards`, the rows of this process.
 
-    On a CPU its tables stay in the file, which processes share. It is mapped so that who writes into a table gets a
-    copy of its own: nothing can change the file.
+    On a CPU the tables are mapped from the file, so that processes share them. The mapping is
+    copy-on-write: a write to a table never changes the file.
     """
     if not run.has(MODEL):
-        how = "its training has not finished; go on with resume" if run.has(CHECKPOINT) else "train it first"
-        raise RunError(f"run '{run.path}' has no {MODEL}: {how}")
-    described, on = run.settings["graph"], pick_device(device)
+        how = (
+            "its training has not finished; go on with `resume=True`"
+            if run.has(CHECKPOINT)
+            else "train it first"
+        )
+        raise RunError(f"run '{run.path}' has no {MODEL}: {how}", command="train")
+    described = run.settings["graph"]
+    on = pick_device(device)
     with run.fits(MODEL, "train the run again"):
-        entities, relations = int(described["entities"]), int(described["relations"])
+        entities = int(described["entities"])
+        relations = int(described["relations"])
         made_of, tables = RunFiles(run, shards or Shards(entities)).contents(MODEL)
-        rank, norm = int(made_of["rank"]), int(made_of["norm"])
+        rank = int(made_of["rank"])
+        norm = int(made_of["norm"])
         with torch.device("meta"):
             model = make_model(made_of["model"], entities, relations, rank, norm, shards)
         mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
@@ -85,18 +103,23 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
                 raise ValueError(f"{name} is of {table.dtype}, not {torch.float32}")
         model.load_state_dict(tables, assign=mapped)
     for part in model.modules() if not mapped else ():
-        if isinstance(part, Embeddings):  # what was read nobody has written to, as where it is mapped
+        # new parameters have no writes counted, like mapped ones
+        if isinstance(part, Embeddings):
             part.storage = nn.Parameter(part.storage.data)
     return model.requires_grad_(False).eval()
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of a name; `auto` is the GPU where there is one."""
+    """The device of a name; `auto` is the GPU if there is one."""
     if device_name(str(name)) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)
     gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= gpus:
-        there = f"the last GPU here is cuda:{gpus - 1}" if gpus else "no GPU is available here; use cpu or auto"
-        raise SettingsError(f"device is '{name}' but {there}", "device")
+        available = (
+            f"the last GPU here is cuda:{gpus - 1}"
+            if gpus
+            else "no GPU is available here; use cpu or auto"
+        )
+        raise SettingsError(f"device is '{name}' but {available}", "device")
     return device

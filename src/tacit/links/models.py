@@ -13,11 +13,15 @@ from tacit.errors import SettingsError
 from tacit.links.embeddings import MULTIPLE, Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
 
+BLOCK_NUMBERS = 5 * 10**7  # differences of a block: a tenth of a second
 BLOCK_BYTES = 64 * 2**20  # temporaries of a streamed distance
 
 
 class ComplEx(BilinearModel):
-    """`Re ⟨h, r, conj(t)⟩` over complex vectors (Trouillon et al., 2016); rows are real half, imaginary half."""
+    """`Re ⟨h, r, conj(t)⟩` over complex vectors (Trouillon et al., 2016).
+
+    Rows are real half, imaginary half.
+    """
 
     entity_width = relation_width = 2
 
@@ -45,7 +49,7 @@ class DistMult(BilinearModel):
 
 
 class CP(DistMult):
-    """`⟨h, r, t⟩` with one table of entities as heads and another as tails (Hitchcock, 1927; Lacroix et al., 2018)."""
+    """`⟨h, r, t⟩` with separate tables of heads and tails (Hitchcock; Lacroix et al., 2018)."""
 
     tables = 2
 
@@ -81,9 +85,31 @@ class DistanceModel(FactorModel):
         self.norm = norm
 
     def match(self, queries: Tensor, tails: Tensor) -> Tensor:
-        """Negative distances of all pairs, never all differences at once."""
-        # The product form of the L2 distance cancels digits, and pairs would score otherwise than rows.
-        return -torch.cdist(queries, tails, float(self.norm), "donot_use_mm_for_euclid_dist")
+        """Negative distances of all pairs, in blocks that Ctrl-C can interrupt."""
+        # the product form of the L2 distance loses digits, and pairs would differ from rows
+        blocks = torch.split(tails, max(1, BLOCK_NUMBERS // max(1, queries.numel())))
+        mode = "donot_use_mm_for_euclid_dist"
+        return torch.cat(
+            [-torch.cdist(queries, block, float(self.norm), mode) for block in blocks], -1
+        )
+
+    def pull(
+        self,
+        queries: Tensor,
+        tails: Tensor,
+        weights: Tensor,
+        out: Tensor,
+        precision: str = "float32",
+    ) -> Tensor:
+        """The gradient of `Σ weights · match`, one block at a time."""
+        by_query = torch.zeros_like(queries)
+        size = max(1, BLOCK_BYTES // (16 * max(1, queries.numel())))
+        for start in range(0, len(tails), size):
+            block = slice(start, start + size)
+            by_query += super().pull(
+                queries, tails[block], weights[:, block], out[block], precision
+            )
+        return by_query
 
     def match_pairs(self, queries: Tensor, tails: Tensor) -> Tensor:
         """Negative distances of pairs."""
@@ -100,9 +126,10 @@ class TransE(DistanceModel):
 
 
 class RotatE(DistanceModel):
-    """`-‖h ∘ r - t‖` over complex vectors with `|r| = 1` (Sun et al., 2019); relations are stored as phases.
+    """`-‖h ∘ r - t‖` over complex vectors with `|r| = 1` (Sun et al., 2019).
 
-    The norm is the sum of moduli (1) or the length of the complex vector (2).
+    Relations are stored as phases. The norm is the sum of moduli (1) or the length of the complex
+    vector (2).
     """
 
     entity_width = 2
@@ -120,7 +147,7 @@ class RotatE(DistanceModel):
         return torch.cat((a * c - b * d, a * d + b * c), -1)
 
     def match(self, queries: Tensor, tails: Tensor) -> Tensor:
-        """Negative distances of all pairs, streamed over blocks of tails; a backward pass computes them again."""
+        """Negative distances of all pairs, in blocks of tails that a backward pass recomputes."""
         if self.norm == 2:
             return super().match(queries, tails)
         blocks = torch.split(tails, max(1, BLOCK_BYTES // (16 * max(1, queries.numel()))))
@@ -136,7 +163,7 @@ class RotatE(DistanceModel):
         return -_as_complex(queries - tails).abs().sum(-1)
 
     def squares(self, heads: Tensor, relations: Tensor, tails: Tensor) -> tuple[Tensor, ...]:
-        """`|h|²` and `|t|²`: a phase has no size."""
+        """`|h|²` and `|t|²`; a phase has no size."""
         return self.vector_squares(heads), self.vector_squares(tails)
 
 
@@ -155,5 +182,5 @@ def _as_complex(halves: Tensor) -> Tensor:
 
 
 def _modulus_match(queries: Tensor, tails: Tensor) -> Tensor:
-    # |z| of complex tensors has the gradient 0 at z = 0, where that of a square root is not a number.
+    # at z = 0 the gradient of a complex |z| is 0, that of a square root NaN
     return -(_as_complex(queries)[:, None] - _as_complex(tails)[None]).abs().sum(-1)

@@ -1,8 +1,9 @@
-"""PyKEEN's models as Tacit's, with the same scores in both directions.
+"""Conversion of PyKEEN's models to Tacit's, with the same scores in both directions.
 
-A model trained without inverse triples scores heads with the forward relation. For these models that is itself a score
-of tails under another relation vector, so the inverse ids get rows of their own: with `x` the row of `r`, that of its
-inverse is `conj(x)` for ComplEx, `x` for DistMult, `-x` for TransE, and the opposite phases for RotatE.
+A model trained without inverse triples scores heads with the forward relation. For these models
+that is itself a score of tails under another relation vector, so the inverse ids get rows of their
+own: with `x` the row of `r`, that of its inverse is `conj(x)` for ComplEx, `x` for DistMult, `-x`
+for TransE, and the opposite phases for RotatE.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tacit.links.factors import FactorModel
 from tacit.links.loading import make_model
 from tacit.links.models import MODELS
 
-MODEL_FILE, TRIPLES = "trained_model.pkl", "training_triples"
+MODEL_FILE = "trained_model.pkl"
+TRIPLES = "training_triples"
 _UNIT = 1e-3  # how far from 1 the modulus of a rotation may be
 
 
@@ -36,7 +38,9 @@ def from_pykeen(model: Any) -> FactorModel:
     name = type(interaction).__name__.removesuffix("Interaction").lower()
     if name not in _CONVERSIONS:
         kind = type(model).__name__
-        raise SettingsError(f"a PyKEEN model of kind {kind} cannot be imported; {', '.join(_CONVERSIONS)} can")
+        raise SettingsError(
+            f"a PyKEEN model of kind {kind} cannot be imported; {', '.join(_CONVERSIONS)} can"
+        )
     norm = _norm(interaction, name)
     tables, inverse = _CONVERSIONS[name]
     with torch.inference_mode():
@@ -50,20 +54,27 @@ def from_pykeen(model: Any) -> FactorModel:
 
 
 def read_model(folder: Path, trust_pickle: bool) -> FactorModel:
-    """The model of a PyKEEN directory, whose pickle can run any code and is opened only when it is trusted."""
+    """Read the model of a PyKEEN directory if its pickle is trusted.
+
+    A pickle can run any code.
+    """
     path = folder / MODEL_FILE
     if not trust_pickle:
         raise SettingsError(
-            f"{path} is a pickle, which can run any code when it is opened; if you trust where it comes from, "
-            "say so with trust_pickle"
+            f"{path} is a pickle, which can run any code when it is opened; if you trust where it "
+            "comes from, give `trust_pickle=True`"
         )
     if find_spec("pykeen") is None:
-        raise SettingsError("a PyKEEN directory can only be read where pykeen is installed: pip install pykeen")
+        raise SettingsError(
+            "a PyKEEN directory can only be read where pykeen is installed: pip install pykeen"
+        )
     try:
         model = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # a damaged pickle can raise nearly anything
         reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise DataError(f"cannot be opened ({reason}); was it written by the same version of PyKEEN?", path) from None
+        raise DataError(
+            f"cannot be opened ({reason}); was it written by the same version of PyKEEN?", path
+        ) from None
     return from_pykeen(model)
 
 
@@ -93,7 +104,11 @@ def read_triples(folder: Path, num_entities: int, num_relations: int) -> NDArray
 
 def _rows(path: Path, columns: int) -> list[list[str]]:
     try:
-        lines = (line for start, block in blocks(path) for line in io.StringIO(decoded(block, start, path)))
+        lines = (
+            line
+            for start, block in blocks(path)
+            for line in io.StringIO(decoded(block, start, path))
+        )
         rows = list(csv.reader(lines, delimiter="\t"))[1:]  # the first line names the columns
     except csv.Error as error:
         raise DataError(f"cannot be read ({error})", path) from None
@@ -117,13 +132,17 @@ def _norm(interaction: Any, name: str) -> int:
     if interaction.power_norm or interaction.p not in (1, 2):
         power = " to its own power" if interaction.power_norm else ""
         raise SettingsError(
-            f"the model measures distances in norm {interaction.p}{power}; norms 1 and 2 can be imported"
+            f"the model measures distances in norm {interaction.p}{power}; norms 1 and 2 can be "
+            "imported"
         )
     return int(interaction.p)
 
 
 def _complex(table: Tensor) -> Tensor:
-    """A table of complex numbers, which PyKEEN also keeps as real ones, real and imaginary parts alternating."""
+    """A table of complex numbers.
+
+    PyKEEN also stores them as real numbers, real and imaginary parts alternating.
+    """
     return table if table.is_complex() else torch.view_as_complex(table.reshape(len(table), -1, 2))
 
 
@@ -140,7 +159,9 @@ def _conjugate(halves: Tensor) -> Tensor:
 def _rotations(entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
     turns = _complex(relations)
     if bool(((turns.abs() - 1).abs() > _UNIT).any()):
-        raise SettingsError("the relations of this RotatE model are not rotations: some have a modulus other than 1")
+        raise SettingsError(
+            "the relations of this RotatE model are not rotations: some have a modulus other than 1"
+        )
     return _halves(entities), turns.angle()
 
 

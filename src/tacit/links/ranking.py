@@ -1,4 +1,4 @@
-"""Filtered ranks of hard answers, and the figures made of them."""
+"""Filtered ranks of hard answers, and the metrics made of them."""
 
 from __future__ import annotations
 
@@ -30,71 +30,92 @@ def ranks(
     ties: Ties = "realistic",
     shards: Shards | None = None,
 ) -> Tensor:
-    """The filtered rank of each answer `hard[i]` in row `rows[i]`: 1 + the number of better non-answers, `[M]`.
+    """The filtered rank `[M]` of each answer `hard[i]` in row `rows[i]`: 1 + better others.
 
-    `known` lists all answers of the rows, easy and hard; none of them competes. A non-answer with the same score counts
-    half (`realistic`: the mean over all orders), not at all (`optimistic`) or fully (`pessimistic`). The scores are
-    overwritten in part while counting and are whole again on return. With `shards` they are the columns of this
-    process; ids are those of all, and so are the ranks: processes tell each other wanted scores and counts alone. Where
-    some score is not a number, no rank is; a GPU is not waited for to see that, which is left to `numbers`.
+    `known` lists all answers of the rows, easy and hard; none of them competes. A non-answer with
+    the same score counts half (`realistic`: the mean over all orders), not at all (`optimistic`) or
+    fully (`pessimistic`). The scores are overwritten in part while counting and restored on return.
+    With `shards` they are the columns of this process, while ids and ranks are global: processes
+    exchange only scores of answers and counts. If some score is NaN, all ranks are NaN; `numbers`
+    raises the error, so that no GPU is waited for here.
 
     >>> row = torch.tensor([[0.9, 0.5, 0.7, 0.5, 0.1]])
     >>> zero = torch.tensor([0])
-    >>> ranks(row, zero, torch.tensor([1]), zero, torch.tensor([0]))  # 0 is filtered, 2 is better, 3 ties
+    >>> # 0 is filtered, 2 is better, 3 ties
+    >>> ranks(row, zero, torch.tensor([1]), zero, torch.tensor([0]))
     tensor([2.5000])
     """
     counts = torch.zeros(2, len(hard), device=scores.device)  # better, better or equal
     if not len(hard):
         return counts[0]
     shards = shards or Shards(scores.shape[1])
-    rows, hard, known_rows, known = rows.long(), hard.long(), known_rows.long(), known.long()
+    rows = rows.long()
+    hard = hard.long()
+    known_rows = known_rows.long()
+    known = known.long()
     with torch.inference_mode():
-        held, column = shards.inside(hard)
-        wanted = shards.sum(torch.where(held, scores[rows, column], 0.0))
+        inside, column = shards.inside(hard)
+        targets = shards.sum(torch.where(inside, scores[rows, column], 0.0))
         damaged = torch.isnan(scores.max())
-        taken = torch.cat([rows, known_rows]), torch.cat([hard, known])
+        answers = torch.cat([rows, known_rows]), torch.cat([hard, known])
         if shards.world > 1:
-            held, column = shards.inside(taken[1])
-            taken = taken[0][held], column[held]
-        kept = scores[taken]
-        scores[taken] = torch.nan  # compares false with everything: an answer is neither better nor equal
+            inside, column = shards.inside(answers[1])
+            answers = answers[0][inside], column[inside]
+        answer_scores = scores[answers]
+        # NaN compares false, so an answer is neither better nor equal
+        scores[answers] = torch.nan
         try:
-            _count(scores, rows, wanted, counts)
+            _count(scores, rows, targets, counts)
         finally:
-            scores[taken] = kept
+            scores[answers] = answer_scores
         counts += torch.where(damaged, torch.nan, 0.0)
         shards.sum(counts)
-    return 1 + {"realistic": counts.mean(0), "optimistic": counts[0], "pessimistic": counts[1]}[ties]
+    return (
+        1 + {"realistic": counts.mean(0), "optimistic": counts[0], "pessimistic": counts[1]}[ties]
+    )
 
 
 def numbers(ranks: Tensor) -> Tensor:
-    """Ranks, refused where they are none."""
+    """The ranks, or a `TrainingError` if they are NaN."""
     if bool(torch.isnan(ranks).any()):
-        raise TrainingError("some scores are not numbers, so answers cannot be ranked; is the model damaged?")
+        raise TrainingError(
+            "some scores are not numbers, so answers cannot be ranked; is the model damaged?"
+        )
     return ranks
 
 
-def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor) -> None:
-    """How many scores of its row are larger than each wanted one `[M]`, and how many no less, go to `counts[2, M]`.
+def _count(scores: Tensor, rows: Tensor, targets: Tensor, counts: Tensor) -> None:
+    """Count the scores of each row above, and at least, `targets [M]` into `counts[2, M]`.
 
-    Without a kernel, comparisons go to a float buffer, which sums many times faster than booleans do, in blocks that
-    stay in the cache. A GPU wants few and large steps and so gets a copy of the row for each answer; a CPU is spared
-    the copies.
+    Without a kernel, comparisons go to a float buffer, which sums many times faster than booleans
+    do, in blocks that stay in the cache. A GPU needs few large steps and so copies the row for each
+    answer; a CPU avoids the copies.
     """
-    size, plain = scores.shape[1], scores.dtype == torch.float32 and scores.stride(1) == 1
-    if scores.is_cuda and plain and has_triton():
-        given = scores, scores.stride(0), rows.contiguous(), wanted.contiguous(), counts[0], counts[1]
-        _kernel()[(len(rows),)](*given, size, _COLUMNS)
+    size = scores.shape[1]
+    has_rows = scores.dtype == torch.float32 and scores.stride(1) == 1
+    if scores.is_cuda and has_rows and has_triton():
+        arguments = (
+            scores,
+            scores.stride(0),
+            rows.contiguous(),
+            targets.contiguous(),
+            counts[0],
+            counts[1],
+        )
+        _kernel()[(len(rows),)](*arguments, size, _COLUMNS)
         return
-    alone = scores.device.type == "cpu"
-    block = max(1, (1 << 19 if alone else 1 << 28) // size)
+    on_cpu = scores.device.type == "cpu"
+    block = max(1, (1 << 19 if on_cpu else 1 << 28) // size)
     buffer = counts.new_empty(min(block, len(rows)), size)
-    lengths = torch.unique_consecutive(rows, return_counts=True)[1].tolist() if alone else [len(rows)]
-    parts = (tensor.split(lengths, -1) for tensor in (rows, wanted, counts))
-    for same, score, count in zip(*parts, strict=True):
-        for start in range(0, len(same), block):
+    lengths = (
+        torch.unique_consecutive(rows, return_counts=True)[1].tolist() if on_cpu else [len(rows)]
+    )
+    parts = (tensor.split(lengths, -1) for tensor in (rows, targets, counts))
+    for row, score, count in zip(*parts, strict=True):
+        for start in range(0, len(row), block):
             part = slice(start, start + block)
-            compared, out = scores[same[0] if alone else same[part]], buffer[: len(same[part])]
+            compared = scores[row[0] if on_cpu else row[part]]
+            out = buffer[: len(row[part])]
             for test, compare in enumerate((torch.gt, torch.ge)):
                 compare(compared, score[part, None], out=out)
                 torch.sum(out, 1, out=count[test, part])
@@ -102,7 +123,7 @@ def _count(scores: Tensor, rows: Tensor, wanted: Tensor, counts: Tensor) -> None
 
 @cache
 def _kernel() -> Any:
-    """Better and equal scores counted in one reading of a row, where Triton compiles for the GPU."""
+    """A Triton kernel that counts better and equal scores in one reading of a row."""
     import triton
     import triton.language as tl
 
@@ -115,7 +136,8 @@ def _kernel() -> Any:
         reached = tl.zeros((columns,), tl.int32)
         for start in range(0, n, columns):
             at = start + tl.arange(0, columns)
-            other = tl.load(row + at, mask=at < n, other=float("nan"))  # which compares false with everything
+            # NaN compares false
+            other = tl.load(row + at, mask=at < n, other=float("nan"))
             larger += (other > score).to(tl.int32)
             reached += (other >= score).to(tl.int32)
         tl.store(better + answer, tl.sum(larger, axis=0).to(tl.float32))
@@ -125,7 +147,7 @@ def _kernel() -> Any:
 
 
 def by_query(ranks: Tensor, query_of_rank: Tensor) -> dict[str, Tensor]:
-    """The figures of each query that has answers, the means over them: reciprocal rank and Hits@k, `[Q]` each.
+    """The metrics of each query with answers, averaged over them, `[Q]` each.
 
     >>> by_query(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 0, 1]))["mrr"]
     tensor([0.7500, 0.2500], dtype=torch.float64)

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
+from tacit.errors import SettingsError
 from tacit.graph.fact_index import FactIndex
+from tacit.graph.graph import Graph
 
-State = tuple[tuple[int, int], ...]
+State = tuple[tuple[int, object], ...]
+COUNTER = "_version"  # torch's private count of writes to a tensor
 _CERTAIN = 200.0  # the logit of a fact
 
 
@@ -21,15 +24,15 @@ class Scorer(Protocol):
 
     @property
     def num_entities(self) -> int:
-        """How many entities there are, N."""
+        """The number of entities, N."""
 
     @property
     def num_relations(self) -> int:
-        """How many relation ids there are, inverses included."""
+        """The number of relation ids, inverses included."""
 
     @property
     def device(self) -> torch.device:
-        """Where scores are computed; ids are expected there."""
+        """The device of scores and ids."""
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
         """Raw scores of every tail, `[B] x [B] -> [B, N]`; written into `out` where given."""
@@ -42,7 +45,7 @@ class Scorer(Protocol):
 class BilinearScorer(Scorer, Protocol):
     """A scorer whose row of scores is one matrix product: `queries(h, r) @ keys.T`.
 
-    Engines use it to score blocks of entities without ever holding a whole row, and to share work.
+    Engines use it to score blocks of entities without a whole row, and to share work.
     """
 
     def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
@@ -63,7 +66,7 @@ class VectorScorer(Scorer, Protocol):
         """`[B] -> [B, D]`, the vectors of relations."""
 
     def vector_squares(self, vectors: Tensor) -> Tensor:
-        """The squared sizes of the numbers in entity vectors, complex ones where the model's are."""
+        """The squared moduli of the numbers in entity vectors, real or complex."""
 
     def score_vectors(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """`[B, D] x [B] x [B, D] -> [B]`, differentiable in both vectors."""
@@ -73,7 +76,7 @@ class VectorScorer(Scorer, Protocol):
 
 
 def shards_of(scorer: Scorer) -> Shards:
-    """The share of the entities that a scorer's rows are about: all of them, unless it has `shards` of its own."""
+    """The entities that a scorer's rows cover: its `shards`, or all of them."""
     return getattr(scorer, "shards", None) or Shards(scorer.num_entities)
 
 
@@ -100,14 +103,43 @@ class GraphScorer:
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """`±200` for single atoms."""
-        known = torch.from_numpy(self.index.contains(heads.numpy(), relations.numpy(), tails.numpy()))
+        known = torch.from_numpy(
+            self.index.contains(heads.numpy(), relations.numpy(), tails.numpy())
+        )
         return torch.where(known, _CERTAIN, -_CERTAIN)
 
 
-def state_of(scorer: Scorer) -> State:
-    """Where the weights of a scorer lie, and how often torch has seen somebody write to each.
+def state_of(model: object) -> State:
+    """The addresses of a model's weights and torch's counts of writes to them.
 
-    Writes to what was made in inference mode it does not count.
+    Writes to tensors made in inference mode are not counted.
     """
-    weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
-    return tuple((weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights)
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    return tuple((weight.data_ptr(), writes_to(weight)) for weight in weights)
+
+
+def writes_to(tensor: Tensor) -> object:
+    """Torch's count of writes to a tensor; 0 for one made in inference mode.
+
+    Where torch does not count, the result equals nothing, which invalidates caches.
+    """
+    if not hasattr(Tensor, COUNTER):
+        return object()
+    return 0 if tensor.is_inference() else getattr(tensor, COUNTER)
+
+
+def check_sizes(name: str, part: object, graph: Graph) -> None:
+    """Raise a `SettingsError` unless a part has as many entities and relations as a graph."""
+    for what, known, expected in (
+        ("entities", getattr(part, "num_entities", None), graph.num_entities),
+        (
+            "relation ids, inverses included",
+            getattr(part, "num_relations", None),
+            graph.num_relations,
+        ),
+    ):
+        if known is not None and known != expected:
+            raise SettingsError(
+                f"the {name} knows {known:,} {what}, the graph has {expected:,}; open the run that "
+                "was trained on this graph"
+            )

@@ -1,1 +1,1 @@
-"""Questions: the formula, the ways to write it, its plan, and its symbolic answers. No torch here."""
+"""Questions: formulas, their syntaxes, plans and symbolic answers, without torch."""

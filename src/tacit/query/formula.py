@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
@@ -34,6 +35,10 @@ class Entity:
     def __str__(self) -> str:
         return quoted(self.name)
 
+    def differs_from(self, other: Term) -> Inequality:
+        """The condition that this term and another stand for different entities."""
+        return Inequality(self, other)
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -43,20 +48,26 @@ class Variable:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _WORD.fullmatch(self.name):
-            raise QueryError(f"{self.name!r} is no name for a variable: use letters, digits and underscores")
+            raise QueryError(
+                f"{self.name!r} is no name for a variable: use letters, digits and underscores"
+            )
 
     def __str__(self) -> str:
         return f"?{self.name}"
+
+    def differs_from(self, other: Term) -> Inequality:
+        """The condition that this term and another stand for different entities."""
+        return Inequality(self, other)
 
 
 Term = Entity | Variable
 
 
 class Formula:
-    """A formula; `&`, `|` and `~` build larger ones. None is nested deeper than `MAX_DEPTH`."""
+    """A formula; `&`, `|` and `~` build larger ones, nested at most `MAX_DEPTH` deep."""
 
-    depth: int  # of nesting; an atom has 1
-    free: frozenset[Variable]  # the variables it speaks of without binding them
+    depth: int  # the nesting depth; 1 for an atom
+    free: frozenset[Variable]  # its free variables
 
     def __post_init__(self) -> None:
         if isinstance(self, And | Or):
@@ -64,14 +75,18 @@ class Formula:
         parts = children(self)
         for part in parts:
             if not isinstance(part, Formula):
-                raise QueryError(f"a formula is made of formulas such as Atom(...), not of {part!r}")
+                raise QueryError(
+                    f"a formula is made of formulas such as Atom(...), not of {part!r}"
+                )
         if isinstance(self, And | Or) and len(parts) < 2:
-            raise QueryError(f"'{type(self).__name__}' joins two formulas or more, not {len(parts)}")
+            raise QueryError(
+                f"'{type(self).__name__}' joins two formulas or more, not {len(parts)}"
+            )
         free = frozenset[Variable]().union(*(part.free for part in parts))
         self._keep(1 + max((part.depth for part in parts), default=0), free)
 
     def _keep(self, depth: int, free: frozenset[Variable]) -> None:
-        """Keep what everything asks for; and let no formula be too deep for Python's recursion."""
+        """Stores the depth and the free variables; refuses what is too deep for recursion."""
         if depth > MAX_DEPTH:
             raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
         object.__setattr__(self, "depth", depth)
@@ -81,7 +96,7 @@ class Formula:
         return f"<{self}>"
 
     def same_as(self, other: Formula) -> bool:
-        """Whether two formulas differ only in the names of bound variables and in the order within `&` and `|`."""
+        """Whether two formulas are equal up to bound names and the order within `&` and `|`."""
         return _canonical(self, {}) == _canonical(other, {})
 
     def __and__(self, other: Formula) -> And:
@@ -96,11 +111,14 @@ class Formula:
 
 @dataclass(frozen=True, repr=False)
 class Atom(Formula):
-    """`relation(subject, object)`; an inverse relation is the forward one with its arguments swapped.
+    """`relation(subject, object)`.
+
+    For an inverse relation, the atom of the forward one has its arguments swapped.
 
     The relation may be a variable where the atom is the whole question: `?r : ?r(Paris, France)`.
 
-    >>> print(Atom("borders", Entity("France"), Variable("c")) & ~Atom("speaks", Variable("c"), Entity("German")))
+    >>> france, german, c = Entity("France"), Entity("German"), Variable("c")
+    >>> print(Atom("borders", france, c) & ~Atom("speaks", c, german))
     borders(France, ?c) & !speaks(?c, German)
     """
 
@@ -110,11 +128,18 @@ class Atom(Formula):
 
     def __post_init__(self) -> None:
         if not isinstance(self.relation, str | Variable):
-            raise QueryError(f"the relation of an atom is a label or Variable(...), not {self.relation!r}")
+            raise QueryError(
+                f"the relation of an atom is a label or Variable(...), not {self.relation!r}"
+            )
         for term in self.terms:
             if not isinstance(term, Entity | Variable):
-                raise QueryError(f"an atom is about Entity(...) and Variable(...), not about {term!r}")
-        self._keep(1, frozenset(term for term in (self.relation, *self.terms) if isinstance(term, Variable)))
+                raise QueryError(
+                    f"an atom is about Entity(...) and Variable(...), not about {term!r}"
+                )
+        self._keep(
+            1,
+            frozenset(term for term in (self.relation, *self.terms) if isinstance(term, Variable)),
+        )
 
     @property
     def terms(self) -> tuple[Term, Term]:
@@ -124,6 +149,36 @@ class Atom(Formula):
     def __str__(self) -> str:
         relation = quoted(self.relation) if isinstance(self.relation, str) else self.relation
         return f"{relation}({self.subject}, {self.object})"
+
+
+@dataclass(frozen=True, repr=False)
+class Inequality(Formula):
+    """Two terms stand for different entities: its value is 1 where they do, else 0.
+
+    >>> Variable("c").differs_from(Entity("France"))
+    <?c != France>
+    """
+
+    left: Term
+    right: Term
+
+    def __post_init__(self) -> None:
+        for term in self.terms:
+            if not isinstance(term, Entity | Variable):
+                raise QueryError(
+                    f"an inequality is between Entity(...) and Variable(...), not {term!r}"
+                )
+        if self.left == self.right and isinstance(self.left, Variable):
+            raise QueryError(f"'{self}' holds of nothing; an inequality must be between two terms")
+        self._keep(1, frozenset(term for term in self.terms if isinstance(term, Variable)))
+
+    @property
+    def terms(self) -> tuple[Term, Term]:
+        """The two sides, whose order means nothing."""
+        return self.left, self.right
+
+    def __str__(self) -> str:
+        return f"{self.left} != {self.right}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,8 +232,8 @@ class Exists(Formula):
 class Query:
     """Which entities, in place of the target variables, make the formula hold?
 
-    One target asks for entities, several for tuples of them, none whether the formula holds; `count` asks how many
-    entities there are, and a target in place of a relation for relations.
+    One target asks for entities, several for tuples of them, none whether the formula holds;
+    `count` asks how many entities there are, and a target in place of a relation for relations.
 
     >>> a, c = Variable("a"), Variable("c")
     >>> print(Query(c, Atom("borders", Entity("France"), c)))
@@ -192,60 +247,83 @@ class Query:
     targets: tuple[Variable, ...]
     formula: Formula
     count: bool = False
-    text: str = field(default="", compare=False)  # what it was read from, for messages that point at a name
+    # the source text, for messages that point at a name
+    text: str = field(default="", compare=False)
 
     def __init__(
-        self, targets: Variable | Iterable[Variable], formula: Formula, count: bool = False, text: str = ""
+        self,
+        targets: Variable | Iterable[Variable],
+        formula: Formula,
+        count: bool = False,
+        text: str = "",
     ) -> None:
-        given = tuple(targets) if isinstance(targets, Iterable) else (targets,)
-        if not all(isinstance(target, Variable) for target in given) or not isinstance(formula, Formula):
-            raise QueryError(f"a query is Query(Variable(...), formula), not Query({targets!r}, {formula!r})")
-        for name, value in (("targets", given), ("formula", formula), ("count", count), ("text", text)):
+        listed = tuple(targets) if isinstance(targets, Iterable) else (targets,)
+        if not all(isinstance(target, Variable) for target in listed) or not isinstance(
+            formula, Formula
+        ):
+            raise QueryError(
+                f"a query is Query(Variable(...), formula), not Query({targets!r}, {formula!r})"
+            )
+        for name, value in (
+            ("targets", listed),
+            ("formula", formula),
+            ("count", count),
+            ("text", text),
+        ):
             object.__setattr__(self, name, value)
         _check_targets(self)
 
     @property
     def target(self) -> Variable:
-        """The only variable that is asked for."""
+        """The single target variable; an error where there are several or none."""
         if len(self.targets) != 1:
             raise QueryError(f"one variable is asked for here, not {len(self.targets)}: {self}")
         return self.targets[0]
 
     @property
     def kind(self) -> str:
-        """What is asked for: `entities`, `tuples`, `truth`, `count` or `relations`."""
+        """The kind of question: `entities`, `tuples`, `truth`, `count` or `relations`."""
         if isinstance(self.formula, Atom) and isinstance(self.formula.relation, Variable):
             return "relations"
-        return "count" if self.count else {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
+        return (
+            "count" if self.count else {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
+        )
 
     def __str__(self) -> str:
-        return " ".join(filter(None, ["count" * self.count, ", ".join(map(str, self.targets)), f": {self.formula}"]))
+        return " ".join(
+            filter(
+                None, ["count" * self.count, ", ".join(map(str, self.targets)), f": {self.formula}"]
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<{self}>"
 
     def plan(self, graph: Facts | None = None, k: int = 256) -> str:
-        """How it would be answered with `k` candidates kept, as a tree of steps with what each costs.
+        """Describes the plan at `k` candidates, as a tree of steps with their costs.
 
-        With a `graph`, or a run, names are looked up in it and its entities counted.
+        With a `graph` or a run, names are resolved in it and its entities counted.
         """
         from tacit.query.names import bind
         from tacit.query.plans.compile import compile_query
         from tacit.query.plans.describe import describe
         from tacit.sources import load
 
-        prepared, known = compile_query(self), None if graph is None else load(graph)
+        prepared = compile_query(self)
+        known = None if graph is None else load(graph)
         if known is not None:
             bind(prepared, known)
         return f"{self}\n\n{describe(prepared, k, known.num_entities if known else None)}"
 
     def same_as(self, other: Query) -> bool:
-        """Whether two queries differ only in the names of variables and in the order within `&` and `|`.
+        """Whether two queries are equal up to variable names and the order within `&` and `|`.
 
         >>> t, x, a = Variable("t"), Variable("x"), Entity("a")
         >>> one = Query(t, Atom("r", a, t) & Atom("q", t, t))
-        >>> one.same_as(Query(x, Atom("q", x, x) & Atom("r", a, x))), one.same_as(Query(x, one.formula))
-        (True, False)
+        >>> one.same_as(Query(x, Atom("q", x, x) & Atom("r", a, x)))
+        True
+        >>> one.same_as(Query(x, one.formula))
+        False
         """
 
         def written(query: Query) -> tuple[bool, int, str]:
@@ -256,29 +334,44 @@ class Query:
 
 
 def _check_targets(query: Query) -> None:
-    """Refuse targets that no search can list."""
-    targets, said = query.targets, ", ".join(map(str, query.targets))
+    """Refuses targets that no search can list."""
+    targets = query.targets
+    names = ", ".join(map(str, query.targets))
     if len(set(targets)) < len(targets):
-        raise QueryError(f"the variables that are asked for, {said}, must differ")
+        raise QueryError(f"the variables that are asked for, {names}, must differ")
     if len(targets) > MAX_TARGETS:
-        raise QueryError(f"a question asks for at most {MAX_TARGETS} variables, not for {said}; ask it in parts")
+        raise QueryError(
+            f"a question asks for at most {MAX_TARGETS} variables, not for {names}; ask it in parts"
+        )
     if query.count and len(targets) != 1:
-        raise QueryError(f"a count is of one variable, not of {said or 'none'}")
+        raise QueryError(f"a count must be of one variable, not of {names or 'none'}")
     for atom in atoms(query.formula):
         if isinstance(atom.relation, Variable) and (
-            query.formula != atom or targets != (atom.relation,) or query.count or Variable in map(type, atom.terms)
+            query.formula != atom
+            or targets != (atom.relation,)
+            or query.count
+            or Variable in map(type, atom.terms)
         ):
             raise QueryError(
-                f"{atom.relation} stands for a relation; a question can ask for one between two entities, "
-                f"as in '{atom.relation} : {atom.relation}(Paris, France)', and for nothing beside it"
+                f"{atom.relation} stands for a relation; a question can ask for one between two "
+                f"entities, as in '{atom.relation} : {atom.relation}(Paris, France)', and for "
+                "nothing beside it"
             )
 
 
 def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> str:
-    """A text equal for equal formulas: bound variables by the number of quantifiers around theirs, parts sorted."""
-    if isinstance(formula, Atom):
-        ends = [str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name) for e in formula.terms]
-        relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"  # one stands alone
+    """Writes a formula as a text that is equal for equal formulas.
+
+    A bound variable is numbered by the quantifiers around its own, and parts are sorted.
+    """
+    if isinstance(formula, Atom | Inequality):
+        ends = [
+            str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name) for e in formula.terms
+        ]
+        if isinstance(formula, Inequality):
+            return "!=".join(sorted(ends))
+        # a variable relation is the only atom of its query
+        relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"
         return f"{relation}({','.join(ends)})"
     if isinstance(formula, Exists):
         return f"E({_canonical(formula.part, {**scope, formula.variable: depth}, depth + 1)})"
@@ -289,7 +382,8 @@ def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> 
 
 
 def _bracketed(part: Formula, around: type[Formula]) -> str:
-    tight = isinstance(part, (Atom, Not)) or (isinstance(part, And) and around is Or)
+    loose: dict[type, tuple[type, ...]] = {Or: (Or, Exists), And: (And, Or, Exists)}
+    tight = not isinstance(part, loose.get(around, (And, Or, Exists, Inequality)))
     return str(part) if tight else f"({part})"
 
 
@@ -299,7 +393,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r
 
 
 def quoted(name: str) -> str:
-    """A name as the text syntax reads it back: bare where that is safe, else in double quotes.
+    """Writes a name so that the text syntax reads it back, quoted where that is needed.
 
     >>> quoted("France"), quoted("New York"), quoted('say "hi"')
     ('France', '"New York"', '"say \\\\"hi\\\\""')
@@ -319,7 +413,7 @@ def children(formula: Formula) -> tuple[Formula, ...]:
 
 
 def rebuilt(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
-    """The same formula with every formula directly inside it changed."""
+    """Applies `change` to every formula directly inside a formula."""
     if isinstance(formula, And | Or):
         return type(formula)(tuple(map(change, formula.parts)))
     if isinstance(formula, Exists):
@@ -328,30 +422,33 @@ def rebuilt(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
 
 
 def exists(variables: Sequence[Variable], formula: Formula) -> Formula:
-    """The formula under quantifiers, that of the first variable outermost."""
-    for variable in reversed(variables):
-        formula = Exists(variable, formula)
-    return formula
+    """Quantifies a formula over variables, the first of them outermost."""
+    return reduce(lambda part, variable: Exists(variable, part), reversed(variables), formula)
 
 
 def parts_of(formula: Formula, kind: type[And] | type[Or]) -> tuple[Formula, ...]:
-    """The parts of a conjunction, or of a disjunction; of anything else, itself."""
+    """The parts of a conjunction or disjunction, or the formula itself where it is none."""
     return formula.parts if isinstance(formula, kind) else (formula,)
 
 
 def flat(formula: Formula, kind: type[And] | type[Or]) -> Iterator[Formula]:
-    """The same with nested ones of that kind taken apart."""
+    """Yields the parts of a conjunction or disjunction, nested ones of its kind flattened."""
     for part in parts_of(formula, kind):
         yield from flat(part, kind) if isinstance(part, kind) else (part,)
 
 
 def walk(formula: Formula) -> Iterator[Formula]:
-    """A formula and all formulas inside it, from left to right."""
+    """Yields a formula and all formulas inside it, from left to right."""
     yield formula
     for part in children(formula):
         yield from walk(part)
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:
-    """The atoms of a formula, from left to right."""
-    return (part for part in walk(formula) if isinstance(part, Atom))
+    """Yields the atoms of a formula, from left to right."""
+    return (leaf for leaf in leaves(formula) if isinstance(leaf, Atom))
+
+
+def leaves(formula: Formula) -> Iterator[Atom | Inequality]:
+    """Yields the atoms and the inequalities of a formula, from left to right."""
+    return (part for part in walk(formula) if isinstance(part, Atom | Inequality))

@@ -1,22 +1,28 @@
-"""From the names in a question to the ids of a graph."""
+"""Resolves the names in a question to the ids of a graph."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from unicodedata import normalize
+from urllib.parse import unquote
 
 from tacit.errors import UnknownName
 from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.labels.terms import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.plans.plan import Prepared
+from tacit.query.plans.plan import CompiledQuery
 from tacit.query.text.text import locate
 
 
-def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
-    """The entity ids and directed relation ids that fill the slots of a plan.
+def bind(prepared: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:
+    """Resolves the names of a query to the entity ids and directed relation ids of a graph.
 
-    A name is matched exactly, or else to the only label that is the same but for case, spaces, `_`, `-` and the way
-    accents are encoded. One that the graph does not have is an error that points at its place in the text, where the
-    question came from a text.
+    The ids fill the slots of its plan.
+
+    A name is matched exactly, or else to the only label that is the same but for case, spaces, `_`,
+    `-` and the way accents are encoded; `<...>` is an IRI, which stands for the label that the
+    graph has for it. One that the graph does not have is an error that points at its place in the
+    text, where the question came from a text.
 
     >>> from tacit.query.plans.compile import compile_query
     >>> from tacit.query.text.text import parse
@@ -28,21 +34,46 @@ def bind(prepared: Prepared, graph: Graph) -> tuple[list[int], list[int]]:
     tacit.errors.UnknownName: unknown relation 'boarders' at column 6; did you mean 'borders'?
     """
     return (
-        [_id(graph.entities, name, prepared.text) for name in prepared.entities],
-        [_id(graph.relations, name, prepared.text) for name in prepared.relations],
+        [_id(graph, graph.entities, name, prepared.text) for name in prepared.entities],
+        [_id(graph, graph.relations, name, prepared.text) for name in prepared.relations],
     )
 
 
-def _id(vocabulary: Vocabulary, name: str, text: str) -> int:
+def labels_at(
+    graph: Graph, entities: Sequence[int], relations: Sequence[int]
+) -> tuple[str, ...] | None:
+    """The labels of entity and relation ids; None where the graph lacks one of them."""
+    if (
+        max(entities, default=-1) >= graph.num_entities
+        or max(relations, default=-1) >= graph.num_relations
+    ):
+        return None
+    return (*(graph.entities[i] for i in entities), *(graph.relations[i] for i in relations))
+
+
+def _id(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
     try:
-        return meant(vocabulary, name)
+        return resolve_label(vocabulary, *_label_of(graph, name), name)
     except UnknownName as error:
-        place = locate(text, vocabulary.kind, name)
-        raise (error.located(*place) if place else error) from None
+        if name.startswith("<") and not error.suggestions:
+            error = UnknownName(
+                error.kind, name, vocabulary.nearest(graph.prefixes.label(name[1:-1]))
+            )
+        position = locate(text, vocabulary.kind, name)
+        raise (error.located(*position) if position else error) from None
 
 
-def meant(vocabulary: Vocabulary, *names: str) -> int:
-    """The id of the first of some names that has one, or else of the only label that the last is, loosely."""
+def _label_of(graph: Graph, name: str) -> list[str]:
+    """The name and label of an IRI in angle brackets; empty for any other name."""
+    if not (name.startswith("<") and name.endswith(">")):
+        return []
+    iri = name[1:-1]
+    label = unquote(iri[len(SCHEME) :]) if iri.startswith(SCHEME) else graph.label_of(iri)
+    return [name, label] if label is not None else []
+
+
+def resolve_label(vocabulary: Vocabulary, *names: str) -> int:
+    """The id of the first name with an exact match, or of the only loose match of the last."""
     for name in names:
         known = vocabulary.get(name)
         if known is not None:
@@ -51,12 +82,16 @@ def meant(vocabulary: Vocabulary, *names: str) -> int:
     def forward(text: str) -> bool:
         return name.endswith(INVERSE) or not text.endswith(INVERSE)
 
-    texts = [text for text in vocabulary.like(name) if _loosely(text) == _loosely(name) and forward(text)]
+    texts = [
+        text for text in vocabulary.like(name) if _loosely(text) == _loosely(name) and forward(text)
+    ]
     ids = list(dict.fromkeys(i for text in texts for i in vocabulary.meant(text)))
     if len(ids) == 1:
         return ids[0]
-    same = [vocabulary[i] for i in ids[:3]]
-    raise UnknownName(vocabulary.kind, name, same or list(filter(forward, vocabulary.nearest(name))))
+    if ids:
+        raise UnknownName.ambiguous(vocabulary.kind, name, [vocabulary[i] for i in ids])
+    # An inverse is nearly always as near as its relation.
+    raise UnknownName(vocabulary.kind, name, list(filter(forward, vocabulary.nearest(name, 6)))[:3])
 
 
 def _loosely(label: str) -> str:

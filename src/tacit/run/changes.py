@@ -1,25 +1,28 @@
-"""Facts added to a trained run or taken out of it: known at once, and nothing that was learned is learned again."""
+"""Adding facts to a trained run, or removing them, without training again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tacit.errors import DataError, RunError
+from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
-from tacit.graph.formats.label_tables import is_frame
+from tacit.graph.formats.label_tables import is_frame, is_rows
 from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
 from tacit.run.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RunFolder
+from tacit.run.new_names import NewNames, listed
+from tacit.run.world import find_run
 from tacit.sources import NameOrPath, cache_folder, is_world, load
 
-# What needs torch is imported where it is used.
+# Imports of torch are local.
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph import datasets
@@ -27,129 +30,222 @@ if TYPE_CHECKING:
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
+# fields of a change that are long or always the same
+_NOT_TRACED = ("new_names", "absent", "dry_run")
 _WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of the facts of a run."""
+    """The effect of a change on the facts of a run."""
 
     added: int = 0
     removed: int = 0
-    unchanged: int = 0  # facts given that were there already, or were not there to be removed
-    entities: int = 0  # those that are new
-    relations: int = 0  # forward ones
-    names: int = 0  # readable ones that came along
+    unchanged: int = 0  # facts already known, or to be removed and unknown
+    entities: int = 0  # new ones
+    relations: int = 0  # new ones, forward
+    names: int = 0  # new readable ones
     seconds: float = 0.0
-    index_removed: bool = False  # of weights that the run no longer has
-    notes: tuple[str, ...] = ()  # what was noticed while the facts were read
+    index_removed: bool = False  # because it was one of the old weights
+    notes: tuple[str, ...] = ()  # remarks on the input
+    new_names: NewNames = field(default_factory=NewNames)
+    # some of the unknown facts to be removed, each with similar known ones
+    absent: tuple[str, ...] = ()
+    dry_run: bool = False  # nothing was written
 
     def __str__(self) -> str:
-        """The change in a line."""
+        """The change in one line; for a dry run, the change that would be made."""
         if not (self.added or self.removed or self.unchanged):
             return "no facts were given, and nothing changed"
+        were = "was" if self.unchanged == 1 else "were"
+        made = " would be" if self.dry_run else ""
         if self.removed:
-            kept = f"what was learned of {'it' if self.removed == 1 else 'them'} stays learned"
-            absent = f", {self.unchanged:,} were not there" if self.unchanged else ""
-            return f"{counted(self.removed, 'fact')} removed{absent}; {kept}"
-        there = f", {self.unchanged:,} were there already" if self.unchanged else ""
-        fitted = f"; vectors for {counted(self.entities, 'entity', 'entities')}" if self.entities else ""
-        if self.relations:
-            fitted += f"{' and' if fitted else '; vectors for'} {counted(self.relations, 'relation')}"
+            remainder = f"what was learned of {'it' if self.removed == 1 else 'them'} stays learned"
+            absent = f", {self.unchanged:,} {were} not there" if self.unchanged else ""
+            why = f" ({'; '.join(self.absent)})" if self.absent else ""
+            return f"{counted(self.removed, 'fact')}{made} removed{absent}{why}; {remainder}"
+        known = f", {self.unchanged:,} {were} there already" if self.unchanged else ""
+        entities = counted(self.entities, "new entity", "new entities") if self.entities else ""
+        relations = counted(self.relations, "new relation") if self.relations else ""
+        names = (listed(self.new_names.entities), listed(self.new_names.relations))
+        additions = [
+            f"; {what}: {which}"
+            for what, which in zip((entities, relations), names, strict=True)
+            if what
+        ]
         named = f"; {counted(self.names, 'name')} added" if self.names else ""
-        return f"{counted(self.added, 'fact')} added{there}{fitted}{named}"
+        return f"{counted(self.added, 'fact')}{made} added{known}{''.join(additions)}{named}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self) | {"notes": list(self.notes)}
+        """The change as plain data."""
+        return asdict(self) | {"notes": list(self.notes), "absent": list(self.absent)}
 
 
-def add_facts(path: NameOrPath, facts: Triples, *, progress: Progress | bool = False, **options: Any) -> Change:
+def add_facts(
+    path: NameOrPath,
+    facts: Triples,
+    *,
+    new: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    progress: Progress | bool = False,
+    **options: Any,
+) -> Change:
     """Add facts to the run in a folder.
 
-    They are anything that `load` reads, with its options, a graph, or label triples, and become train facts. Entities
-    and relations that the run does not know get vectors that are fitted to their facts; all others keep theirs. Blank
-    nodes of a file are not those of the run; in label triples they are.
+    The facts are anything that `load` reads, with its options, a graph, or label triples, and
+    become train facts. New entities and relations get vectors that are fitted to their facts; all
+    others keep theirs. Blank nodes of a file differ from those of the run; blank nodes in label
+    triples are the same.
+
+    A new relation, or an entity with nearly the name of a known one, needs `new`; a name that
+    differs from a known one in case or spaces alone needs `force`. With `dry_run` nothing is
+    written and nothing refused.
     """
-    return _change(path, facts_of(facts, **options), partial(with_facts, apart=_is_source(facts)), progress)
+    merge = partial(with_facts, apart=_is_source(facts))
+    consent = partial(NewNames.check, new=new or force, force=force)
+    return _change(path, facts_of(facts, **options), merge, consent, dry_run, progress)
 
 
-def remove_facts(path: NameOrPath, facts: Triples, **options: Any) -> Change:
+def remove_facts(
+    path: NameOrPath, facts: Triples, *, dry_run: bool = False, **options: Any
+) -> Change:
     """Take facts out of the run in a folder; entities, relations and all vectors stay.
 
-    So predictions still carry what was learned of the facts: only training anew forgets it.
+    Predictions still reflect the removed facts until the run is trained again. With `dry_run`
+    nothing is written.
     """
-    return _change(path, facts_of(facts, **options), without_facts, False)
+    return _change(path, facts_of(facts, **options), without_facts, lambda _: None, dry_run)
 
 
 def facts_of(facts: Triples, **options: Any) -> Graph:
-    """The facts that are meant, as a graph of their own."""
+    """The given facts as a graph of their own."""
     if _is_source(facts):
         return load(facts, **options)
     if not isinstance(facts, Iterable):
-        raise DataError(f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or triples")
-    return load(Graph.of(cast("Iterable[Sequence[str]]", facts), name="facts"), **options)
+        raise DataError(
+            f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or "
+            "triples"
+        )
+    rows = facts if is_rows(facts) else list(facts)
+    return load(rows, **options) if len(rows) else Graph.of(())
 
 
 def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
-    """Whether facts are what `load` reads, and no label triples."""
+    """Whether facts are a source that `load` reads, rather than label triples."""
     return isinstance(facts, str | Path | Graph) or is_frame(facts)
 
 
+@with_gradients
 def _change(
-    path: NameOrPath, facts: Graph, merge: Callable[[Graph, Graph], Merged], progress: Progress | bool
+    path: NameOrPath,
+    facts: Graph,
+    merge: Callable[[Graph, Graph], Merged],
+    check: Callable[[NewNames], None],
+    dry_run: bool,
+    progress: Progress | bool = False,
 ) -> Change:
-    """Exchange the run in a folder for one of other facts."""
+    """Replace the run in a folder by one with other facts.
+
+    Nothing is written if `check` raises, or in a dry run.
+    """
     from tacit.links.loading import load_model
-    from tacit.links.training.growing import grown
+    from tacit.links.training.new_embeddings import fit_new_embeddings
 
     began = time.perf_counter()
     if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
-        raise RunError("the run of world is Tacit's own; train one on world in a folder of yours, and change that")
-    with RunFolder.open(path).exchanged() as (run, draft):
-        _check_finished(run)
-        before = run.graph()
-        graph, changed, unchanged = merge(before, facts)
-        more = graph.num_entities - before.num_entities, (graph.num_relations - before.num_relations) // 2
-        if any(more) and run.has(ENCODER):
-            without = "drop it, or " if run.has(MODEL) else ""
-            raise RunError(
-                f"the facts name {counted(more[0], 'entity', 'entities')} and {counted(more[1], 'relation')} that run "
-                f"'{path}' does not know, and its encoder learns no others; {without}train anew on the larger graph"
-            )
-        counts = (changed, 0) if len(graph.facts()) > len(before.facts()) else (0, changed)
-        names = sum(map(len, graph.names.values())) - sum(map(len, before.names.values()))
-        index_removed = changed > 0 and run.has(INDEX)
-        change = Change(*counts, unchanged, *more, names, index_removed=index_removed, notes=facts.notes)
-        if changed:
+        raise RunError(
+            "the run of world is Tacit's own; train one on world in a folder of yours, and change "
+            "that"
+        )
+    if dry_run:
+        _, change = _plan_change(find_run(path), facts, merge)
+        return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))
+    with find_run(path).exchanged() as (run, draft), run.in_use(changes=True):
+        graph, change = _plan_change(run, facts, merge)
+        check(change.new_names)
+        if change.added or change.removed:
             model = load_model(run) if run.has(MODEL) else None
             larger = model
-            if model is not None and any(more):
-                larger = grown(model, graph, TrainSettings.of(run.settings["train"]), progress)
+            if model is not None and (change.entities or change.relations):
+                larger = fit_new_embeddings(
+                    model, graph, TrainSettings.of(run.settings["train"]), progress
+                )
             _write(run, draft, graph, model, larger, change)
-        elif names:  # on which nothing depends that was trained or measured
+        elif change.names:  # no weights or results depend on names
             write_names(graph, run.path)
     change = replace(change, seconds=round(time.perf_counter() - began, 3))
-    if changed or names:
-        run.trace({"event": "change", **change.to_dict()})
+    if change.added or change.removed or change.names:
+        counts = {
+            name: value for name, value in change.to_dict().items() if name not in _NOT_TRACED
+        }
+        run.trace({"event": "change", **counts})
     return change
 
 
+def _plan_change(
+    run: RunFolder, facts: Graph, merge: Callable[[Graph, Graph], Merged]
+) -> tuple[Graph, Change]:
+    """The graph that a run will have, and the change that leads to it."""
+    _check_finished(run)
+    before = run.graph()
+    graph, changed, unchanged, absent = merge(before, facts)
+    new_counts = (
+        graph.num_entities - before.num_entities,
+        (graph.num_relations - before.num_relations) // 2,
+    )
+    new_names = NewNames.of(before, graph)
+    if any(new_counts) and run.has(ENCODER):
+        without = "drop it, or " if run.has(MODEL) else ""
+        raise RunError(
+            f"the facts name {counted(new_counts[0], 'entity', 'entities')} and "
+            f"{counted(new_counts[1], 'relation')} that run '{run.path}' does not know "
+            f"({'; '.join(new_names.lines())}), and its encoder learns no others; {without}train "
+            "anew on the larger graph"
+        )
+    larger = len(graph.facts()) > len(before.facts())
+    counts = (changed, 0) if larger else (0, changed)
+    names = sum(map(len, graph.names.values())) - sum(map(len, before.names.values()))
+    index_removed = changed > 0 and run.has(INDEX)
+    change = Change(
+        *counts,
+        unchanged,
+        *new_counts,
+        names,
+        index_removed=index_removed,
+        notes=facts.notes,
+        new_names=new_names,
+        absent=absent,
+    )
+    return graph, change
+
+
 def _check_finished(run: RunFolder) -> None:
-    """Raise a `RunError` while something is being trained in a run, or where nothing was."""
+    """Raise a `RunError` while a training of the run is unfinished."""
     from tacit.links.training.finished import is_complete
 
-    wanted = {"train": is_complete(run), "encode": run.has(ENCODER)}
-    if run.has(ENCODING) or not all(done for table, done in wanted.items() if table in run.settings):
-        raise RunError(f"the training of run '{run.path}' has not finished; go on with resume before its facts change")
+    finished = {"train": is_complete(run), "encode": run.has(ENCODER)}
+    if run.has(ENCODING) or not all(
+        done for table, done in finished.items() if table in run.settings
+    ):
+        raise RunError(
+            f"the training of run '{run.path}' has not finished; go on with `resume=True` before "
+            "its facts change",
+            command="encode" if run.has(ENCODING) else "train",
+        )
 
 
 def _write(
-    run: RunFolder, draft: Path, graph: Graph, model: FactorModel | None, larger: FactorModel | None, change: Change
+    run: RunFolder,
+    draft: Path,
+    graph: Graph,
+    model: FactorModel | None,
+    larger: FactorModel | None,
+    change: Change,
 ) -> None:
-    """Write what a run becomes; what was of use with its weights and facts alone is not there.
+    """Write the changed run without the files that depend on its old weights and facts.
 
-    An encoder keeps its weights, as a link predictor does, among entities that are all known to it.
+    An encoder keeps its weights, since it knows all entities of the changed graph.
     """
     from tacit.adapt.adapter import load_adapter, save_adapter
     from tacit.links.loading import save_model
@@ -157,13 +253,17 @@ def _write(
     settings = run.settings
     first, *others = (table for table in settings if table not in _WRITTEN)
     changed = RunFolder.create(draft, graph, settings[first], table=first)
-    results = {name: _outdated(value) for name, value in run.results().items() if name not in ("changes", "versions")}
+    results = {
+        name: _outdated(value)
+        for name, value in run.results().items()
+        if name not in ("changes", "versions")
+    }
     if model is not None and larger is not None:
         save_model(changed, larger)
         if run.has(ADAPTER):
             adapter, adapted = load_adapter(run, model)
-            save_adapter(changed, adapter.grown(larger), adapted)
-    for table in others:  # after the model, with which an adapter's would go
+            save_adapter(changed, adapter.with_larger_scorer(larger), adapted)
+    for table in others:  # after the model, whose saving deletes an adapter's table
         changed.write_settings(table, settings[table])
     for name in (ENCODER, ADAPTER):
         if run.has(name) and not changed.has(name):
@@ -174,8 +274,10 @@ def _write(
     changed.write_results({**results, "changes": totals})
 
 
-def _outdated(measured: Any) -> Any:
-    """Results with a mark that they were measured before a change."""
-    if isinstance(measured, list):
-        return [_outdated(each) for each in measured]
-    return {**measured, "outdated": OUTDATED.format("graph has")} if isinstance(measured, Mapping) else measured
+def _outdated(result: Any) -> Any:
+    """Mark results as measured before a change."""
+    if isinstance(result, list):
+        return [_outdated(each) for each in result]
+    if isinstance(result, Mapping):
+        return {**result, "outdated": OUTDATED.format("graph has")}
+    return result

@@ -1,4 +1,4 @@
-"""Which of several runs answers best on their graph: the same queries asked of each, in one table."""
+"""Compare the answers of several runs of one graph on the same queries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.query.sampling.query_folder import sample
 from tacit.run.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
-from tacit.run.opened import described, engine_of
+from tacit.run.loaded import described, engine_of
 from tacit.run.run import Run, open
 from tacit.sources import NameOrPath
 
-# What needs torch is imported where it is used.
+# Imports of torch are local.
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -28,40 +28,44 @@ if TYPE_CHECKING:
 
     Measured = Callable[[Engine], Results]
 
-COUNT = 100  # queries of each shape that are drawn where none are given
+COUNT = 100  # default number of sampled queries of each shape
 
 
 @dataclass(frozen=True)
 class System:
-    """One way to answer: a run's link predictor, that with its adapter, or its encoder."""
+    """One way to answer: a run's link predictor, alone or with its adapter, or its encoder."""
 
     run: str
     what: str  # "predictor", "adapted" or "encoder"
-    model: str  # as it is printed
-    trained: str  # with what, in a line
+    model: str  # for display
+    trained: str  # its training, in one line
     parameters: int
     results: Results
 
     @property
     def seconds(self) -> float:
-        """The time that the ranking took."""
+        """The seconds that the ranking took."""
         return sum(figures.seconds for figures in self.results.figures.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "results"}
-        return {**told, **self.results.to_json(), "seconds": round(self.seconds, 4)}
+        """The row as plain data."""
+        values = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "results"
+        }
+        return {**values, **self.results.to_json(), "seconds": round(self.seconds, 4)}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows, and what is the same for all of them."""
+    """The compared systems, a row each, and the conditions that they share."""
 
     rows: tuple[System, ...]
-    shared: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as `write` and the `out` of `compare` write it."""
+        """The comparison as plain data, as `write` and the `out` of `compare` write it."""
         return {**self.shared, "rows": [row.to_json() for row in self.rows], "versions": versions()}
 
     def write(self, path: str | Path) -> None:
@@ -70,21 +74,30 @@ class Comparison:
 
     @property
     def conditions(self) -> str:
-        """What is the same for all rows, in a line."""
-        asked = ", ".join(f"{number} {name}" for name, number in self.shared["queries"].items())
-        how = ", ".join(f"{name} {value}" for name, value in self.shared.items() if name != "queries")
-        return f"MRR in percent; the same queries for all: {asked}; {how}"
+        """The conditions that all rows share, in one line."""
+        counts = ", ".join(f"{number} {name}" for name, number in self.shared["queries"].items())
+        others = ", ".join(
+            f"{name} {value}" for name, value in self.shared.items() if name != "queries"
+        )
+        return f"MRR in percent; the same queries for all: {counts}; {others}"
 
     def table(self) -> Table:
-        """The comparison for a terminal, a column each; a shape that one cannot express is blank."""
+        """The comparison as a table for a terminal, with a column for each system.
+
+        A shape that a system cannot express is blank.
+        """
         from rich.markup import escape
 
         from tacit.evaluate.tables import columns_of, empty_table, percentages
 
         figures = [percentages({"mrr": row.results.mrr}) for row in self.rows]
-        table = empty_table(("", *(escape(f"{row.run}\n{row.what}\n{row.model}") for row in self.rows)))
+        table = empty_table(
+            ("", *(escape(f"{row.run}\n{row.what}\n{row.model}") for row in self.rows))
+        )
         for name in columns_of(figures):
-            table.add_row(name, *(f"{values[name]:.1f}" if name in values else "" for values in figures))
+            table.add_row(
+                name, *(f"{values[name]:.1f}" if name in values else "" for values in figures)
+            )
         table.add_section()
         table.add_row("seconds", *(f"{row.seconds:.1f}" for row in self.rows))
         table.add_row("parameters", *(f"{row.parameters:,}" for row in self.rows))
@@ -113,22 +126,26 @@ def compare(
     out: NameOrPath | None = None,
     progress: Progress | bool = False,
 ) -> Comparison:
-    """Ask the same queries of one run or several of one graph, and rank the hard answers of each.
+    """Ask the same queries of one or several runs of a graph, and rank their hard answers.
 
-    A run gives a row for its link predictor, one with its adapter and one for its encoder, as far as it has them.
-    `queries` are a query folder or query sets; by default 100 of each shape, or `limit`, are drawn from the split of
-    the graph. All observe the training facts; shapes that an encoder cannot express are left out of its row. `out` is a
-    JSON file to write; `progress` hears an `Event` of each shape as its queries are ranked, or True shows it.
+    A run gives a row for its link predictor, one with its adapter and one for its encoder, as far
+    as it has them. `queries` are a query folder or query sets; by default 100 of each shape, or
+    `limit`, are drawn from the split of the graph. All observe the training facts; shapes that an
+    encoder cannot express are left out of its row. `out` is a JSON file to write; `progress` hears
+    an `Event` of each shape as its queries are ranked, or True shows it.
     """
     from tacit.evaluate.evaluation import check_writable, observed_before, queries_of, relevant
     from tacit.evaluate.protocol import evaluate, ranked
 
-    how = EvaluateSettings(split=split, limit=limit, ties=ties)
+    protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
         check_writable(Path(out))
     if not runs:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {str(source): open(source, device=device) for source in ([runs] if isinstance(runs, NameOrPath) else runs)}
+    opened = {
+        str(source): open(source, device=device)
+        for source in ([runs] if isinstance(runs, NameOrPath) else runs)
+    }
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)
@@ -139,21 +156,28 @@ def compare(
         drawn = {name: each.queries for name, each in samples.items() if len(each.queries)}
     if not drawn:
         facts = f"the {split} facts of {first.graph.name}"
-        raise SettingsError(f"no queries could be drawn from {facts}; give some", "queries")
+        raise SettingsError(f"no queries could be drawn from {facts}; give `queries`")
     observed = observed_before(split)
 
     def measured(engine: Engine) -> Results:
-        sets = {shape: each for shape, each in drawn.items() if engine.search.refusal(each.shape.plan) is None}
-        return evaluate(engine.reasoner, sets, how, {"split": split, **relevant(engine)}, progress)
+        sets = {
+            shape: each
+            for shape, each in drawn.items()
+            if engine.search.unsupported_reason(each.shape.plan) is None
+        }
+        conditions = {"split": split, **relevant(engine)}
+        return evaluate(engine.reasoner, sets, protocol, conditions, progress)
 
     rows = list[System]()
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
-    asked = {name: len(each) for name, each in ranked(drawn, limit).items()}
-    origin = "drawn from the graph" if queries is None else "given" if isinstance(queries, Mapping) else str(queries)
-    shared = {"graph": first.graph.name, "split": split, "queries": asked, "origin": origin}
-    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": how.mean}
+    counts = {name: len(each) for name, each in ranked(drawn, limit).items()}
+    origin = "drawn from the graph"
+    if queries is not None:
+        origin = "given" if isinstance(queries, Mapping) else str(queries)
+    shared = {"graph": first.graph.name, "split": split, "queries": counts, "origin": origin}
+    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": protocol.mean}
     comparison = Comparison(tuple(rows), shared)
     if out is not None:
         comparison.write(out)
@@ -161,38 +185,54 @@ def compare(
 
 
 def _check_graph(first: Run, other: Run) -> None:
-    """Raise a `RunError` unless two runs are of one graph."""
-    mine, theirs = first.folder.fingerprint, other.folder.fingerprint
+    """Raise a `RunError` unless two runs have the same graph."""
+    mine = first.folder.fingerprint
+    theirs = other.folder.fingerprint
     if mine != theirs:
         runs = f"runs '{first.folder.path}' and '{other.folder.path}'"
         what = "facts" if mine.labels == theirs.labels else "labels"
-        raise RunError(f"{runs} are of different graphs: their {what} differ; compare runs of one graph")
+        raise RunError(
+            f"{runs} are of different graphs: their {what} differ; compare runs of one graph"
+        )
 
 
 def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured) -> list[System]:
-    """The rows of a run: each way that it can be asked, with what `measured` makes of its engine."""
-    folder, weights, rows = run.folder, run.weights, list[System]()
-    asked = {"observed": observed}
-    model, size = type(weights.scorer).__name__, _size(weights.scorer)
+    """The rows of a run: its link predictor, adapter and encoder, evaluated by `measured`."""
+    folder = run.folder
+    weights = run.weights
+    rows = list[System]()
+    engine_settings = {"observed": observed}
+    model = type(weights.scorer).__name__
+    size = _size(weights.scorer)
     if folder.has(MODEL):
         settings = folder.settings["train"]
-        how = ", ".join(f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings)
-        engine = engine_of(folder, weights, False, asked).ranking()
-        rows.append(System(name, "predictor", model, how, size, measured(engine)))
+        training = ", ".join(
+            f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings
+        )
+        engine = engine_of(folder, weights, False, engine_settings).ranking()
+        rows.append(System(name, "predictor", model, training, size, measured(engine)))
         if folder.has(ADAPTER):
-            engine = engine_of(folder, weights, True, asked).ranking()
+            engine = engine_of(folder, weights, True, engine_settings).ranking()
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
-            how = described(folder.settings.get("adapt", {})) or how
-            rows.append(System(name, "adapted", model, how, size + more, measured(engine)))
+            training = described(folder.settings.get("adapt", {})) or training
+            rows.append(System(name, "adapted", model, training, size + more, measured(engine)))
     if weights.encoder is not None:
-        engine = engine_of(folder, weights, False, asked | {"search": "encoder"})
+        engine = engine_of(folder, weights, False, engine_settings | {"search": "encoder"})
         on_predictor = folder.settings.get("encode", {}).get("model") in ON_PREDICTOR
         parameters = _size(weights.encoder) + (size if on_predictor else 0)
-        about = engine.about
-        rows.append(System(name, "encoder", about["encoder"], about["encoding"], parameters, measured(engine)))
+        config = engine.config
+        rows.append(
+            System(
+                name, "encoder", config["encoder"], config["encoding"], parameters, measured(engine)
+            )
+        )
     return rows
 
 
 def _size(module: Any) -> int:
-    """The numbers that a model consists of, as its file holds them: without what pads a table."""
-    return sum(table.numel() for table in module.state_dict().values()) if hasattr(module, "state_dict") else 0
+    """The number of weights in a model's file, without the padding of its tables."""
+    return (
+        sum(table.numel() for table in module.state_dict().values())
+        if hasattr(module, "state_dict")
+        else 0
+    )

@@ -1,34 +1,97 @@
-"""Which run a name means, and the run of `world`, which is trained on first use."""
+"""Find runs by name; the run of `world` is trained at its first use."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.disk import LOCK, locked, written
+from tacit.disk import LOCK, exists, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import FORMAT, RunFolder
+from tacit.run.folder import FORMAT, SETTINGS, RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_run, is_world
 
-# What needs torch is imported where it is used.
+# Imports of torch are local.
 if TYPE_CHECKING:
     from tacit.graph.graph import Graph
 
 WORLD = TrainSettings(device="cpu")
+_QUESTION = re.compile(
+    r"\s*(\?|:|(count|select|ask|prefix|base)\b.*[?{])", re.IGNORECASE | re.DOTALL
+)
+_LOOKED_AT = 1000  # entries of a folder that the search for an alternative may read
 
 
 def find_run(source: NameOrPath) -> RunFolder:
-    """The run folder that is meant: a path that exists, or the trained `world`."""
-    return RunFolder.open(world_run() if is_world(source) else source)
+    """The run folder at a path, or that of the trained `world`."""
+    try:
+        return RunFolder.open(world_run() if is_world(source) else source)
+    except RunError:
+        if is_world(source) or is_run(source):
+            raise
+        raise no_run(Path(source)) from None
+
+
+def no_run(path: Path, what: str = "run") -> RunError:
+    """The error for a path without a run, with what is there and likely alternatives."""
+    name = f"'{path!s:.200}'"
+    if not exists(path):
+        if _QUESTION.match(str(path)):
+            return RunError(
+                f"{name} is a question where a run is needed; the run comes first, then the "
+                "question"
+            )
+        from difflib import get_close_matches  # local, since it delays every command
+
+        if nearest := get_close_matches(path.name, runs := _runs_near(path), n=1):
+            return RunError(f"there is no {what} {name}; did you mean '{runs[nearest[0]]}'?")
+        if what == "run":
+            return RunError(
+                f"there is no run {name}; train one on a graph first",
+                command="train GRAPH --out RUN",
+            )
+        return RunError(
+            f"there is no {what} {name}; give a run, a data set, or a file or folder of facts"
+        )
+    if path.is_dir() and (inside := _runs_in(path)):
+        return RunError(
+            f"{name} is no run but a folder of runs; name one of them, such as '{inside[0]}'"
+        )
+    if path.is_dir() and not _inside(path):
+        return RunError(
+            f"{name} is no run but an empty folder; train one on a graph first", command="train"
+        )
+    what = f"a folder without {SETTINGS}" if path.is_dir() else "a file"
+    problem = f"{name} is no run but {what}; if it holds facts, train a run on them first"
+    return RunError(problem, command=f"train {shlex.quote(str(path))} --out RUN")
+
+
+def _runs_near(path: Path) -> dict[str, Path | str]:
+    """The runs close to a missing path, by name."""
+    beside = chain.from_iterable(map(_runs_in, dict.fromkeys((path.parent, Path(), Path("runs")))))
+    return {"world": "world"} | {run.name: run for run in beside}
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    return [path for path in _inside(folder) if is_run(path)]
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return sorted(islice(folder.iterdir(), _LOOKED_AT))
+    except OSError:  # no such folder, or an unreadable one
+        return []
 
 
 def world_run() -> Path:
-    """The folder of the trained `world`, made where it is missing; who comes second waits for the first."""
-    from tacit.graph.datasets import load  # and never what is called so here
+    """The folder of the trained `world`, trained by the first process that needs it."""
+    from tacit.graph.datasets import load  # the data set, never a local path of that name
 
     graph = load("world")
     path = world_folder(graph)
@@ -36,14 +99,17 @@ def world_run() -> Path:
         return path
     from tacit.distributed.shards import world_size
     from tacit.fitting.progress import Event, shown
-    from tacit.run.training import train  # which opens runs
+    from tacit.run.training import train  # local, since it imports this module
 
     if world_size() > 1:
-        raise RunError("world is trained on first use, by one process; ask it something without torchrun first")
+        raise RunError(
+            "world is trained on first use, by one process; ask it something without torchrun first"
+        )
     try:
         with written(path):
             path.mkdir(parents=True, exist_ok=True)
-            with locked(path / LOCK):
+            # a lock of its own, since the training takes that of the run
+            with locked(path / f"{LOCK}-world"):
                 if not _is_trained(path):
                     with shown(True) as tell:
                         tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
@@ -60,7 +126,7 @@ def _is_trained(path: Path) -> bool:
 
 
 def world_folder(graph: Graph) -> Path:
-    """Where the trained `world` is kept: facts or settings of another version of Tacit have another folder."""
-    settings = WORLD.settled(len(graph.train), graph.num_entities)
+    """The folder of the trained `world` for these facts, settings and file format."""
+    settings = WORLD.with_derived(len(graph.train), graph.num_entities)
     made_of = f"{FORMAT} {fingerprint(graph)} {settings}".encode()
     return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"

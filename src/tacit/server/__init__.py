@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.answers.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.errors import SettingsError
 from tacit.server.settings import ServerSettings
 from tacit.server.workers import fork_server
 
-# What takes time to load is imported where it is used, while the process that workers are forked from loads torch.
+# Slow imports are local: they run while the fork server loads torch.
 if TYPE_CHECKING:
     from tacit.run.run import Run
     from tacit.server.service import Service
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 def tell(service: Service, address: str) -> None:
     """Print where a run can be asked."""
     graph = service.edition.graph
-    print(harmless(f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)"), flush=True)
+    print(
+        escape_control_chars(
+            f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)"
+        ),
+        flush=True,
+    )
 
 
 def serve(
@@ -29,12 +34,13 @@ def serve(
     ready: Callable[[Service, str], Any] = tell,
     **settings: Any,
 ) -> None:
-    """Serve a run, or several by name, until interrupted: a page to ask on, and the same over HTTP and SPARQL.
+    """Serve one or several runs, by page, HTTP and SPARQL, until interrupted.
 
-    A run is one that was opened, with its device and settings, or a folder, or `world`. Settings are those of
-    `ServerSettings`, with `limits` of `Limits`; `ready` is called with each service and its address once questions can
-    be asked. Ctrl-C ends it, and raises `KeyboardInterrupt`, as it does in training. A program calls this below
-    `if __name__ == "__main__"`, since processes that answer import it.
+    A run is one that was opened, with its device and settings, or a folder, or `world`. Settings
+    are those of `ServerSettings`, with `limits` of `Limits`; `ready` is called with each service
+    and its address once questions can be asked. Ctrl-C ends it, and raises `KeyboardInterrupt`, as
+    it does in training. A program calls this below `if __name__ == "__main__"`, since processes
+    that answer import it.
     """
     chosen = ServerSettings.of(settings)
     fork_server.start()
@@ -45,8 +51,12 @@ def serve(
         from tacit.server.served_run import ServedRun
         from tacit.server.serving import serve_runs
     except ModuleNotFoundError as error:
-        raise SettingsError(f"the service needs {error.name}; install it with: pip install 'tacit[server]'") from None
+        raise SettingsError(
+            f"the service needs {error.name}; install it with: pip install 'tacit[server]'"
+        ) from None
     several: Mapping[str, NameOrPath | Run] = runs if isinstance(runs, Mapping) else {"": runs}
-    opened = [(name, run if isinstance(run, Run) else Run(find_run(run))) for name, run in several.items()]
+    opened = [
+        (name, run if isinstance(run, Run) else Run(find_run(run))) for name, run in several.items()
+    ]
     served = {name or run.folder.path.resolve().name: ServedRun.of(run) for name, run in opened}
     serve_runs(served, chosen, ready)

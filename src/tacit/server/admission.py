@@ -1,4 +1,4 @@
-"""Who may ask: those who have a key where one is needed, no other site's page, and nobody too much at once."""
+"""Admission of requests: keys, origins, host names, and limits per address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tacit.server.settings import ServerSettings
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-OPEN = ("/", "/health", "/ready", "/openapi.json")  # for everybody, as is the page's own code below /static/
+# open to everybody, like /static/
+OPEN = ("/", "/health", "/ready", "/openapi.json")
 REMEMBERED = 4096  # addresses
 LOGGED = 200  # characters of a path
 
@@ -31,41 +32,60 @@ class Visit:
     """A request as it arrives, before its body."""
 
     def __init__(self, scope: Scope, keys: Mapping[str, str]) -> None:
-        self.method, self.path, self.headers = scope["method"], scope["path"], Headers(scope=scope)
+        self.method = scope["method"]
+        self.path = scope["path"]
+        self.headers = Headers(scope=scope)
         self.client: str = (scope.get("client") or ("",))[0]
         self.asks = self.path not in OPEN and not self.path.startswith("/static/")
         scheme, _, bearer = self.headers.get("authorization", "").partition(" ")
-        given = self.headers.get("x-api-key") or (bearer.strip() if scheme.lower() == "bearer" else "")
-        self.brought_key = bool(given)
-        # Each key is compared, so that the time says nothing about which of them comes near.
-        named = [name for name, key in keys.items() if hmac.compare_digest(given.encode("latin-1"), key.encode())]
-        self.key = named[0] if named else None
+        sent_key = self.headers.get("x-api-key") or (
+            bearer.strip() if scheme.lower() == "bearer" else ""
+        )
+        self.brought_key = bool(sent_key)
+        # Every key is compared, so that the time tells nothing about them.
+        names = [
+            name
+            for name, key in keys.items()
+            if hmac.compare_digest(sent_key.encode("latin-1"), key.encode())
+        ]
+        self.key = names[0] if names else None
 
     @property
     def length(self) -> int:
-        """The bytes that the body is said to have."""
+        """The declared length of the body, in bytes."""
         declared = self.headers.get("content-length", "0")
-        return int(declared[:20]) if declared.isdecimal() else 0  # more digits than that say no more
+        # Twenty digits are more than any limit.
+        return int(declared[:20]) if declared.isdecimal() else 0
 
     def line(self, status: int, seconds: float) -> str:
-        """What the access log says: JSON, so that nothing a client sends can end the line."""
+        """The line of the access log, as JSON, so that no client can end it."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        told = {"time": now, "client": self.client, "key": self.key, "method": self.method, "path": self.path[:LOGGED]}
-        return json.dumps(told | {"status": status, "seconds": round(seconds, 6)})
+        entry = {
+            "time": now,
+            "client": self.client,
+            "key": self.key,
+            "method": self.method,
+            "path": self.path[:LOGGED],
+        }
+        return json.dumps(entry | {"status": status, "seconds": round(seconds, 6)})
 
 
 class Admission:
-    """Refuses what may not be asked, and counts the requests of each address."""
+    """Refuses requests that break the rules, and counts those of each address."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self.keys, self.cors, self.limits, self.hosts = settings.keys(), settings.cors, settings.limits, settings.hosts
+        self.keys = settings.keys()
+        self.cors = settings.cors
+        self.limits = settings.limits
+        self.hosts = settings.hosts
         self._inside: Counter[str] = Counter()
-        self._due: dict[str, float] = {}  # when an address that asks at the highest rate would ask next
+        # by address, the time of its next request at the highest rate
+        self._due: dict[str, float] = {}
 
     @contextmanager
     def of(self, visit: Visit) -> Iterator[Reply | None]:
-        """Why a request is refused, or None; it counts for as long as this is entered."""
-        refusal = (self._refusal(visit) if visit.asks else None) or self._misnamed(visit)
+        """The refusal of a request, or None; the request is counted inside the context."""
+        refusal = (self._refusal(visit) if visit.asks else None) or self._host_refusal(visit)
         if refusal is not None or not visit.asks:
             yield refusal
             return
@@ -78,10 +98,11 @@ class Admission:
             if not self._inside[client]:
                 del self._inside[client]
 
-    def _misnamed(self, visit: Visit) -> Reply | None:
+    def _host_refusal(self, visit: Visit) -> Reply | None:
         """The refusal of a request that calls the service by none of its names.
 
-        Load balancers ask whether it is ready by addresses, which change, and the answer tells nothing else.
+        Load balancers ask whether it is ready by addresses, which change, and the answer tells
+        nothing else.
         """
         if self.hosts is None or visit.path == "/ready":
             return None
@@ -90,26 +111,40 @@ class Admission:
         if any(name == host or (host.startswith("*.") and name.endswith(host[1:])) for host in own):
             return None
         known = ", ".join(sorted(self.hosts))
-        return failure(403, f"this service goes by {known} alone; its setting trusted_hosts adds names")
+        return failure(
+            403, f"this service goes by {known} alone; its setting trusted_hosts adds names"
+        )
 
     def _refusal(self, visit: Visit) -> Reply | None:
         if self.keys and visit.key is None:
-            problem = "this is no key of this service" if visit.brought_key else "this service needs a key"
-            return failure(401, f"{problem}; send one as 'Authorization: Bearer KEY' or 'X-API-Key'")
+            problem = (
+                "this is no key of this service"
+                if visit.brought_key
+                else "this service needs a key"
+            )
+            return failure(
+                401, f"{problem}; send one as 'Authorization: Bearer KEY' or 'X-API-Key'"
+            )
         allowed = "*" in self.cors or visit.headers.get("origin") in self.cors
         if visit.headers.get("sec-fetch-site") == "cross-site" and not allowed:
-            return failure(403, "a page of another site asks, which the setting cors of this service does not name")
+            return failure(
+                403,
+                "a page of another site asks, which the setting cors of this service does not name",
+            )
         client = network(visit.client)
         if self._inside[client] >= self.limits.per_client:
             most = f"{self.limits.per_client} questions of yours, as many as one address may have,"
             return failure(429, f"{most} have no reply yet; ask again later")
         if self.limits.rate and not self._in_time(client):
-            return failure(429, f"one address may ask {self.limits.rate:g} times a second; ask again later")
+            return failure(
+                429, f"one address may ask {self.limits.rate:g} times a second; ask again later"
+            )
         return None
 
     def _in_time(self, client: str) -> bool:
-        """Whether an address keeps to its rate; one that was quiet may ask at once what a second allows."""
-        now, each = monotonic(), 1 / self.limits.rate
+        """Whether an address keeps to its rate, in bursts of up to a second's requests."""
+        now = monotonic()
+        each = 1 / self.limits.rate
         due = max(now, self._due.get(client, 0.0))
         if due - now > max(0.0, 1.0 - each) + 1e-6:
             return False
@@ -121,10 +156,12 @@ class Admission:
 
 @lru_cache(REMEMBERED)
 def network(client: str) -> str:
-    """Whose an address is: of IPv6, a subscriber has a network of 2^64.
+    """The address that requests are counted by: of IPv6, the subscriber's network of 2^64.
 
-    >>> network("192.0.2.7"), network("::ffff:192.0.2.7"), network("2001:db8::1:7") == network("2001:db8::2")
-    ('192.0.2.7', '192.0.2.7', True)
+    >>> network("192.0.2.7"), network("::ffff:192.0.2.7")
+    ('192.0.2.7', '192.0.2.7')
+    >>> network("2001:db8::1:7") == network("2001:db8::2")
+    True
     """
     try:
         address = ipaddress.ip_address(client)

@@ -1,4 +1,4 @@
-"""Log lines that only Tacit can begin: what clients and files put into them stays inside."""
+"""Log lines with control characters escaped, so that no client can forge one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import sys
 from logging.handlers import WatchedFileHandler
 
-from tacit.engine.answers.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.errors import SettingsError
 
 
@@ -16,14 +16,14 @@ class LogLines(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(levelname)s: %(message)s")
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """The line, with control characters written out."""
-        return harmless(super().formatMessage(record))
+        return escape_control_chars(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:  # noqa: N802
         """The traceback, each line of it indented."""
         lines = super().formatException(ei).split("\n")  # type: ignore[arg-type]
-        return "\n".join(f"    {harmless(line)}" for line in lines)
+        return "\n".join(f"    {escape_control_chars(line)}" for line in lines)
 
 
 def write_log_lines() -> None:
@@ -34,11 +34,18 @@ def write_log_lines() -> None:
 
 
 def access_log(place: str | None) -> logging.Logger | None:
-    """The log of requests, appended to a file, or standard error for `-`; a file that is moved away is begun anew."""
+    """The log of requests, appended to a file, or to standard error for `-`.
+
+    A file that is moved away is created again.
+    """
     if place is None:
         return None
     try:
-        handler = logging.StreamHandler(sys.stderr) if place == "-" else WatchedFileHandler(place, encoding="utf-8")
+        handler = (
+            logging.StreamHandler(sys.stderr)
+            if place == "-"
+            else WatchedFileHandler(place, encoding="utf-8")
+        )
     except OSError as error:
         raise SettingsError(
             f"access_log is '{place}', which cannot be written ({error.strerror})", "access_log"

@@ -1,4 +1,4 @@
-"""What the service counts, as Prometheus reads it."""
+"""Metrics of the service for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,20 +10,33 @@ RUN = ("run",)
 
 
 class Metrics:
-    """Requests by route and status and how long they took; batches, the queue and the workers of each run."""
+    """Requests by route, status and duration; batches, queue and workers of each run."""
 
     def __init__(self) -> None:
         # A registry of its own: two services in one process count apart.
         self.registry = all_ = CollectorRegistry()
-        self.requests = Counter("tacit_requests", "Requests by route and status.", ("route", "status"), registry=all_)
-        self.seconds = Histogram(
-            "tacit_request_seconds", "How long requests took, by route.", ("route",), buckets=SECONDS, registry=all_
+        self.requests = Counter(
+            "tacit_requests", "Requests by route and status.", ("route", "status"), registry=all_
         )
-        self.batches = Histogram("tacit_batch_size", "Questions answered together.", RUN, buckets=SIZES, registry=all_)
-        self.queue = Gauge("tacit_queue_length", "Questions that wait for a worker.", RUN, registry=all_)
+        self.seconds = Histogram(
+            "tacit_request_seconds",
+            "How long requests took, by route.",
+            ("route",),
+            buckets=SECONDS,
+            registry=all_,
+        )
+        self.batches = Histogram(
+            "tacit_batch_size", "Questions answered together.", RUN, buckets=SIZES, registry=all_
+        )
+        self.queue = Gauge(
+            "tacit_queue_length", "Questions that wait for a worker.", RUN, registry=all_
+        )
         self.workers = Gauge("tacit_workers", "Workers that run.", RUN, registry=all_)
         self.restarts = Counter(
-            "tacit_worker_restarts", "Workers replaced because they were slow, left alone or died.", RUN, registry=all_
+            "tacit_worker_restarts",
+            "Workers replaced because they were slow, left alone or died.",
+            RUN,
+            registry=all_,
         )
 
     def request(self, route: str, status: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What every request passes before it reaches a route: whether it may, its size, patience and headers."""
+"""Checks of every request before its route: admission, size, time limits and headers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from tacit.server.routes.replies import Reply, failure
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOOK = 0.1  # seconds after which it matters whether a client is still there
+LOOK = 0.1  # seconds before the first look whether the client has gone
 GONE = 499  # what a log calls a request whose client did not wait for its reply
-STOPPING = failure(503, "the service stops, and had no time left for this question; ask again later")
+STOPPING = failure(
+    503, "the service stops, and had no time left for this question; ask again later"
+)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,14 +36,24 @@ HEADERS = (
 
 
 class Guard:
-    """Lets a request in or refuses it, reads its body within the limits, ends what its client no longer waits for,
-    and adds what every reply carries.
+    """Middleware that admits or refuses a request and reads its body within the limits.
+
+    It cancels a request whose client has gone, and adds the headers of every reply.
     """
 
     def __init__(
-        self, app: ASGIApp, admission: Admission, log: Logger | None, metrics: Metrics, routes: Collection[str]
+        self,
+        app: ASGIApp,
+        admission: Admission,
+        log: Logger | None,
+        metrics: Metrics,
+        routes: Collection[str],
     ) -> None:
-        self.app, self.admission, self.log, self.metrics, self.routes = app, admission, log, metrics, routes
+        self.app = app
+        self.admission = admission
+        self.log = log
+        self.metrics = metrics
+        self.routes = routes
         self.limits = admission.limits
         most = f"{self.limits.body:,} bytes, the most this service reads"
         self.too_large = failure(413, f"the request is larger than {most}")
@@ -51,15 +63,21 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit, status, start = Visit(scope, self.admission.keys), GONE, perf_counter()
+        visit = Visit(scope, self.admission.keys)
+        status = GONE
+        start = perf_counter()
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # A browser asks whether the page's code is still the same: after an upgrade, all of it must be new.
-                kept = b"no-cache" if visit.path.startswith("/static/") else b"no-store"
-                message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", kept)]
+                # Browsers must check for new page code after an upgrade.
+                caching = b"no-cache" if visit.path.startswith("/static/") else b"no-store"
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    *HEADERS,
+                    (b"cache-control", caching),
+                ]
             elif visit.method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
@@ -70,18 +88,24 @@ class Guard:
                 if isinstance(body, Reply):
                     await body.response()(scope, receive, answer)
                 else:
-                    asked = {**scope, "method": "GET"} if visit.method == "HEAD" else scope
-                    await attended(self.app, asked, body, receive, answer)
+                    request_scope = {**scope, "method": "GET"} if visit.method == "HEAD" else scope
+                    await attended(self.app, request_scope, body, receive, answer)
         except asyncio.CancelledError:
             if status != GONE:
                 raise
-            await STOPPING.response()(scope, receive, answer)  # its time was up when the service was told to stop
+            # The grace period ended while the service stopped.
+            await STOPPING.response()(scope, receive, answer)
         finally:
-            seconds, path = perf_counter() - start, visit.path
-            route = path if path in self.routes else "/static" if path.startswith("/static/") else "other"
-            self.metrics.request(route, status, seconds)
+            seconds = perf_counter() - start
+            self.metrics.request(self._route(visit.path), status, seconds)
             if self.log is not None:
                 self.log.info(visit.line(status, seconds))
+
+    def _route(self, path: str) -> str:
+        """The label of a path in the metrics."""
+        if path in self.routes:
+            return path
+        return "/static" if path.startswith("/static/") else "other"
 
     async def _body(self, visit: Visit, receive: Receive) -> bytes | Reply:
         """The whole body, before anything else is done with the request."""
@@ -106,17 +130,18 @@ class Guard:
 
 
 async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Run an application for as long as its client is there: one that hangs up before its reply begins cancels it."""
+    """Run an application until its client disconnects before the reply has begun."""
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-    left, began = asyncio.Event(), False
+    left = asyncio.Event()
+    began = False
 
-    async def again() -> Message:
+    async def replay() -> Message:
         if unread:
             return unread.pop()
         await left.wait()
         return {"type": "http.disconnect"}
 
-    async def tell(message: Message) -> None:
+    async def forward(message: Message) -> None:
         nonlocal began
         began = True
         await send(message)
@@ -132,6 +157,6 @@ async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, se
     with anyio.CancelScope() as working:
         watching = asyncio.create_task(watch())
         try:
-            await app(scope, again, tell)
+            await app(scope, replay, forward)
         finally:
             watching.cancel()

@@ -1,4 +1,4 @@
-"""What requests and replies look like; the OpenAPI document is made of these."""
+"""Schemas of requests and replies, for validation and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class PlanRequest(ReadRequest):
     """A question, and settings that differ from the service's own."""
 
     parameters: dict[str, str] = Field(
-        {}, description="The labels that $name stands for in the question.", examples=[{"who": "France"}]
+        {},
+        description="The labels that $name stands for in the question.",
+        examples=[{"who": "France"}],
     )
     search: str | None = changed("search")
     k: int | None = changed("k")
@@ -66,10 +68,12 @@ class AskRequest(PlanRequest):
     min_score: float = Field(0.0, ge=0.0, le=1.0, description="The least score of an answer.")
 
 
-ONE, MANY = "question", "questions"
+ONE = "question"
+MANY = "questions"
 AskRequests = Annotated[
     Annotated[AskRequest, Tag(ONE)] | Annotated[list[AskRequest], Field(min_length=1), Tag(MANY)],
-    Discriminator(lambda given: MANY if isinstance(given, list) else ONE),  # so that errors are about what was sent
+    # so that errors are about what was sent
+    Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
 ]
 
 
@@ -84,8 +88,11 @@ class ReadReply(BaseModel):
 
     query: str
     outline: dict[str, Any] | None = Field(
-        description="Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like this one, or "
-        "a step with `relation`, its `words`, `inverse`, `not`, and an `entity` with its `name`, or a group `of` more."
+        description=(
+            "Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like "
+            "this one, or a step with `relation`, its `words`, `inverse`, `not`, and an `entity` "
+            "with its `name`, or a group `of` more."
+        )
     )
     undrawable: str | None = Field(description="Why it has no outline.")
     sentence: str | None = Field(description="The outline in words.")
@@ -108,12 +115,17 @@ class WitnessAtom(BaseModel):
 class WitnessPart(BaseModel):
     """A part of a reason, as the formula has it."""
 
-    kind: Literal["atom", "and", "or", "not", "true"]
+    kind: Literal["atom", "inequality", "and", "or", "not", "true"]
     score: float
-    carried: bool = Field(True, description="Whether it is the part of an `or` that carries the answer.")
+    carried: bool = Field(
+        True, description="Whether it is the part of an `or` that carries the answer."
+    )
     parts: list[WitnessPart] = []
     atom: WitnessAtom | None = None
-    variables: dict[str, str] = Field({}, description="The entities chosen here; under a `not`, the nearest candidate.")
+    text: str = Field("", description="An inequality as it is written, with its entities.")
+    variables: dict[str, str] = Field(
+        {}, description="The entities chosen here; under a `not`, the nearest candidate."
+    )
 
 
 class Witness(BaseModel):
@@ -125,6 +137,12 @@ class Witness(BaseModel):
     atoms: list[WitnessAtom]
     facts: int = Field(0, description="How many atoms there are.")
     predicted: int = Field(0, description="How many of them are predicted.")
+    known: bool = Field(
+        False,
+        description=(
+            "Whether it rests on known facts: what is predicted is denied, or carries nothing."
+        ),
+    )
     tree: WitnessPart | None = Field(None, description="The atoms as the formula joins them.")
 
 
@@ -132,21 +150,31 @@ class AnswerRow(BaseModel):
     """One answer to a question."""
 
     rank: int
-    entity: str | None = Field(None, description="Its label; absent unless one variable is asked for.")
-    name: str | None = Field(None, description="What people call it; the label where it has no name.")
+    entity: str | None = Field(
+        None, description="Its label; absent unless one variable is asked for."
+    )
+    name: str | None = Field(
+        None, description="What people call it; the label where it has no name."
+    )
     values: dict[str, str] = Field({}, description="The label of each variable that is asked for.")
     names: dict[str, str] = Field({}, description="What people call them.")
     score: float = Field(description="In [0, 1].")
     log_score: float | None
-    known: bool = Field(description="Whether the graph alone implies it; otherwise it is predicted.")
-    witnesses: list[Witness] = Field(default=[], description="The reasons, best first; only where they were asked for.")
+    known: bool = Field(
+        description="Whether the graph alone implies it; otherwise it is predicted."
+    )
+    witnesses: list[Witness] = Field(
+        default=[], description="The reasons, best first; only where they were asked for."
+    )
 
 
 class CountReply(BaseModel):
     """How many answers there are."""
 
     known: int = Field(description="Those that the known facts imply.")
-    expected: float = Field(description="How many there are by their scores, what is known counted whole.")
+    expected: float = Field(
+        description="How many there are by their scores, what is known counted whole."
+    )
 
 
 class AnswersReply(BaseModel):
@@ -154,23 +182,58 @@ class AnswersReply(BaseModel):
 
     query: str = Field(description="The question as it was understood.")
     kind: Literal["entities", "tuples", "truth", "count", "relations"] = Field(
-        "entities", description="What the answers are; of `truth` there is one, without values, of `count` none."
+        "entities",
+        description=(
+            "What the answers are; of `truth` there is one, without values, of `count` none."
+        ),
     )
-    variables: list[str] = Field([], description="The variables that are asked for, without question marks.")
+    variables: list[str] = Field(
+        [], description="The variables that are asked for, without question marks."
+    )
     count: CountReply | None = Field(None, description="Only where `kind` is `count`.")
     offset: int = Field(0, description="How many better answers were passed over.")
     likely: int | None = Field(
-        0, description="How many of these answers score at least the threshold; null where scores are no probabilities."
+        0,
+        description=(
+            "How many of these answers score at least the threshold; null where scores are no "
+            "probabilities."
+        ),
     )
-    uncalibrated: str | None = Field(None, description="What to say of scores that are no probabilities.")
-    threshold: float = Field(LIKELY, description="The score below which an answer is more likely wrong than right.")
-    certified: bool | None = Field(description="Whether the search provably missed nothing; null where none can tell.")
+    uncalibrated: str | None = Field(
+        None, description="What to say of scores that are no probabilities."
+    )
+    threshold: float = Field(
+        LIKELY, description="The score below which an answer is more likely wrong than right."
+    )
+    certified: bool | None = Field(
+        description="Whether the search provably missed nothing; null where none can tell."
+    )
     proven: int | None = Field(
-        None, description="How many of the first answers are proven, with order and scores; null where none can tell."
+        None,
+        description=(
+            "How many of the first answers are proven, with order and scores; null where none can "
+            "tell."
+        ),
     )
-    explained: bool | None = Field(None, description="Whether the search gives reasons; null where nobody asked.")
-    left_out: int | None = Field(None, description="Known answers not listed; only where new ones were asked for.")
-    estimated: bool = Field(False, description="Whether scores are estimates, as an index of a large graph gives.")
+    explained: bool | None = Field(
+        None, description="Whether the search gives reasons; null where nobody asked."
+    )
+    cut_by: Literal["top", "LIMIT", "likely"] | None = Field(
+        None, description="What ended the list where others may follow; null where it is whole."
+    )
+    known_total: int | None = Field(
+        None,
+        description="How many answers are known, listed or not; null of yes or no, and of a count.",
+    )
+    known_at_least: bool = Field(
+        False, description="Whether there may be more known ones: not all tuples are counted."
+    )
+    left_out: int | None = Field(
+        None, description="Known answers not listed; only where new ones were asked for."
+    )
+    estimated: bool = Field(
+        False, description="Whether scores are estimates, as an index of a large graph gives."
+    )
     answers: list[AnswerRow]
 
 
@@ -186,7 +249,11 @@ class Match(BaseModel):
 
     label: str
     name: str = Field(description="What people call it; the label where it has no name.")
-    text: str = Field(description="What a question writes: the name, or the label where others have that name, too.")
+    text: str = Field(
+        description=(
+            "What a question writes: the name, or the label where others have that name, too."
+        )
+    )
     words: str = Field("", description="What a sentence calls a relation.")
 
 
@@ -221,11 +288,15 @@ class RelatedRow(BaseModel):
 class RelativesRow(BaseModel):
     """The facts about an entity by one relation in one direction."""
 
-    relation: str = Field(description="The relation as a question writes it: `speaks^-1` leads to who speaks.")
+    relation: str = Field(
+        description="The relation as a question writes it: `speaks^-1` leads to who speaks."
+    )
     name: str = Field(description="What people call the relation, whatever the direction.")
     inverse: bool = Field(description="Whether the entity is the object of these facts.")
     count: int = Field(description="How many facts there are.")
-    facts: list[RelatedRow] = Field(description="Some of them: known ones by name, predicted ones by score.")
+    facts: list[RelatedRow] = Field(
+        description="Some of them: known ones by name, predicted ones by score."
+    )
 
 
 class EntityReply(BaseModel):
@@ -235,7 +306,9 @@ class EntityReply(BaseModel):
     name: str = Field(description="What people call it; the label where it has no name.")
     known: bool = Field(description="Whether these are known facts; otherwise they are predicted.")
     relations: list[RelativesRow]
-    next: str | None = Field(description="The relation to go on with, as `start`; null where all were looked at.")
+    next: str | None = Field(
+        description="The relation to go on with, as `start`; null where all were looked at."
+    )
 
 
 class HealthReply(BaseModel):
@@ -244,20 +317,37 @@ class HealthReply(BaseModel):
     status: Literal["ok", "starting", "failing"]
     version: str
     run: str = Field(description="The run that this is about.")
-    runs: list[str] = Field(description="The runs that are served, the first one where none is named.")
+    runs: list[str] = Field(
+        description="The runs that are served, the first one where none is named."
+    )
     graph: dict[str, str | int]
-    model: str | None = Field(description="What answers where a request says nothing else; null before it is loaded.")
-    encoder: str | None = Field(description="The encoder that `search` may name; null where the run has none.")
+    model: str | None = Field(
+        description="What answers where a request says nothing else; null before it is loaded."
+    )
+    encoder: str | None = Field(
+        description="The encoder that `search` may name; null where the run has none."
+    )
     workers: dict[str, int]
+    problem: str | None = Field(
+        description="What keeps workers that are down from starting; null where none is."
+    )
     settings: dict[str, str | int | float | bool | None]
     limits: dict[str, int | float]
-    syntax: dict[str, str | list[str]] = Field(description="The words of the text syntax, as JavaScript's patterns.")
+    syntax: dict[str, str | list[str]] = Field(
+        description="The words of the text syntax, as JavaScript's patterns."
+    )
 
 
 class ReadyReply(BaseModel):
-    """That questions are answered."""
+    """That questions are answered, and by how many workers."""
 
     ready: Literal[True]
+    workers: dict[str, int] = Field(
+        description="How many run, `alive`, and how many there are to be, `wanted`."
+    )
+    problem: str | None = Field(
+        description="What keeps workers that are down from starting; null where none is."
+    )
 
 
 class ErrorDetail(BaseModel):

@@ -1,10 +1,11 @@
-"""What the service answers questions about: a run folder, exactly as it was when the service opened it.
+"""A served run: a run folder exactly as it was when the service opened it.
 
-A worker opens it as one process, or as a group of several over which a model's entities are shared out.
+A worker opens it as one process, or as a group of several that share the model's entities.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,23 +17,28 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tacit.disk import reading, state
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
+from tacit.links.training.finished import unfinished
 from tacit.run.folder import OPENED, SETTINGS, RunFolder
-from tacit.run.opened import engine_of, read_weights
+from tacit.run.loaded import engine_of, read_weights
 from tacit.run.run import Run
-from tacit.run.run import open as open_run
 
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.engine.engine import Engine
 
+log = logging.getLogger("tacit.server")
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-TIMEOUT = 300.0  # seconds that a process waits for the others: as long as one may take to load its share
-CHANGED = "the run was changed on disk since the service opened it; restart the service, or let it reload (SIGHUP)"
+# seconds that a process waits for the others to load their shares
+TIMEOUT = 300.0
+CHANGED = (
+    "the run was changed on disk since the service opened it; restart the service, or let it "
+    "reload (SIGHUP)"
+)
 
 
 @dataclass(frozen=True)
 class ServiceGroup:
-    """How many processes there are, which of them this is, and where they meet; one alone meets nobody."""
+    """The rank of this process among those of a worker, and the place where they meet."""
 
     rank: int = 0
     world: int = 1
@@ -43,11 +49,17 @@ class ServiceGroup:
         from tacit.distributed.shards import Shards, local_device, meet
 
         if self.world > entities:
-            raise SettingsError(f"shards is {self.world}, but there are only {entities} entities to share", "shards")
-        # They are on one machine and none of anybody else's business: nothing is to leave it.
+            raise SettingsError(
+                f"shards is {self.world}, but there are only {entities} entities to share", "shards"
+            )
+        # All processes are on this machine, so no traffic should leave it.
         if sys.platform in LOOPBACK:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
-        os.environ |= {"RANK": str(self.rank), "WORLD_SIZE": str(self.world), "LOCAL_RANK": str(self.rank)}
+        os.environ |= {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.world),
+            "LOCAL_RANK": str(self.rank),
+        }
         own = local_device(device)
         meet(self.place, self.rank, self.world, TIMEOUT, own if own.startswith("cuda") else "cpu")
         return Shards(entities, self.rank, self.world), own
@@ -57,13 +69,13 @@ ALONE = ServiceGroup()
 
 
 class Served(Protocol):
-    """What the service opens itself and what its workers open; all of it must be of one piece."""
+    """A source of one graph and its engines, for the service and its workers."""
 
     def graph(self) -> Graph:
         """The graph."""
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
-        """The engine a worker asks, or the share of it of one process among those that are a worker together."""
+        """The engine of a worker, or the share of it of one process of a group."""
 
     def renewed(self) -> Served:
         """The same as it stands now."""
@@ -71,9 +83,9 @@ class Served(Protocol):
 
 @dataclass(frozen=True)
 class ServedRun:
-    """A run folder with the state of its files; what was changed since is refused.
+    """A run folder with the state of its files; reading it raises if they have changed.
 
-    Weights and facts of two trainings would answer side by side otherwise, as soon as one worker is replaced.
+    Otherwise a replaced worker would answer from other weights or facts than the rest.
     """
 
     path: Path
@@ -96,19 +108,24 @@ class ServedRun:
     def graph(self) -> Graph:
         """The graph the run was made for."""
         with self._unchanged(), reading(self.path):
-            return RunFolder.open(self.path).graph()
+            folder = RunFolder.open(self.path)
+            if note := unfinished(folder):  # logged by the service alone
+                log.warning("%s", note)
+            return folder.graph()
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
-        """The engine of the run; of several processes each reads its own rows of the weights alone."""
+        """The engine of the run; each process of a group reads only its own rows of the weights."""
         with self._unchanged():
             if group.world == 1:
-                engine = open_run(self.path, device=self.device, **self.settings).engine
-                _ = engine.reasoner  # opens the index, which a change of facts takes away
+                engine = Run(RunFolder.open(self.path), device=self.device, **self.settings).engine
+                _ = engine.reasoner  # opens the index before a change of facts deletes it
                 return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)
             settings = {"adapted": True, **self.settings}
-            return engine_of(folder, read_weights(folder, device, shards), settings.pop("adapted"), settings)
+            return engine_of(
+                folder, read_weights(folder, device, shards), settings.pop("adapted"), settings
+            )
 
     def renewed(self) -> ServedRun:
         """The run in the same folder as it stands now."""
@@ -116,7 +133,7 @@ class ServedRun:
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Refuse what was read, whether it could be or not, where the files are no longer the same."""
+        """Raise a `RunError` if the files have changed, also where reading them failed."""
         try:
             yield
         finally:

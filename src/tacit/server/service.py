@@ -1,4 +1,4 @@
-"""What is served and how to exchange it: runs by name, the graph and the workers of each, and what they are handed."""
+"""The served runs by name, with the graph and workers of each, and how to reload them."""
 
 from __future__ import annotations
 
@@ -28,26 +28,30 @@ from tacit.server.workers.jobs import Job, Kind
 from tacit.server.workers.pool import Pool
 
 log = logging.getLogger("tacit.server")
-_TRIES = 5  # to reload what is being changed
+_RELOAD_ATTEMPTS = 5  # since the run may change meanwhile
 SYNTAX = {  # for the page, which colours and completes what is typed
     "letter": tokens.javascript(tokens.LETTER),
     "inside": tokens.javascript(tokens.INSIDE),
     "name": tokens.javascript(tokens.NAME),
-    "string": tokens.javascript(tokens.UNCLOSED),
+    "string": tokens.javascript(f"{tokens.UNCLOSED}|{tokens.IRI}"),
+    "opening": tokens.OPENING,
     "variable": tokens.javascript(tokens.VARIABLE),
     "inverse": tokens.INVERSE,
     "keywords": list(tokens.KEYWORDS),
 }
 
 
-_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths", "seconds")  # that requests are told
+# the limits in the reply of `/health`
+_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths", "seconds")
 
 
-class Edition:
+class RunSnapshot:
     """A graph and the workers that answer questions about it; a reload replaces both together."""
 
     def __init__(self, served: Served, pool: Pool) -> None:
-        self.served, self.pool, self.graph = served, pool, served.graph()
+        self.served = served
+        self.pool = pool
+        self.graph = served.graph()
         self.graph.entities.complete("a"), self.graph.relations.complete("a")  # builds their tables
         self.names = Completions(self.graph)
 
@@ -58,19 +62,25 @@ class Edition:
 
 
 class Service:
-    """The edition of a run that answers, and the one way to exchange it."""
+    """The current edition of a run, and its replacement by a reload."""
 
-    def __init__(self, name: str, served: Served, settings: ServerSettings, metrics: Metrics) -> None:
-        self.name, self.settings, self.limits, self.metrics = name, settings, settings.limits, metrics
-        self.edition = self._opened(served)
+    def __init__(
+        self, name: str, served: Served, settings: ServerSettings, metrics: Metrics
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.limits = settings.limits
+        self.metrics = metrics
+        self.edition = self._open_snapshot(served)
         metrics.queue.labels(name).set_function(lambda: self.edition.pool.queue.length)
         metrics.workers.labels(name).set_function(lambda: len(self.edition.pool.alive))
         self.announce: Callable[[], Any] = lambda: None
         self._reloading: asyncio.Task[None] | None = None
-        self._many = asyncio.Semaphore(max(1, self.limits.queue // 2))  # what lists leave of the queue is for others
+        # Lists of questions may fill only half of the queue.
+        self._many = asyncio.Semaphore(max(1, self.limits.queue // 2))
 
-    def _opened(self, served: Served) -> Edition:
-        return Edition(served, Pool(served, self.settings, self.name, self.metrics))
+    def _open_snapshot(self, served: Served) -> RunSnapshot:
+        return RunSnapshot(served, Pool(served, self.settings, self.name, self.metrics))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -85,14 +95,14 @@ class Service:
             await self.edition.pool.stop()
 
     def reload(self) -> asyncio.Task[None]:
-        """Open what is served as it stands now, one reload at a time, and announce it."""
+        """Start to open the current files, unless a reload is running, and return its task."""
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload())
         return self._reloading
 
     async def change_over(self) -> bool:
-        """Reload until answers come from what is served as it stands now; whether they do in the end."""
-        for _ in range(_TRIES):
+        """Reload until answers come from the current files; return whether they do."""
+        for _ in range(_RELOAD_ATTEMPTS):
             if await self._is_current():
                 return True
             await asyncio.wait((self.reload(),))
@@ -102,13 +112,19 @@ class Service:
         return await asyncio.to_thread(self.edition.served.renewed) == self.edition.served
 
     async def _reload(self) -> None:
-        """Exchange the edition once another is ready; until then this one answers, and it goes on where none can be."""
+        """Replace the edition by one of the current files once its workers are ready.
+
+        Until then, and where none can be opened, the old edition goes on.
+        """
         old = self.edition
         try:
-            new = await asyncio.to_thread(lambda: self._opened(old.served.renewed()))
+            new = await asyncio.to_thread(lambda: self._open_snapshot(old.served.renewed()))
             await new.pool.start()
         except TacitError as error:
             log.error("nothing was reloaded, and what was served goes on: %s", error)
+            return
+        except Exception:  # no file, thread or memory is left
+            log.exception("nothing was reloaded, and what was served goes on")
             return
         self.edition = new
         self.announce()
@@ -118,17 +134,17 @@ class Service:
         """The response to a job."""
         return (await self.edition.pool.answer(job)).response()
 
-    async def ask(self, kind: Kind, asked: schemas.PlanRequest) -> Response:
+    async def ask(self, kind: Kind, request: schemas.PlanRequest) -> Response:
         """The response to a question, within the limits."""
-        return await self.answer(self._job(kind, asked))
+        return await self.answer(self._job(kind, request))
 
-    async def ask_each(self, asked: Sequence[schemas.AskRequest]) -> Response:
-        """The response to many questions: the reply to each in its place, right or wrong, none longer than one's."""
-        self.limits.allow("questions", len(asked), f"{len(asked)} questions at once")
-        wanted = sum(each.top for each in asked)
-        self.limits.allow("top", wanted, f"top is {wanted} of all questions together")
+    async def ask_each(self, requests: Sequence[schemas.AskRequest]) -> Response:
+        """The response to many questions: a reply or an error for each, in order."""
+        self.limits.allow("questions", len(requests), f"{len(requests)} questions at once")
+        total = sum(each.top for each in requests)
+        self.limits.allow("top", total, f"top is {total} of all questions together")
 
-        async def replied(each: schemas.AskRequest) -> bytes:
+        async def reply_to(each: schemas.AskRequest) -> bytes:
             try:
                 job = self._job("ask", each)
             except LimitError as error:
@@ -136,18 +152,30 @@ class Service:
             async with self._many:
                 return (await self.edition.pool.answer(job)).body
 
-        return Reply(200, b"[" + b",".join(await asyncio.gather(*map(replied, asked))) + b"]").response()
+        return Reply(
+            200, b"[" + b",".join(await asyncio.gather(*map(reply_to, requests))) + b"]"
+        ).response()
 
-    def _job(self, kind: Kind, asked: schemas.PlanRequest) -> Job:
-        """What a worker is handed for a question; a `LimitError` where it asks for too much."""
-        for name, value in asked.model_dump(include={"k", "top", "paths", "offset"}, exclude_none=True).items():
+    def _job(self, kind: Kind, request: schemas.PlanRequest) -> Job:
+        """The job of a question; a `LimitError` if it exceeds a limit."""
+        for name, value in request.model_dump(
+            include={"k", "top", "paths", "offset"}, exclude_none=True
+        ).items():
             self.limits.allow(name, value)
-        page = asked.model_dump(include={"top", "paths", "offset", "min_score"})  # of what this kind of request has
-        return Job(kind, asked.query, changes=asked.changes, parameters=tuple(asked.parameters.items()), **page)
+        # Only the fields that this kind of request has.
+        page = request.model_dump(include={"top", "paths", "offset", "min_score"})
+        return Job(
+            kind,
+            request.query,
+            changes=request.changes,
+            parameters=tuple(request.parameters.items()),
+            **page,
+        )
 
     def health(self) -> dict[str, Any]:
-        """What the service is, and how it is doing."""
-        graph, pool = self.edition.graph, self.edition.pool
+        """The state of the service, its run, workers, settings and limits."""
+        graph = self.edition.graph
+        pool = self.edition.pool
         alive = len(pool.alive)
         return {
             "status": "ok" if alive else "failing" if pool.problem else "starting",
@@ -162,6 +190,7 @@ class Service:
             "model": pool.settings.get("model"),
             "encoder": pool.settings.get("encoder"),
             "workers": {"alive": alive, "wanted": pool.size},
+            "problem": pool.problem or None,
             "settings": {name: pool.settings.get(name) for name in schemas.CHANGEABLE},
             "limits": {name: getattr(self.limits, name) for name in _LIMITS},
             "syntax": SYNTAX,
@@ -169,12 +198,15 @@ class Service:
 
 
 class Runs:
-    """A service for each run, with workers of its own; the first one answers where none is named."""
+    """A service for each run, with its own workers; the first is the default."""
 
     def __init__(self, served: Mapping[str, Served], settings: ServerSettings) -> None:
-        self.metrics, self.log = Metrics(), access_log(settings.access_log)
+        self.metrics = Metrics()
+        self.log = access_log(settings.access_log)
         self.problem: TacitError | None = None  # what kept workers from starting
-        self.services = {name: Service(name, each, settings, self.metrics) for name, each in served.items()}
+        self.services = {
+            name: Service(name, each, settings, self.metrics) for name, each in served.items()
+        }
 
     @asynccontextmanager
     async def running(self, app: FastAPI) -> AsyncIterator[None]:
@@ -203,16 +235,21 @@ class Runs:
 
 async def chosen(
     request: Request,
-    run: Annotated[str | None, Query(max_length=255, description="The run to ask; the first one by default.")] = None,
+    run: Annotated[
+        str | None, Query(max_length=255, description="The run to ask; the first one by default.")
+    ] = None,
 ) -> Service:
-    """The service of the run that a request names; what has no effect in the address is refused.
+    """The service of the run that a request names; unknown parameters are refused.
 
-    SPARQL's clients, and those who look whether the service is well, may send more than is known here.
+    SPARQL clients and health checks may send parameters that are not known here.
     """
     runs: Runs = request.app.state.runs
-    route, method = request.scope["route"].path, request.method  # the path may begin with where this is mounted
-    if request.query_params and route not in ("/sparql", *OPEN):
-        known = [each["name"] for each in request.app.openapi()["paths"][route][method.lower()]["parameters"]]
+    # Unlike the path of the URL, the route's has no mount prefix.
+    route = getattr(request.scope.get("route"), "path", request.url.path)
+    method = request.method
+    described = request.app.openapi()["paths"].get(route, {}).get(method.lower())
+    if request.query_params and route not in ("/sparql", *OPEN) and described is not None:
+        known = [each["name"] for each in described["parameters"]]
         others = [name for name in request.query_params if name not in known]
         if others:
             place = f"in the address, where only {', '.join(map(repr, known))} may be"
@@ -221,7 +258,9 @@ async def chosen(
     if run is None:
         return runs.first
     if run not in runs.services:
-        raise HTTPException(404, f"there is no run '{run}' here; there is {', '.join(runs.services)}")
+        raise HTTPException(
+            404, f"there is no run '{run}' here; there is {', '.join(runs.services)}"
+        )
     return runs.services[run]
 
 

@@ -1,4 +1,4 @@
-"""What the service allows, and whom it answers."""
+"""Settings and limits of the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Limits(Settings):
-    """How much one request, and all of them together, may ask for."""
+    """Limits of one request, and of all together."""
 
     noun = "limit"
 
@@ -25,65 +25,100 @@ class Limits(Settings):
     top: int = setting(1_000, "Answers to a question.", least=1)
     offset: int = setting(100_000, "Answers to a question that are passed over.", least=0)
     paths: int = setting(5, "Reasons for an answer.", least=1)
-    seconds: float = setting(10.0, "Seconds to answer a question; its worker is stopped after that.", above=0)
+    seconds: float = setting(
+        10.0, "Seconds to answer a question; its worker is stopped after that.", above=0
+    )
     queue: int = setting(512, "Questions that wait.", least=1)
     batch: int = setting(64, "Questions answered together.", least=1)
-    # Few would wait longer than a second for company; a higher number is one of milliseconds.
-    patience: float = setting(0.005, "Seconds a question waits for others like it.", least=0, most=1)
+    # Above a second, milliseconds were probably meant.
+    patience: float = setting(
+        0.005, "Seconds a question waits for others like it.", least=0, most=1
+    )
     receive: float = setting(10.0, "Seconds for a request to arrive in full.", above=0)
-    connections: int = setting(1_000, "Connections at once; the one that waits longest makes room.", least=1)
+    connections: int = setting(
+        1_000, "Connections at once; the one that waits longest makes room.", least=1
+    )
     per_client: int = setting(64, "Requests of one address at once.", least=1)
     rate: float = setting(0.0, "Requests a second of one address; 0 does not count them.", least=0)
 
-    def allow(self, name: str, value: int, said: str = "") -> None:
-        """Raise a `LimitError` for what is above a limit; `said` tells of the value where the limit's name does not."""
-        if value > (most := getattr(self, name)):
-            raise LimitError(f"{said or f'{name} is {value}'}, this service allows at most {most}")
+    def allow(self, name: str, value: int, subject: str = "") -> None:
+        """Raise a `LimitError` for a value above its limit; `subject` describes it."""
+        if value > (limit := getattr(self, name)):
+            raise LimitError(
+                f"{subject or f'{name} is {value}'}, this service allows at most {limit}"
+            )
 
 
 @dataclass(frozen=True)
 class ServerSettings(Settings):
-    """Everything the service is started with, beside what it answers questions about."""
+    """The settings that the service is started with."""
 
     noun = "service"
 
     host: str = setting(
-        "127.0.0.1", "The address to listen at; others than this machine's own let everyone in who can reach it."
+        "127.0.0.1",
+        "The address to listen at; others than this machine's own let everyone in who can reach "
+        "it.",
     )
     port: int = setting(8000, "The port; 0 takes a free one.", least=0, most=65_535)
     workers: int = setting(2, "Processes that answer questions, for each run.", least=1)
     shards: int = setting(
-        1, "Processes that a worker consists of, each with a share of the model's entities.", least=1, most=1024
+        1,
+        "Processes that a worker consists of, each with a share of the model's entities.",
+        least=1,
+        most=1024,
     )
-    api_key: str | None = setting(None, "A key every request must bring; safer in TACIT_API_KEY.", secret=True)
-    api_key_file: str | None = setting(None, "A file of further keys: one a line, behind a name for the access log.")
+    api_key: str | None = setting(
+        None, "A key every request must bring; safer in TACIT_API_KEY.", secret=True
+    )
+    api_key_file: str | None = setting(
+        None, "A file of further keys: one a line, behind a name for the access log."
+    )
     cors: tuple[str, ...] = setting((), "An origin whose pages may ask; repeat it.")
-    trusted_hosts: tuple[str, ...] = setting((), "A further name the service is known by; repeat it.")
-    trusted_proxies: tuple[str, ...] = setting((), "An address whose X-Forwarded-For says who asks; repeat it.")
-    access_log: str | None = setting(None, "A file for a line of JSON per request; - is standard error.")
-    grace: int = setting(5, "Seconds for what is in flight when the service is told to stop.", least=0)
+    trusted_hosts: tuple[str, ...] = setting(
+        (), "A further name the service is known by; repeat it."
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        (), "An address whose X-Forwarded-For says who asks; repeat it."
+    )
+    access_log: str | None = setting(
+        None, "A file for a line of JSON per request; - is standard error."
+    )
+    grace: int = setting(
+        5, "Seconds for what is in flight when the service is told to stop.", least=0
+    )
     limits: Limits = Limits()
 
     def check(self) -> None:
-        """Raise a `SettingsError` for a key, an origin or a host that cannot work, or limits that are none."""
+        """Raise a `SettingsError` for an invalid key, origin, host or limits."""
         if not isinstance(self.limits, Limits):
-            raise SettingsError(f"limits is {self.limits!r}; it must be limits of the service", "limits")
+            raise SettingsError(
+                f"limits is {self.limits!r}; it must be limits of the service", "limits"
+            )
         key = self.api_key
-        if key is not None and not (key == key.strip() != "" and key.isascii() and key.isprintable()):
-            words = "must be ASCII without outer spaces and line breaks, and not empty"  # as a request can bring it
-            raise SettingsError(f"the API key {words}; leave it out to need none", "api_key")
+        if key is not None and not (
+            key == key.strip() != "" and key.isascii() and key.isprintable()
+        ):
+            # A header could not carry it.
+            words = "must be ASCII without outer spaces and line breaks, and not empty"
+            raise SettingsError(f"api_key {words}; leave it out to need none", "api_key")
         for origin in self.cors:
             if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise SettingsError(f"the CORS origin '{origin}' must be '*' or start with http:// or https://", "cors")
-        for host in self.trusted_hosts:
-            if "*" in host.removeprefix("*."):  # Starlette asserts this, later
                 raise SettingsError(
-                    f"the trusted host '{host}' may have a star only as in *.example.org", "trusted_hosts"
+                    f"cors is '{origin}'; it must be '*' or start with http:// or https://", "cors"
+                )
+        for host in self.trusted_hosts:
+            if "*" in host.removeprefix("*."):  # else Starlette's assertion fails later
+                raise SettingsError(
+                    f"trusted_hosts is '{host}'; a star must stand in front, as in *.example.org",
+                    "trusted_hosts",
                 )
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """The names a request may use for the service: on loopback a fixed few, elsewhere any (None).
+        """The names of the service that a request may use; None allows any.
+
+        On loopback they are a fixed few, elsewhere any.
 
         Without this, a page that points its own domain name at 127.0.0.1 could read the answers.
         """
@@ -91,18 +126,20 @@ class ServerSettings(Settings):
         return trusted.union(LOOPBACK) if self.host in LOOPBACK else trusted or None
 
     def keys(self) -> dict[str, str]:
-        """The keys by their names, as the file has them now; none where nobody needs one."""
+        """The keys by their names, read from the file now; empty if no key is needed."""
         keys = {} if self.api_key is None else {"api_key": self.api_key}
         return keys if self.api_key_file is None else _read_keys(Path(self.api_key_file), keys)
 
 
 def _read_keys(path: Path, keys: dict[str, str]) -> dict[str, str]:
-    """Those keys and the ones of a file: `NAME KEY` a line, or `KEY`; blank lines and those after `#` say nothing."""
+    """Add the keys of a file to others: `NAME KEY` or `KEY` a line; `#` starts a comment."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is not ASCII"
-        raise SettingsError(f"api_key_file is '{path}', which cannot be read ({why})", "api_key_file") from None
+        raise SettingsError(
+            f"api_key_file is '{path}', which cannot be read ({why})", "api_key_file"
+        ) from None
     before = len(keys)
     for number, line in enumerate(lines, start=1):
         words = line.split()
@@ -110,9 +147,17 @@ def _read_keys(path: Path, keys: dict[str, str]) -> dict[str, str]:
             continue
         name = words[0] if len(words) > 1 else f"line {number}"
         if len(words) > 2 or name in keys:
-            problem = f"has the name '{name}' once more" if name in keys else "is not a name and a key"
-            raise SettingsError(f"api_key_file is '{path}', whose line {number} {problem}", "api_key_file")
+            problem = (
+                f"has the name '{name}' once more" if name in keys else "is not a name and a key"
+            )
+            raise SettingsError(
+                f"api_key_file is '{path}', whose line {number} {problem}; it must be NAME KEY, or "
+                "KEY",
+                "api_key_file",
+            )
         keys[name] = words[-1]
     if len(keys) == before:
-        raise SettingsError(f"api_key_file is '{path}', which has no key", "api_key_file")
+        raise SettingsError(
+            f"api_key_file is '{path}', which has no key; write one a line", "api_key_file"
+        )
     return keys

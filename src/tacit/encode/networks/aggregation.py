@@ -1,9 +1,10 @@
-"""Relational aggregation in one pass over facts: what the neighbours of each entity tell it, for many queries at once.
+"""Aggregation of the messages to each entity in one pass over facts, for many queries.
 
-The message of a fact `(u, ρ, v)` is `h_u ⊙ w_ρ`, DistMult's; a boundary condition is one message more to every entity.
-Rows of `W = B · d` numbers lie side by side, those of a query together. No tensor of the size of all messages is ever
-made: on a CPU facts sorted by tail go by in blocks that stay in cache, on a GPU kernels keep the sums in registers.
-Where several messages are the largest or the smallest, each has an equal share of the gradient.
+The message of a fact `(u, ρ, v)` is `h_u ⊙ w_ρ`, DistMult's; a boundary condition is one message
+more to every entity. Rows of `W = B · d` numbers lie side by side, those of a query together. No
+tensor of the size of all messages is ever made: on a CPU facts sorted by tail go by in blocks that
+stay in cache, on a GPU kernels keep the sums in registers. Where several messages are the largest
+or the smallest, each has an equal share of the gradient.
 """
 
 from __future__ import annotations
@@ -19,43 +20,73 @@ from tacit.encode.networks import aggregation_kernels as kernels
 from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.errors import SettingsError
 
-PARTS = 4  # mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
+# mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
+PARTS = 4
 LEAST_VARIANCE = 1e-6
 _LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation has no gradient
 _CACHED = 2**18  # numbers of a block of messages that stays in cache
 
 
-def summed(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None = None) -> Tensor:
-    """`x_v + Σ h_u ⊙ w_ρ` over facts `(u, ρ, v)` that are kept: `[N, B, d] x [R, B, d] x [N, B, d] -> [N, B, d]`."""
+def summed(
+    states: Tensor,
+    weights: Tensor,
+    boundary: Tensor,
+    facts: SortedFacts,
+    keep: Tensor | None = None,
+) -> Tensor:
+    """`x_v + Σ h_u ⊙ w_ρ` over the kept facts `(u, ρ, v)`.
+
+    Shapes: `[N, B, d] x [R, B, d] x [N, B, d] -> [N, B, d]`.
+    """
     result: Tensor = _Aggregated.apply(states, weights, boundary, facts, keep, False)  # type: ignore[no-untyped-call]
     return result
 
 
 def described(
-    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None = None
+    states: Tensor,
+    weights: Tensor,
+    boundary: Tensor,
+    facts: SortedFacts,
+    keep: Tensor | None = None,
 ) -> Tensor:
-    """Mean, largest, smallest and standard deviation of the messages to each entity, its boundary condition among them:
-    `[N, B, d] x [R, B, d] x [N, B, d] -> [N, B, 4, d]`.
+    """Mean, largest, smallest and standard deviation of the messages to each entity.
+
+    The boundary condition is among them: `[N, B, d] x [R, B, d] x [N, B, d] -> [N, B, 4, d]`.
     """
     result: Tensor = _Aggregated.apply(states, weights, boundary, facts, keep, True)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Aggregated(torch.autograd.Function):
-    """Both aggregations, with a backward pass that works the messages out anew."""
+    """Both aggregations, whose backward pass computes the messages again."""
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None, pna: bool
+        ctx: Any,
+        states: Tensor,
+        weights: Tensor,
+        boundary: Tensor,
+        facts: SortedFacts,
+        keep: Tensor | None,
+        pna: bool,
     ) -> Tensor:
-        states, weights, boundary = states.contiguous(), weights.contiguous(), boundary.contiguous()
+        states = states.contiguous()
+        weights = weights.contiguous()
+        boundary = boundary.contiguous()
         ctx.facts = facts
         if kernels.available(states):
-            out, ties = kernels.gathered(states, weights, boundary, facts, keep, pna, LEAST_VARIANCE)
+            out, ties = kernels.gathered(
+                states, weights, boundary, facts, keep, pna, LEAST_VARIANCE
+            )
         elif states.is_cuda:
-            raise SettingsError("device is cuda, where graph networks need Triton; install it, or give cpu", "device")
+            raise SettingsError(
+                "device is cuda, where graph networks need Triton; install it, or give "
+                "`device='cpu'`",
+                "device",
+            )
         else:
-            out, ties = _gathered(states, weights, boundary, facts, keep, pna), None
+            out = _gathered(states, weights, boundary, facts, keep, pna)
+            ties = None
         ctx.save_for_backward(states, weights, boundary, keep, out if pna else None, ties)
         return out
 
@@ -63,7 +94,12 @@ class _Aggregated(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         states, weights, boundary, keep, out, ties = ctx.saved_tensors
         spread = _spread_by_kernels if kernels.available(states) else _spread
-        return *spread(states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()), None, None, None
+        return (
+            *spread(states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()),
+            None,
+            None,
+            None,
+        )
 
 
 def _blocks(
@@ -71,29 +107,48 @@ def _blocks(
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, Tensor, Tensor]]:
     """The facts that are kept, in blocks of whole entities whose messages stay in cache.
 
-    For each the entities; the heads and relations of its facts, and which of the entities they lead to, as places and
-    as a sparse matrix of ones; and how many messages an entity gets, its boundary condition among them, `[n, 1]`.
+    For each the entities; the heads and relations of its facts, and which of the entities they lead
+    to, as places and as a sparse matrix of ones; and how many messages an entity gets, its boundary
+    condition among them, `[n, 1]`.
     """
-    heads, relations, tails, offsets = facts.heads, facts.relations, facts.tails, facts.offsets
+    heads = facts.heads
+    relations = facts.relations
+    tails = facts.tails
+    offsets = facts.offsets
     if keep is not None:
-        kept = keep.nonzero()[:, 0]
-        heads, relations, tails = heads[kept], relations[kept], tails[kept]
+        indices = keep.nonzero()[:, 0]
+        heads = heads[indices]
+        relations = relations[indices]
+        tails = tails[indices]
         offsets = torch.cat([offsets.new_zeros(1), facts.degrees(keep).cumsum(0)])
-    ends, first, size = offsets.tolist(), 0, max(1, _CACHED // width)
+    ends = offsets.tolist()
+    first = 0
+    size = max(1, _CACHED // width)
     while first < facts.num_entities:
         fits = int(torch.searchsorted(offsets, ends[first] + size, right=True)) - 1
         last = min(facts.num_entities, max(fits, first + 1))
-        here, inside = slice(ends[first], ends[last]), offsets[first : last + 1] - ends[first]
+        here = slice(ends[first], ends[last])
+        inside = offsets[first : last + 1] - ends[first]
         incidence = _incidence(inside, ends[last] - ends[first])
         counts = (inside.diff() + 1)[:, None]
-        yield slice(first, last), heads[here], relations[here], tails[here] - first, incidence, counts
+        yield (
+            slice(first, last),
+            heads[here],
+            relations[here],
+            tails[here] - first,
+            incidence,
+            counts,
+        )
         first = last
 
 
 def _incidence(offsets: Tensor, size: int) -> Tensor:
-    with warnings.catch_warnings():  # torch calls its sparse rows a beta; they are the one vectorised segment reduction
+    # Torch warns that sparse CSR is in beta; it is the one vectorised segment reduction.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(offsets, torch.arange(size), torch.ones(size), (len(offsets) - 1, size))
+        return torch.sparse_csr_tensor(
+            offsets, torch.arange(size), torch.ones(size), (len(offsets) - 1, size)
+        )
 
 
 def _reduced(incidence: Tensor, messages: Tensor, how: str) -> Tensor:
@@ -105,10 +160,17 @@ def _reduced(incidence: Tensor, messages: Tensor, how: str) -> Tensor:
 
 
 def _gathered(
-    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None, pna: bool
+    states: Tensor,
+    weights: Tensor,
+    boundary: Tensor,
+    facts: SortedFacts,
+    keep: Tensor | None,
+    pna: bool,
 ) -> Tensor:
     n, b, d = states.shape
-    h, w, x = states.view(n, -1), weights.view(len(weights), -1), boundary.view(n, -1)
+    h = states.view(n, -1)
+    w = weights.view(len(weights), -1)
+    x = boundary.view(n, -1)
     out = torch.empty((n, b, PARTS, d) if pna else (n, b, d), dtype=states.dtype)
     for entities, heads, relations, _, incidence, counts in _blocks(facts, keep, b * d):
         messages = h.index_select(0, heads).mul_(w.index_select(0, relations))
@@ -118,12 +180,18 @@ def _gathered(
             out[entities] = total.view(-1, b, d)
             continue
         none = counts == 1
-        high = torch.maximum(own, _reduced(incidence, messages, "amax").masked_fill_(none, -torch.inf))
-        low = torch.minimum(own, _reduced(incidence, messages, "amin").masked_fill_(none, torch.inf))
+        high = torch.maximum(
+            own, _reduced(incidence, messages, "amax").masked_fill_(none, -torch.inf)
+        )
+        low = torch.minimum(
+            own, _reduced(incidence, messages, "amin").masked_fill_(none, torch.inf)
+        )
         squares = own.square() + _reduced(incidence, messages.square_(), "sum")
         mean = total / counts
         spread = (squares / counts - mean.square()).clamp_(min=LEAST_VARIANCE).sqrt_()
-        torch.stack([part.view(-1, b, d) for part in (mean, high, low, spread)], 2, out=out[entities])
+        torch.stack(
+            [part.view(-1, b, d) for part in (mean, high, low, spread)], 2, out=out[entities]
+        )
     return out
 
 
@@ -132,40 +200,62 @@ def _spread(
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     n, b, d = states.shape
-    h, w, x = states.view(n, -1), weights.view(len(weights), -1), boundary.view(n, -1)
-    to_h, to_w, to_x = torch.zeros_like(h), torch.zeros_like(w), torch.empty_like(x)
+    h = states.view(n, -1)
+    w = weights.view(len(weights), -1)
+    x = boundary.view(n, -1)
+    to_h = torch.zeros_like(h)
+    to_w = torch.zeros_like(w)
+    to_x = torch.empty_like(x)
     for entities, heads, relations, places, incidence, counts in _blocks(facts, keep, b * d):
-        sources, along = h.index_select(0, heads), w.index_select(0, relations)
+        sources = h.index_select(0, heads)
+        along = w.index_select(0, relations)
         if out is None:
             to_x[entities] = grad[entities].flatten(1)
             slopes = to_x[entities].index_select(0, places)
         else:
-            slopes = _slopes(sources * along, x[entities], out[entities], grad[entities], counts, places, incidence,
-                             to_x[entities])  # fmt: skip
+            slopes = _slopes(
+                sources * along,
+                x[entities],
+                out[entities],
+                grad[entities],
+                counts,
+                places,
+                incidence,
+                to_x[entities],
+            )
         to_h.index_add_(0, heads, along.mul_(slopes))
         to_w.index_add_(0, relations, slopes.mul_(sources))
     return to_h.view_as(states), to_w.view_as(weights), to_x.view_as(boundary)
 
 
 def _slopes(
-    messages: Tensor, own: Tensor, out: Tensor, grad: Tensor, counts: Tensor, places: Tensor, incidence: Tensor,
+    messages: Tensor,
+    own: Tensor,
+    out: Tensor,
+    grad: Tensor,
+    counts: Tensor,
+    places: Tensor,
+    incidence: Tensor,
     to_own: Tensor,
-) -> Tensor:  # fmt: skip
-    """The gradients of the messages of a block; those of the boundary condition are written to `to_own`.
+) -> Tensor:
+    """The gradients of a block's messages; those of the boundary go to `to_own`.
 
-    By mean and standard deviation that of a message `m` is `base + factor · m`, since `∂μ/∂m = 1/n` and
-    `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
+    By mean and standard deviation that of a message `m` is `base + factor · m`, since `∂μ/∂m = 1/n`
+    and `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
     """
-    mean, spread = out[:, :, 0].flatten(1), out[:, :, 3].flatten(1)
+    mean = out[:, :, 0].flatten(1)
+    spread = out[:, :, 3].flatten(1)
     factor = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
     base = grad[:, :, 0].flatten(1) / counts - mean * factor
     slopes = base.index_select(0, places)
-    room, equal, own_equal = torch.empty_like(messages), torch.empty_like(messages), torch.empty_like(own)
+    room = torch.empty_like(messages)
+    equal = torch.empty_like(messages)
+    own_equal = torch.empty_like(own)
     slopes.addcmul_(messages, torch.index_select(factor, 0, places, out=room))
     torch.addcmul(base, own, factor, out=to_own)
     for part in (1, 2):
         extreme = out[:, :, part].flatten(1)
-        # Where a comparison is written as numbers, it is several times faster than where these are made of it.
+        # Comparisons that write floats are several times faster than a cast of booleans.
         torch.eq(messages, torch.index_select(extreme, 0, places, out=room), out=equal)
         torch.eq(own, extreme, out=own_equal)
         share = grad[:, :, part].flatten(1) / _reduced(incidence, equal, "sum").add_(own_equal)
@@ -178,9 +268,18 @@ def _spread_by_kernels(
     states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    slopes, to_x, pna = (grad, grad, grad, grad, grad), grad, out is not None  # of a sum, the first alone counts
+    # A sum uses only the first of the slopes.
+    slopes = (grad, grad, grad, grad, grad)
+    to_x = grad
+    pna = out is not None
     if out is not None and ties is not None:
-        slopes, to_x = kernels.shared(out, grad, ties, boundary, facts.degrees(keep) + 1, _LEAST_SPREAD)
-    to_h = kernels.spread(states, weights, facts.by_head, facts.by_head.relations, slopes, keep, pna)
-    to_w = kernels.spread(weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep, pna)
+        slopes, to_x = kernels.shared(
+            out, grad, ties, boundary, facts.degrees(keep) + 1, _LEAST_SPREAD
+        )
+    to_h = kernels.spread(
+        states, weights, facts.by_head, facts.by_head.relations, slopes, keep, pna
+    )
+    to_w = kernels.spread(
+        weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep, pna
+    )
     return to_h, to_w, to_x

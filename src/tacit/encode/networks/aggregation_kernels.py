@@ -1,8 +1,9 @@
 """Relational aggregation as kernels, where Triton can compile for the GPU.
 
-A program goes through a piece of at most 64 facts with everything it adds up in registers, so that each fact costs the
-rows it reads and nothing more. What the pieces of one key give is put together by a second kernel in a fixed order:
-there are no atomic additions, and the same numbers come out every time.
+A program goes through a piece of at most 64 facts with everything it adds up in registers, so that
+each fact costs the rows it reads and nothing more. What the pieces of one key give is put together
+by a second kernel in a fixed order: there are no atomic additions, and the same numbers come out
+every time.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from tacit.links.precision import has_triton
 
 MOST_TIES = 32767  # of one kind: two counts share an integer
 _COLUMNS = 1024  # at most, that one program handles
-_HELD = 6  # numbers that a piece leaves for each column: sum, squares, largest, smallest, and how often these occur
+# of a column of a piece: sum, squares, largest, smallest, and how often these two occur
+_NUMBERS = 6
 
 
 @cache
 def _finish() -> Any:
-    """What makes the numbers of an entity of all its messages, as part of a kernel."""
+    """The part of a kernel that computes an entity's aggregates from its sums."""
     import triton
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def finish(  # type: ignore[no-untyped-def]
-        total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d, least,
-        most: tl.constexpr, pna: tl.constexpr,
+        total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties,
+        width, d, least, most: tl.constexpr, pna: tl.constexpr,
     ):  # fmt: skip
         own = tl.load(boundary + row * width + columns, mask=inside, other=0.0)
         total += own
@@ -46,7 +48,9 @@ def _finish() -> Any:
             tl.store(at + d, tl.maximum(high, own), mask=inside)
             tl.store(at + 2 * d, tl.minimum(low, own), mask=inside)
             tl.store(at + 3 * d, spread, mask=inside)
-            packed = tl.minimum(highs, most).to(tl.int32) + tl.minimum(lows, most).to(tl.int32) * (most + 1)
+            packed = tl.minimum(highs, most).to(tl.int32) + tl.minimum(lows, most).to(tl.int32) * (
+                most + 1
+            )
             tl.store(ties + row * width + columns, packed, mask=inside)
         else:
             tl.store(out + row * width + columns, total, mask=inside)
@@ -56,7 +60,7 @@ def _finish() -> Any:
 
 @cache
 def _messages() -> Any:
-    """The kernel that goes through the facts of a piece, or where it `joins`, through what the pieces of a key left."""
+    """The kernel that sums the messages of a piece, or if it `joins`, the pieces of a key."""
     import triton
     import triton.language as tl
 
@@ -64,19 +68,24 @@ def _messages() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def messages(  # type: ignore[no-untyped-def]
-        states, weights, boundary, counts, out, ties, held, keep, heads, relations, order, starts, stops, rows, n,
-        width, d, least, most: tl.constexpr, pna: tl.constexpr, masked: tl.constexpr, joins: tl.constexpr,
-        block: tl.constexpr,
+        states, weights, boundary, counts, out, ties, partials, keep, heads, relations, order,
+        starts, stops, rows, n, width, d, least, most: tl.constexpr, pna: tl.constexpr,
+        masked: tl.constexpr, joins: tl.constexpr, block: tl.constexpr,
     ):  # fmt: skip
-        which, long = tl.program_id(0), tl.program_id(0).to(tl.int64) * 0  # places may be more than 32 bits count
+        # Offsets may exceed 32 bits.
+        which = tl.program_id(0)
+        long = tl.program_id(0).to(tl.int64) * 0
         columns = tl.program_id(1) * block + tl.arange(0, block)
         inside = columns < width
-        total, squares = tl.zeros((block,), tl.float32), tl.zeros((block,), tl.float32)
-        high, highs = tl.full((block,), float("-inf"), tl.float32), tl.zeros((block,), tl.float32)
-        low, lows = tl.full((block,), float("inf"), tl.float32), tl.zeros((block,), tl.float32)
+        total = tl.zeros((block,), tl.float32)
+        squares = tl.zeros((block,), tl.float32)
+        high = tl.full((block,), float("-inf"), tl.float32)
+        highs = tl.zeros((block,), tl.float32)
+        low = tl.full((block,), float("inf"), tl.float32)
+        lows = tl.zeros((block,), tl.float32)
         for j in range(tl.load(starts + which), tl.load(stops + which)):
             if joins:
-                at = held + (long + j) * width * 6 + columns
+                at = partials + (long + j) * width * 6 + columns
                 message = tl.load(at, mask=inside, other=0.0)
                 square = tl.load(at + width, mask=inside, other=0.0)
                 top = tl.load(at + 2 * width, mask=inside, other=0.0)
@@ -84,28 +93,41 @@ def _messages() -> Any:
                 tops = tl.load(at + 4 * width, mask=inside, other=0.0)
                 bottoms = tl.load(at + 5 * width, mask=inside, other=0.0)
             else:
-                message = tl.load(states + (long + tl.load(heads + j)) * width + columns, mask=inside, other=0.0)
-                message *= tl.load(weights + (long + tl.load(relations + j)) * width + columns, mask=inside, other=0.0)
-                top, bottom = message, message
+                message = tl.load(
+                    states + (long + tl.load(heads + j)) * width + columns, mask=inside, other=0.0
+                )
+                message *= tl.load(
+                    weights + (long + tl.load(relations + j)) * width + columns,
+                    mask=inside,
+                    other=0.0,
+                )
+                top = message
+                bottom = message
                 if masked:
-                    kept = tl.load(keep + tl.load(order + j)) != 0
-                    message = tl.where(kept, message, 0.0)
-                    top, bottom = tl.where(kept, message, float("-inf")), tl.where(kept, message, float("inf"))
-                square, tops, bottoms = message * message, 1.0, 1.0
+                    keeps = tl.load(keep + tl.load(order + j)) != 0
+                    message = tl.where(keeps, message, 0.0)
+                    top = tl.where(keeps, message, float("-inf"))
+                    bottom = tl.where(keeps, message, float("inf"))
+                square = message * message
+                tops = 1.0
+                bottoms = 1.0
             total += message
             if pna:
                 squares += square
                 highs = tl.where(top > high, tops, tl.where(top == high, highs + tops, highs))
-                lows = tl.where(bottom < low, bottoms, tl.where(bottom == low, lows + bottoms, lows))
-                high, low = tl.maximum(high, top), tl.minimum(low, bottom)
+                lows = tl.where(
+                    bottom < low, bottoms, tl.where(bottom == low, lows + bottoms, lows)
+                )
+                high = tl.maximum(high, top)
+                low = tl.minimum(low, bottom)
         row = tl.load(rows + which).to(tl.int64)
         if row < n:
             finish(
-                total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out, ties, width, d,
-                least, most, pna,
+                total, squares, high, low, highs, lows, row, columns, inside, boundary, counts, out,
+                ties, width, d, least, most, pna,
             )  # fmt: skip
         else:
-            at = held + (row - n) * width * 6 + columns
+            at = partials + (row - n) * width * 6 + columns
             tl.store(at, total, mask=inside)
             if pna:
                 tl.store(at + width, squares, mask=inside)
@@ -125,26 +147,34 @@ def _slopes() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def slopes(  # type: ignore[no-untyped-def]
-        fixed, other, base, factor, highs, lows, out, result, keep, keys, others, tails, order, starts, stops, rows,
-        width, d, pna: tl.constexpr, masked: tl.constexpr, block: tl.constexpr,
+        fixed, other, base, factor, highs, lows, out, result, keep, keys, others, tails, order,
+        starts, stops, rows, width, d, pna: tl.constexpr, masked: tl.constexpr, block: tl.constexpr,
     ):  # fmt: skip
         piece = tl.program_id(0)
         columns = tl.program_id(1) * block + tl.arange(0, block)
         inside = columns < width
-        own = tl.load(fixed + tl.load(keys + piece).to(tl.int64) * width + columns, mask=inside, other=0.0)
+        own = tl.load(
+            fixed + tl.load(keys + piece).to(tl.int64) * width + columns, mask=inside, other=0.0
+        )
         places = (columns // d) * 4 * d + columns % d
         total = tl.zeros((block,), tl.float32)
         for j in range(tl.load(starts + piece), tl.load(stops + piece)):
             tail = tl.load(tails + j).to(tl.int64) * width
-            met = tl.load(other + tl.load(others + j).to(tl.int64) * width + columns, mask=inside, other=0.0)
+            met = tl.load(
+                other + tl.load(others + j).to(tl.int64) * width + columns, mask=inside, other=0.0
+            )
             slope = tl.load(base + tail + columns, mask=inside, other=0.0)
             if pna:
                 message = own * met
                 slope += message * tl.load(factor + tail + columns, mask=inside, other=0.0)
                 high = tl.load(out + tail * 4 + places + d, mask=inside, other=0.0)
                 low = tl.load(out + tail * 4 + places + 2 * d, mask=inside, other=0.0)
-                slope += tl.where(message == high, tl.load(highs + tail + columns, mask=inside, other=0.0), 0.0)
-                slope += tl.where(message == low, tl.load(lows + tail + columns, mask=inside, other=0.0), 0.0)
+                slope += tl.where(
+                    message == high, tl.load(highs + tail + columns, mask=inside, other=0.0), 0.0
+                )
+                slope += tl.where(
+                    message == low, tl.load(lows + tail + columns, mask=inside, other=0.0), 0.0
+                )
             if masked:
                 slope = tl.where(tl.load(keep + tl.load(order + j)) != 0, slope, 0.0)
             total += met * slope
@@ -153,7 +183,7 @@ def _slopes() -> Any:
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def added(result, wide, firsts, n, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
         which = tl.program_id(0)
-        long = which.to(tl.int64) * 0  # places may be more than 32 bits count
+        long = which.to(tl.int64) * 0  # offsets may exceed 32 bits
         columns = tl.program_id(1) * block + tl.arange(0, block)
         inside = columns < width
         total = tl.zeros((block,), tl.float32)
@@ -188,15 +218,21 @@ def _shares() -> Any:
         falls = tl.where(spread > least, falls, 0.0)
         rest = tl.load(grad + places, mask=inside, other=0.0) / count - mean * falls
         tied = tl.load(ties + at, mask=inside, other=1)
-        top = tl.load(grad + places + d, mask=inside, other=0.0) / (tied % (most + 1)).to(tl.float32)
-        bottom = tl.load(grad + places + 2 * d, mask=inside, other=0.0) / (tied // (most + 1)).to(tl.float32)
+        top = tl.load(grad + places + d, mask=inside, other=0.0) / (tied % (most + 1)).to(
+            tl.float32
+        )
+        bottom = tl.load(grad + places + 2 * d, mask=inside, other=0.0) / (tied // (most + 1)).to(
+            tl.float32
+        )
         own = tl.load(boundary + at, mask=inside, other=0.0)
-        given = rest + own * falls + tl.where(own == high, top, 0.0) + tl.where(own == low, bottom, 0.0)
+        gradient = (
+            rest + own * falls + tl.where(own == high, top, 0.0) + tl.where(own == low, bottom, 0.0)
+        )
         tl.store(base + at, rest, mask=inside)
         tl.store(factor + at, falls, mask=inside)
         tl.store(highs + at, top, mask=inside)
         tl.store(lows + at, bottom, mask=inside)
-        tl.store(result + at, given, mask=inside)
+        tl.store(result + at, gradient, mask=inside)
 
     return shares
 
@@ -207,22 +243,30 @@ def available(states: Tensor) -> bool:
 
 
 def gathered(
-    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None, pna: bool, least: float
+    states: Tensor,
+    weights: Tensor,
+    boundary: Tensor,
+    facts: SortedFacts,
+    keep: Tensor | None,
+    pna: bool,
+    least: float,
 ) -> tuple[Tensor, Tensor]:
-    """What is aggregated, and how many messages are the largest and the smallest, two counts in an integer."""
+    """The aggregates, and the counts of largest and smallest messages, packed in an integer."""
     n, b, d = states.shape
-    segments, width = facts.by_tail, b * d
+    segments = facts.by_tail
+    width = b * d
     out = states.new_empty((n, b, 4, d) if pna else (n, b, d))
     ties = torch.empty((n, width) if pna else (0,), dtype=torch.int32, device=states.device)
     counts = facts.degrees(keep) + 1
-    held = states.new_empty(segments.extra, _HELD, width)
+    partials = states.new_empty(segments.extra, _NUMBERS, width)
     block, blocks, warps = _sizes(width)
 
     def go_through(starts: Tensor, stops: Tensor, rows: Tensor, joins: bool) -> None:
         _messages()[len(rows), blocks](
-            states, weights, boundary, counts, out, ties, held, counts if keep is None else keep, segments.heads,
-            segments.relations, segments.order, starts, stops, rows, n, width, d, least, MOST_TIES, pna,
-            keep is not None, joins, block, num_warps=warps,
+            states, weights, boundary, counts, out, ties, partials,
+            counts if keep is None else keep, segments.heads, segments.relations, segments.order,
+            starts, stops, rows, n, width, d, least, MOST_TIES, pna, keep is not None, joins, block,
+            num_warps=warps,
         )  # fmt: skip
 
     go_through(segments.starts, segments.stops, segments.rows, False)
@@ -237,12 +281,14 @@ MessageSlopes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def shared(
     out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
 ) -> tuple[MessageSlopes, Tensor]:
-    """The slopes of messages by what was made of them, and the gradient of the boundary condition.
+    """The slopes of messages by their aggregates, and the boundary condition's gradient.
 
-    That of a message `m` is `base + factor · m`, `[N, W]` each, with a share of the gradient of an extreme where it is
-    one, which each of the largest and of the smallest gets, `[N, W]` each; extremes are read from `out`.
+    That of a message `m` is `base + factor · m`, `[N, W]` each, with a share of the gradient of an
+    extreme where it is one, which each of the largest and of the smallest gets, `[N, W]` each;
+    extremes are read from `out`.
     """
-    b, d = out.shape[1], out.shape[3]
+    b = out.shape[1]
+    d = out.shape[3]
     base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
     size = boundary.numel()
     _shares()[(-(-size // _COLUMNS),)](
@@ -253,22 +299,24 @@ def shared(
 
 
 def spread(
-    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: MessageSlopes, keep: Tensor | None,
-    pna: bool,
+    fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: MessageSlopes,
+    keep: Tensor | None, pna: bool,
 ) -> Tensor:  # fmt: skip
-    """`Σ other ⊙ slope(fixed ⊙ other)` over the facts of each key, in the shape of what is `fixed` for a key."""
+    """`Σ other ⊙ slope(fixed ⊙ other)` over the facts of each key, shaped like `fixed`."""
     n, b, d = fixed.shape
     width = b * d
     result = fixed.new_empty(n + segments.extra, width)
     block, blocks, warps = _sizes(width)
     slopes_of, added = _slopes()
     slopes_of[len(segments.starts), blocks](
-        fixed, other, *slopes, result, result if keep is None else keep, segments.keys, others, segments.tails,
-        segments.order, segments.starts, segments.stops, segments.rows, width, d, pna, keep is not None, block,
-        num_warps=warps,
+        fixed, other, *slopes, result, result if keep is None else keep, segments.keys, others,
+        segments.tails, segments.order, segments.starts, segments.stops, segments.rows, width, d,
+        pna, keep is not None, block, num_warps=warps,
     )  # fmt: skip
     if len(segments.wide):
-        added[len(segments.wide), blocks](result, segments.wide, segments.firsts, n, width, block, num_warps=warps)
+        added[len(segments.wide), blocks](
+            result, segments.wide, segments.firsts, n, width, block, num_warps=warps
+        )
     return result[:n].view_as(fixed)
 
 

@@ -1,4 +1,4 @@
-"""GNN-QE (Zhu et al., 2022): fuzzy sets, and a graph network that follows relations from them."""
+"""GNN-QE (Zhu et al., 2022): fuzzy sets, and a graph network that projects them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,38 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encode.layers import network
-from tacit.encode.networks.graph_network import DescribedLayer, boundary_of, fill, read, reset_linear, states_after
+from tacit.encode.networks.graph_network import (
+    DescribedLayer,
+    boundary_of,
+    fill,
+    read,
+    reset_linear,
+    states_after,
+)
 from tacit.encode.networks.set_projection import SetProjector
 from tacit.encode.networks.sorted_facts import DirectedFacts
 from tacit.encode.settings import EncodeSettings
 
 
 class GNNQE(SetProjector):
-    """NBFNet with a vector of its own for every relation, and layers that describe messages in four ways.
+    """NBFNet with a vector for every relation and principal neighbourhood aggregation.
 
-    With `through`, gradients reach every hop of a question; the published training stops them at each but the last.
+    With `through`, gradients reach every hop of a question; the published training stops them at
+    each but the last.
     """
 
     name = "GNN-QE"
 
-    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        settings: EncodeSettings,
+        triples: DirectedFacts,
+    ) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
-        d, count = settings.width, settings.layers
+        d = settings.width
+        count = settings.layers
         self.query = nn.Embedding(num_relations, d)
         self.layers = nn.ModuleList(DescribedLayer(d, num_relations) for _ in range(count))
         self.mlp = network(d * (1 + (count if settings.joined else 1)), settings.hidden, 1, 1)

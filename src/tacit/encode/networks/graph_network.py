@@ -1,8 +1,9 @@
-"""Graph networks that follow a relation from a fuzzy set: NBFNet with the layers of GNN-QE and of ULTRA.
+"""NBFNet from a fuzzy set along a relation, with the layers of GNN-QE and of ULTRA.
 
-A set `p` over all entities and the vector `q` of a relation give the boundary condition `x_v = p_v · q`, which is also
-the first state of every entity. A layer adds to each state what its neighbours tell it, and what the last states are
-worth beside `q` is the logit of each entity. States are `[N, B, d]`: what belongs to an entity lies side by side.
+A set `p` over all entities and the vector `q` of a relation give the boundary condition `x_v = p_v
+· q`, which is also the first state of every entity. A layer adds to each state what its neighbours
+tell it, and what the last states are worth beside `q` is the logit of each entity. States are `[N,
+B, d]`: what belongs to an entity lies side by side.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ LEAST_SCALE = 0.01
 
 
 class DescribedLayer(nn.Module):
-    """GNN-QE's layer: `h + relu(LN(W [h; a; s·a; a/s]))`, where `a` describes the messages by mean, largest, smallest
-    and standard deviation, and `s` is the log of their number over its mean (principal neighbourhood aggregation).
+    """GNN-QE's layer: `h + relu(LN(W [h; a; s·a; a/s]))`.
 
-    The scales of an entity commute with the linear map, so that one product `4d -> 3d` stands for the twelve parts.
+    `a` describes the messages by mean, largest, smallest and standard deviation, and `s` is the log
+    of their number over its mean (principal neighbourhood aggregation).
+
+    The scales of an entity commute with the linear map, so that one product `4d -> 3d` stands for
+    the twelve parts.
     """
 
     def __init__(self, width: int, num_relations: int) -> None:
         super().__init__()
-        self.relation_linear = nn.Linear(width, num_relations * width)  # relations as the one asked for sees them
+        # vectors of all relations relative to the query's
+        self.relation_linear = nn.Linear(width, num_relations * width)
         self.own = nn.Linear(width, width)
         self.described = nn.Linear(PARTS * width, 3 * width, bias=False)
         self.layer_norm = nn.LayerNorm(width)
@@ -41,15 +46,23 @@ class DescribedLayer(nn.Module):
         return vectors.view(len(query), -1, query.shape[1]).transpose(0, 1)
 
     def forward(
-        self, states: Tensor, relations: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None
+        self,
+        states: Tensor,
+        relations: Tensor,
+        boundary: Tensor,
+        facts: SortedFacts,
+        keep: Tensor | None,
     ) -> Tensor:
         """The next states."""
         parts = described(states, relations, boundary, facts, keep)
         scale = (facts.degrees(keep) + 1).to(states.dtype).log()
         scale = scale / scale.mean().clamp(min=LEAST_SCALE)
-        own, parts = self.own(states), self.described(parts.flatten(2))
+        own = self.own(states)
+        parts = self.described(parts.flatten(2))
         if update_kernels.available(states):
-            return update_kernels.updated(states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias)
+            return update_kernels.updated(
+                states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias
+            )
         plain, larger, smaller = parts.chunk(3, 2)
         scale = scale[:, None, None]
         mixed = own + plain + larger * scale + smaller / scale.clamp(min=LEAST_SCALE)
@@ -65,12 +78,17 @@ class SummedLayer(nn.Module):
         self.layer_norm = nn.LayerNorm(width)
 
     def forward(
-        self, states: Tensor, relations: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None = None
+        self,
+        states: Tensor,
+        relations: Tensor,
+        boundary: Tensor,
+        facts: SortedFacts,
+        keep: Tensor | None = None,
     ) -> Tensor:
         """The next states."""
-        told = summed(states, relations, boundary, facts, keep)
+        aggregated = summed(states, relations, boundary, facts, keep)
         own, others = self.linear.weight.chunk(2, 1)
-        mixed = F.linear(states, own, self.linear.bias) + F.linear(told, others)
+        mixed = F.linear(states, own, self.linear.bias) + F.linear(aggregated, others)
         return states + F.relu(self.layer_norm(mixed))
 
 
@@ -80,20 +98,26 @@ def boundary_of(log_sets: Tensor, query: Tensor) -> Tensor:
 
 
 def states_after(
-    layers: Iterable[Any], given: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None = None
+    layers: Iterable[Any],
+    inputs: Tensor,
+    boundary: Tensor,
+    facts: SortedFacts,
+    keep: Tensor | None = None,
 ) -> Iterator[Tensor]:
-    """The states after each layer, whose vectors of relations are made of what is given."""
+    """The states after each layer; `inputs` make its vectors of relations."""
     states = boundary
     for layer in layers:
-        states = layer(states, layer.relations(given), boundary, facts, keep)
+        states = layer(states, layer.relations(inputs), boundary, facts, keep)
         yield states
 
 
 def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:
-    """`MLP [h; …; q]` of every entity, `[N, B, d] … x [B, d] -> [B, N]`: its first map is taken apart, so that the
-    query is not copied to all entities.
+    """`MLP [h; …; q]` of every entity, `[N, B, d] … x [B, d] -> [B, N]`.
+
+    Its first map is taken apart, so that the query is not copied to all entities.
     """
-    first, last = cast(nn.Linear, mlp[0]), cast(nn.Linear, mlp[-1])
+    first = cast(nn.Linear, mlp[0])
+    last = cast(nn.Linear, mlp[-1])
     weights = first.weight.split([part.shape[-1] for part in (*states, query)], 1)
     hidden = F.linear(query, weights[-1], first.bias).expand(*states[0].shape[:2], -1)
     for part, weight in zip(states, weights, strict=False):
@@ -103,7 +127,7 @@ def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:
 
 @torch.no_grad()
 def reset_linear(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw the weights of all linear maps and embeddings inside a module, as torch does by default."""
+    """Draw the weights of all linear maps and embeddings by torch's default distributions."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             bound = part.in_features**-0.5

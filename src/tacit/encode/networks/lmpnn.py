@@ -1,14 +1,16 @@
-"""LMPNN: messages along the links of a query graph, made by a frozen link predictor (Wang et al., 2023).
+"""LMPNN (Wang et al., 2023): messages of a frozen link predictor along query graphs.
 
-What an atom `r(s, t)` says of `t`, given a vector for `s`, is the predictor's own query: the complex product `s · r` of
-ComplEx. A negated atom says the opposite, `-s · r`. Each round, every variable sums what its links say and passes it
-through one small network; after as many rounds as there are links to the farthest term, the variable asked for is a
-vector, compared with those of all entities by its angle. Only the network and the first vectors of variables learn.
+The message of an atom `r(s, t)` to `t` is the predictor's own query for the vector of `s`: the
+complex product `s · r` of ComplEx. A negated atom sends the opposite, `-s · r`. Each round, every
+variable sums its messages and passes them through one small network; after as many rounds as there
+are links to the farthest term, the vector of the free variable is compared with those of all
+entities by its angle. Only the network and the first vectors of variables learn.
 
-It differs from the published code in four ways. Entities keep their vectors, where that code changes them, too. Towards
-the head of an atom goes the predictor's vector of the inverse relation. Unions are kept apart as branches, of which the
-best counts. And a negated path (pni) is encoded as a question of its own, whose vector is sent on with a minus, where
-that code negates the last atom inside the quantifier.
+It differs from the published code in four ways. Entities keep their vectors, where that code
+changes them, too. Towards the head of an atom goes the predictor's vector of the inverse relation.
+Unions are kept apart as branches, of which the best counts. And a negated path (pni) is encoded as
+a question of its own, whose vector is sent on with a minus, where that code negates the last atom
+inside the quantifier.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ GraphTerm = tuple[int, int]  # the number of a query graph, and a term of it
 
 
 class LMPNN(Matching):
-    """Logits are `cos(x, e) / T`. With the recipe `lean` a round adds the network's output to what was heard.
+    """Logits are `cos(x, e) / T`; with the recipe `lean` the network is residual.
 
-    The predictor is none of its parts: a checkpoint holds what was learned.
+    The predictor is not among its modules, so a checkpoint holds the learned weights alone.
     """
 
     name = "LMPNN"
@@ -47,23 +49,30 @@ class LMPNN(Matching):
     keys: Tensor
 
     def __init__(
-        self, num_entities: int, num_relations: int, settings: EncodeSettings, scorer: Scorer | None = None
+        self,
+        num_entities: int,
+        num_relations: int,
+        settings: EncodeSettings,
+        scorer: Scorer | None = None,
     ) -> None:
         super().__init__(num_entities, num_relations, settings)
-        predictor = _checked(scorer)
-        self.compose, self.residual = predictor.compose, settings.recipe == "lean"
+        predictor = _check_predictor(scorer)
+        self.compose = predictor.compose
+        self.residual = settings.recipe == "lean"
         self.temperature = settings.temperature
-        entities, relations = predictor.keys().detach(), predictor.relations.weight.detach()
+        entities = predictor.keys().detach()
+        relations = predictor.relations.weight.detach()
         self.register_buffer("entities", entities, persistent=False)
         self.register_buffer("relations", relations, persistent=False)
         keys = F.pad(F.normalize(entities, dim=1), (0, 0, 0, -len(entities) % MULTIPLE))
         self.register_buffer("keys", keys, persistent=False)
         width = entities.shape[1]
-        self.asked, self.between = nn.Parameter(torch.empty(width)), nn.Parameter(torch.empty(width))
+        self.asked = nn.Parameter(torch.empty(width))
+        self.between = nn.Parameter(torch.empty(width))
         self.network = network(width, settings.hidden, 1, width)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Variables start within the numbers of entities; a network whose output is added starts at nothing."""
+        """Start variables in the range of entities, and a residual network at zero."""
         reach = float(self.entities.std()) if len(self.entities) > 1 else 1.0
         for vector in (self.asked, self.between):
             nn.init.uniform_(vector, 0, reach, generator=generator)
@@ -72,33 +81,40 @@ class LMPNN(Matching):
             quiet(self.network)
 
     def checksums(self) -> dict[str, str]:
-        """What tells the vectors of the link predictor from others."""
-        vectors = (table.cpu().contiguous().numpy().data for table in (self.entities, self.relations))
-        return {"vectors of the link predictor": " ".join(str(zlib.crc32(table)) for table in vectors)}
+        """A checksum of the vectors of the link predictor."""
+        vectors = (
+            table.cpu().contiguous().numpy().data for table in (self.entities, self.relations)
+        )
+        return {
+            "vectors of the link predictor": " ".join(str(zlib.crc32(table)) for table in vectors)
+        }
 
     def check(self, plan: Plan) -> None:
-        """Raise a `PlanError` that names what no query graph can say."""
+        """Raise a `PlanError` that names a step which no query graph expresses."""
         query_graphs(plan)
 
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
-        """The vectors of the variable asked for, of each branch of queries of any mix of plans, `[n, D]` each.
+        """The vectors of the free variable by query and branch, `[n, D]` each.
 
-        Rounds are counted from the last: a term that lies `d` links away is not heard in the last `d` rounds.
+        Rounds are counted from the last: a term `d` links away is not updated in the last `d`
+        rounds.
         """
         graphs = [(graph, slots) for slots in queries for graph in query_graphs(slots[0])]
         vectors = self._first(graphs)
         for left in reversed(range(max(graph.depth for graph, _ in graphs))):
-            hearing = [
+            receivers = [
                 (number, term)
                 for number, (graph, _) in enumerate(graphs)
                 if graph.depth > left
                 for term, distance in graph.distances.items()
                 if term >= FREE and distance <= left
             ]
-            heard = self._heard(graphs, vectors, hearing)
-            told = torch.cat(heard)
-            answered = told + self.network(told) if self.residual else self.network(told)
-            vectors |= dict(zip(hearing, answered.split([len(part) for part in heard]), strict=True))
+            sums = self._messages_to(graphs, vectors, receivers)
+            inputs = torch.cat(sums)
+            outputs = inputs + self.network(inputs) if self.residual else self.network(inputs)
+            vectors |= dict(
+                zip(receivers, outputs.split([len(part) for part in sums]), strict=True)
+            )
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
@@ -112,29 +128,33 @@ class LMPNN(Matching):
                 vectors[number, term] = start.expand(len(relations), -1) if named is None else named
         return vectors
 
-    def _heard(
-        self, graphs: Sequence[tuple[QueryGraph, Slots]], vectors: dict[GraphTerm, Tensor], hearing: Sequence[GraphTerm]
+    def _messages_to(
+        self,
+        graphs: Sequence[tuple[QueryGraph, Slots]],
+        vectors: dict[GraphTerm, Tensor],
+        receivers: Sequence[GraphTerm],
     ) -> list[Tensor]:
-        """What each of some terms hears, and a little of itself: all messages are composed at once."""
-        senders, ids = [], []
-        for number, term in hearing:
+        """The messages to each of some terms, summed with a little of its own vector."""
+        senders = []
+        ids = []
+        for number, term in receivers:
             graph, (_, _, relations) = graphs[number]
             for sender, relation, _ in graph.received(term):
                 if relation is not None:
                     senders.append(vectors[number, sender])
                     ids.append(relations[:, relation.slot] ^ int(relation.flip))
-        messages: Iterator[Tensor] = iter(())  # where all that is heard are denials
+        messages: Iterator[Tensor] = iter(())  # empty where all links are denials
         if ids:
-            said = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
-            messages = iter(said.split([len(part) for part in ids]))
-        heard = []
-        for number, term in hearing:
+            composed = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
+            messages = iter(composed.split([len(part) for part in ids]))
+        sums = []
+        for number, term in receivers:
             total = OWN * vectors[number, term]
             for sender, relation, negated in graphs[number][0].received(term):
                 message = vectors[number, sender] if relation is None else next(messages)
                 total = total - message if negated else total + message
-            heard.append(total)
-        return heard
+            sums.append(total)
+        return sums
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines over the temperature."""
@@ -144,15 +164,21 @@ class LMPNN(Matching):
         return products(sharpened, self.keys)[:, : self.num_entities]
 
 
-def _checked(scorer: Scorer | None) -> BilinearModel:
-    """The predictor, where it has one vector for an entity and says of an atom's end which vector it expects."""
+def _check_predictor(scorer: Scorer | None) -> BilinearModel:
+    """The link predictor, if it is an unsharded ComplEx or DistMult; else an error."""
     if scorer is None:
-        raise SettingsError("model is 'lmpnn', which works on a link predictor; give a run that has one", "model")
+        raise SettingsError(
+            "model is 'lmpnn', which works on a link predictor; give a run that has one", "model"
+        )
     if not isinstance(scorer, ComplEx) and type(scorer) is not DistMult:
         name = type(scorer).__name__
         raise SettingsError(
-            f"model is 'lmpnn', which works on a complex or distmult link predictor; that of the run is {name}", "model"
+            "model is 'lmpnn', which works on a complex or distmult link predictor; that of the "
+            f"run is {name}",
+            "model",
         )
     if scorer.shards is not None and scorer.shards.world > 1:
-        raise SettingsError("model is 'lmpnn', which needs all entities in one process; leave shards out", "model")
+        raise SettingsError(
+            "model is 'lmpnn', which needs all entities in one process; leave `shards` out", "model"
+        )
     return scorer

@@ -1,9 +1,10 @@
-"""The query graphs of a plan: which terms its atoms link, and with which sign, whatever tree the plan makes of them.
+"""The query graphs of a plan: the terms that its atoms link, and with which sign.
 
-A plan reads a question as a tree of sets; here the tree is undone. A union makes one graph for each of its branches, a
-cut variable is a variable again, so that cycles are cycles, and a negated atom is a link of negative sign. A negated
-part of more than one atom, or with a variable of its own, is a question in itself: its answer becomes a variable
-`w` of its own, and that is *denied* to the term `u` it speaks of: a link without relation, of negative sign, one way.
+A plan reads a question as a tree of sets; a query graph undoes the tree. A union makes one graph
+for each of its branches, a cut variable is a variable again, so that cycles are cycles, and a
+negated atom is a link of negative sign. A negated part of several atoms, or with a variable of its
+own, is a question in itself: its answer becomes a new variable `w`, which is *denied* to its term
+`u` by a negative link without a relation, one way.
 """
 
 from __future__ import annotations
@@ -16,10 +17,21 @@ from typing import NoReturn
 
 from tacit.encode.spaces.schedule import few
 from tacit.errors import PlanError
-from tacit.query.plans.fold import Fold, Place
-from tacit.query.plans.plan import Best, Complement, Condition, Everything, Plan, Project, Relation, Step
+from tacit.query.plans.fold import EvalContext, Fold
+from tacit.query.plans.plan import (
+    Best,
+    Complement,
+    Cutset,
+    Everything,
+    Plan,
+    Project,
+    Relation,
+    Step,
+    Unequal,
+)
 
-FREE = 0  # the variable asked for; others are numbered from 1 on, the entity of slot `s` is `-1 - s`
+# the free variable; others count from 1 on, and the entity of slot `s` is `-1 - s`
+FREE = 0
 
 
 @dataclass(frozen=True)
@@ -37,34 +49,35 @@ Links = tuple[Link, ...]
 
 @dataclass(frozen=True)
 class QueryGraph:
-    """The links of one branch of a question; `answers` are the free variable and what is denied to others."""
+    """The links of one branch of a question."""
 
     links: Links
 
     @cached_property
     def answers(self) -> set[int]:
-        """The variables that stand for the answers of a question: the one asked for, and those of negated parts."""
+        """The variables that stand for answers: the free one, and those of negated parts."""
         return {FREE, *(link.source for link in self.links if link.relation is None)}
 
     @cached_property
     def distances(self) -> dict[int, int]:
-        """How many links lie between each term and the variable asked for, the way messages go."""
-        distances, reached = {FREE: 0}, [FREE]
-        for term in reached:  # which grows as it is read
+        """The number of links from each term to the free variable, along messages."""
+        distances = {FREE: 0}
+        frontier = [FREE]
+        for term in frontier:  # which grows as it is read
             for sender, _, _ in self.received(term):
                 if sender not in distances:
                     distances[sender] = distances[term] + 1
-                    if sender >= FREE:  # an entity is what it is, and passes nothing on
-                        reached.append(sender)
+                    if sender >= FREE:  # entities do not pass messages on
+                        frontier.append(sender)
         return distances
 
     @property
     def depth(self) -> int:
-        """How many rounds of messages it takes to hear of every term."""
+        """The number of rounds after which messages of every term have arrived."""
         return max(self.distances.values())
 
     def received(self, term: int) -> list[tuple[int, Relation | None, bool]]:
-        """Who sends a term messages, over which relation, read towards the term, and whether they are negated."""
+        """The messages to a term: sender, relation towards the term, and whether negated."""
         senders: list[tuple[int, Relation | None, bool]] = []
         for link in self.links:
             if link.target == term:
@@ -85,12 +98,12 @@ def query_graphs(plan: Plan) -> tuple[QueryGraph, ...]:
     >>> query_graphs(SHAPES["1p"].plan)[0].links
     (Link(source=-1, target=0, relation=Relation(slot=0, flip=False), negated=False),)
     """
-    graphs = tuple(map(QueryGraph, dict.fromkeys(_Atoms().of(plan.root, Place(target=FREE)))))
+    graphs = tuple(map(QueryGraph, dict.fromkeys(_Atoms().of(plan.root, EvalContext(target=FREE)))))
     for graph in graphs:
         if not graph.links:
             _refuse("a part that says nothing of its answers (Everything)")
-        said = [{link.source, link.target} for link in graph.links]
-        if any(max(ends) < FREE or not ends <= graph.distances.keys() for ends in said):
+        ends_of_links = [{link.source, link.target} for link in graph.links]
+        if any(max(ends) < FREE or not ends <= graph.distances.keys() for ends in ends_of_links):
             _refuse("a part that no answer occurs in (Best, At)")
     return graphs
 
@@ -101,70 +114,86 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
     def __init__(self) -> None:
         self.count = 0  # variables so far
         self.cut: dict[int, int] = {}  # variables that fill entity slots
-        self.scope = [FREE]  # variables that what is valued may speak of
+        self.scope = [FREE]  # variables of the current part
 
     def entity(self, slot: int) -> int:
         """The entity of the slot, or the variable that was cut there."""
         return self.cut.get(slot, -1 - slot)
 
-    def relation(self, step: Relation, place: Place[int]) -> tuple[Links, ...]:
+    def relation(self, step: Relation, place: EvalContext[int]) -> tuple[Links, ...]:
         """One link."""
         return ((Link(place.start, place.end, step),),)
 
-    def project(self, step: Project, place: Place[int]) -> tuple[Links, ...]:
+    def project(self, step: Project, place: EvalContext[int]) -> tuple[Links, ...]:
         """The links around a new variable."""
-        variable = self._opened()
-        parts = [self.of(step.source, Place(target=variable)), self.of(step.edge, replace(place, source=variable))]
+        variable = self._new_variable()
+        parts = [
+            self.of(step.source, EvalContext(target=variable)),
+            self.of(step.edge, replace(place, source=variable)),
+        ]
         self.scope.pop()
         return self.all(parts, place)
 
-    def condition(self, step: Condition, place: Place[int]) -> tuple[Links, ...]:
-        """The links of the body, where the slot is a variable again; candidates say nothing that it does not."""
-        self.cut[step.slot] = self._opened()
+    def cutset(self, step: Cutset, place: EvalContext[int]) -> tuple[Links, ...]:
+        """The links of the body, with the slot as a variable; candidates add no link."""
+        self.cut[step.slot] = self._new_variable()
         inside = self.of(step.body, place)
         self.scope.pop()
         del self.cut[step.slot]
         return inside
 
-    def everything(self, step: Everything, place: Place[int]) -> tuple[Links, ...]:
+    def everything(self, step: Everything, place: EvalContext[int]) -> tuple[Links, ...]:
         """No link."""
         return ((),)
 
-    def all(self, parts: Sequence[tuple[Links, ...]], place: Place[int]) -> tuple[Links, ...]:
+    def all(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
         """The links of all parts together, for each choice of branches."""
         return few(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
 
-    def any(self, parts: Sequence[tuple[Links, ...]], place: Place[int]) -> tuple[Links, ...]:
+    def any(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
         """All branches."""
         return few(branch for part in parts for branch in part)
 
-    def negation(self, step: Complement[Step], part: tuple[Links, ...], place: Place[int]) -> tuple[Links, ...]:
-        """What denies every branch."""
-        return self.all([(self._denied(branch),) for branch in part], place)
+    def negation(
+        self, step: Complement[Step], part: tuple[Links, ...], place: EvalContext[int]
+    ) -> tuple[Links, ...]:
+        """Links that deny every branch."""
+        return self.all([(self._denial(branch),) for branch in part], place)
 
-    def best(self, step: Best, place: Place[int]) -> NoReturn:
+    def best(self, step: Best, place: EvalContext[int]) -> NoReturn:
         """Refused: it says nothing of an answer."""
         _refuse("a part that no answer occurs in (Best)")
 
-    def _denied(self, links: Links) -> Links:
-        """The links that deny what some links say."""
+    def unequal(self, step: Unequal, place: EvalContext[int]) -> NoReturn:
+        """Refused: links are relations."""
+        _refuse("an inequality (Unequal)")
+
+    def _denial(self, links: Links) -> Links:
+        """The links that negate the conjunction of some links."""
         ends = {end for link in links for end in (link.source, link.target)}
-        outer, inner = ends.intersection(self.scope), {end for end in ends if end > 0}.difference(self.scope)
+        outer = ends.intersection(self.scope)
+        inner = {end for end in ends if end > 0}.difference(self.scope)
         if len(links) == 1 and not inner and links[0].relation is not None:
             return (replace(links[0], negated=not links[0].negated),)
         if len(outer) != 1:
-            _refuse("a negation of several atoms that speaks of two variables, or of none (Complement)")
+            _refuse(
+                "a negation of several atoms that speaks of two variables, or of none (Complement)"
+            )
         (term,) = outer
-        answer = self._opened()
+        answer = self._new_variable()
         self.scope.pop()
-        there = {term: answer}
+        renames = {term: answer}
         moved = [
-            replace(link, source=there.get(link.source, link.source), target=there.get(link.target, link.target))
+            replace(
+                link,
+                source=renames.get(link.source, link.source),
+                target=renames.get(link.target, link.target),
+            )
             for link in links
         ]
         return (*moved, Link(answer, term, None, negated=True))
 
-    def _opened(self) -> int:
+    def _new_variable(self) -> int:
         """A new variable, in scope."""
         self.count += 1
         self.scope.append(self.count)
@@ -172,4 +201,4 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
 
 
 def _refuse(step: str) -> NoReturn:
-    raise PlanError(f"a query graph cannot say {step}; ask without it, or with another search")
+    raise PlanError(f"a query graph cannot say {step}; ask without it, or with another `search`")

@@ -1,10 +1,10 @@
-"""Fuzzy sets as states: product logic on all entities, and a graph network that follows relations.
+"""Fuzzy sets as states: product logic on entities, and projection by a graph network.
 
-The engine asks it in its own algebra, with the network's hops, and takes single hops for a link predictor.
+The engine combines the network's hops by its own algebra, and uses single hops as a link predictor.
 
-For training a state is two sets side by side, as log-scores: what the network thinks, and the exact set of the training
-facts. Both go through the same logic; the exact one says which facts a hop follows, so that training can take some of
-them away, and in the end it is the answers to learn.
+For training a state is two sets side by side, as log-scores: the network's, and the exact set of
+the training facts. Both go through the same logic; the exact one tells which facts a hop follows,
+so that training can drop some of them, and in the end it holds the answers to learn.
 """
 
 from __future__ import annotations
@@ -19,31 +19,45 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner, EncoderScorer
-from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts, followed, inverse_places, kept, reached
+from tacit.encode.networks.sorted_facts import (
+    DirectedFacts,
+    SortedFacts,
+    followed,
+    inverse_places,
+    kept,
+    reached,
+)
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
 from tacit.engine.reasoner import MessageReasoner, Reasoner, step_memory
-from tacit.engine.search.exact_and_beam import Scores
+from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
-from tacit.query.plans.fold import Place
+from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Loop, Plan, Project, Relation
 
 LOGIC = Logic("product")
-CANDIDATES = 32  # values of a variable that are tried one by one, where a hop is more than one relation
-LEAST = -60.0  # a log-score below which nothing is learnt
+# candidates of a variable, where a hop is more than one relation
+CANDIDATES = 32
+LEAST = -60.0  # log-scores below have no gradient
 _LIVE = 16  # rows of `N · d` numbers that a hop of one set takes at once
 
 
 class SetProjector(Space):
-    """A graph network as an encoder; at test it reads the facts of the train split, and no others."""
+    """A graph network as an encoder; at test it reads the facts of the train split alone."""
 
     unions = True
 
-    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        settings: EncodeSettings,
+        triples: DirectedFacts,
+    ) -> None:
         super().__init__(num_entities, num_relations, settings)
         self.width = 2 * num_entities
         self.facts = SortedFacts(triples, num_entities, num_relations)
@@ -53,7 +67,7 @@ class SetProjector(Space):
 
     @abstractmethod
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        """Logits of what relations lead to from fuzzy sets, `[n, N] x [n] -> [n, N]`, by the facts that are kept."""
+        """Logits of projected fuzzy sets, `[n, N] x [n] -> [n, N]`, by the facts in `keep`."""
 
     def hop(self, log_sets: Tensor, relations: Tensor, memory: int | None = None) -> Tensor:
         """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
@@ -61,7 +75,9 @@ class SetProjector(Space):
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
         with torch.no_grad():
             parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
-            return torch.cat([self.network(*part) for part in parts]) if len(relations) else log_sets
+            return (
+                torch.cat([self.network(*part) for part in parts]) if len(relations) else log_sets
+            )
 
     def singletons(self, entities: Tensor) -> Tensor:
         """The log-scores of sets that hold one entity each, `[n] -> [n, N]`."""
@@ -73,7 +89,7 @@ class SetProjector(Space):
         return self.singletons(entities).repeat(1, 2)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """A hop of both sets: the network's over the facts that training leaves to it, the exact one over all."""
+        """A hop of both sets: the network's over the remaining facts, the exact one over all."""
         sets, exact = states.chunk(2, 1)
         over = followed(exact == 0.0, relations, self.facts)
         keep = None
@@ -93,7 +109,7 @@ class SetProjector(Space):
         return reduce(LOGIC.disjunction, states.unbind(1))
 
     def complement(self, states: Tensor) -> Tensor:
-        """What is left of 1."""
+        """The difference from 1."""
         return LOGIC.negation(states)
 
     def everything(self) -> Tensor:
@@ -110,22 +126,27 @@ class SetProjector(Space):
         return self.match(states).gather(1, entities)
 
     def check(self, plan: Plan) -> None:
-        """Raise a `PlanError` for an atom with one variable at both ends, which would take a hop from every entity."""
+        """Raise a `PlanError` for a loop, which would take a hop from every entity."""
         if plan.has(Loop):
-            raise PlanError(f"{self.name} has no atom with one variable at both ends (Loop); ask with search beam")
+            raise PlanError(
+                f"{self.name} has no atom with one variable at both ends (Loop); ask with "
+                "`search='beam'`"
+            )
 
     def check_learning(self, plan: Plan) -> None:
-        """Raise a `PlanError` for what has no state: the engine's algebra answers more than states can be made for."""
+        """Raise a `PlanError` for a step that has no state, though the engine can answer it."""
         super().check(plan)
 
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-odds of every entity, `[B, E] x [B, R] -> [B, N]`; of a single atom what the network says."""
+        """Log-odds of every entity, `[B, E] x [B, R] -> [B, N]`; logits for a single atom."""
         return self.reasoner().ranking(plan, entities, relations)
 
-    logits_of = Encoder.logits_of  # by states, single atoms would be rounded
+    logits_of = Encoder.logits_of  # states would round single atoms
 
-    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
-        """With the loss `sets` that of all entities against all answers, which the exact sets are."""
+    def loss(
+        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+    ) -> Tensor:
+        """The loss by the settings; `sets` compares all entities with the exact sets."""
         if self.settings.loss != "sets":
             return super().loss(batch, negatives, often)
         outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
@@ -138,7 +159,7 @@ class SetProjector(Space):
         return ProjectionReasoner(self, memory, trained)
 
     def scorer(self) -> Scorer:
-        """The network as a link predictor: what a relation leads to from one entity."""
+        """The network as a link predictor: a hop from one entity."""
         return ProjectionScorer(self)
 
 
@@ -159,28 +180,33 @@ class ProjectionScorer(EncoderScorer):
 
 
 @dataclass(eq=False)
-class ProjectedScores(Scores):
-    """The engine's algebra of fuzzy sets with hops by a graph network, from a whole set at once."""
+class ProjectedEvaluator(BeamEvaluator):
+    """The engine's evaluator of fuzzy sets, with hops of whole sets by a graph network."""
 
     encoder: SetProjector = field(kw_only=True)
 
-    def project(self, step: Project, place: Place[Tensor]) -> Tensor:
+    def project(self, step: Project, place: EvalContext[Tensor]) -> Tensor:
         """A hop; over more than one relation, from the best candidates one by one."""
         if not isinstance(step.edge, Relation):
             return super().project(step, place)
-        relations = self.relations[:, step.edge.slot] ^ int(step.edge.flip)
-        return logsigmoid(self.encoder.hop(self.whole(step.source), relations, self.memory))
+        source = self.whole(step.source)
+        relations = self.queries.relation(step.edge)
+        return logsigmoid(self.encoder.hop(source, relations, self.context.memory))
 
 
 class ProjectionReasoner(EncoderReasoner):
-    """What a graph network says to whole questions, hop by hop."""
+    """The reasoner of a graph network, hop by hop."""
 
     encoder: SetProjector
     ranked = Reasoner.ranked
 
-    def __init__(self, encoder: SetProjector, memory: float | None = None, trained: str = "") -> None:
+    def __init__(
+        self, encoder: SetProjector, memory: float | None = None, trained: str = ""
+    ) -> None:
         super().__init__(encoder, memory, trained)
-        self.messages = MessageReasoner(Atoms(encoder.scorer(), Sigmoid()), LOGIC, CANDIDATES, memory)
+        self.messages = MessageReasoner(
+            Atoms(encoder.scorer(), Sigmoid()), LOGIC, CANDIDATES, memory
+        )
 
     def batch(self, plan: Plan) -> int:
         return self.messages.batch(plan)
@@ -190,10 +216,15 @@ class ProjectionReasoner(EncoderReasoner):
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
         plain = [self.messages.evaluation(*part) for part in parts]
-        return torch.cat([ProjectedScores(**vars(each), encoder=self.encoder).whole(plan.root) for each in plain])
+        return torch.cat(
+            [
+                ProjectedEvaluator(**vars(each), encoder=self.encoder).whole(plan.root)
+                for each in plain
+            ]
+        )
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-odds of every entity; of a single atom what the network says, which rounding has not touched."""
+        """Log-odds of every entity; for a single atom the network's logits, without rounding."""
         single = self.messages.atoms.single(plan, entities, relations)
         if single is not None:
             return single[0]
@@ -207,13 +238,16 @@ def log_odds(log_sets: Tensor) -> Tensor:
 
 
 def set_loss(log_sets: Tensor, answers: Tensor, adversarial: float) -> Tensor:
-    """Cross entropy of fuzzy sets over all entities with their answers, `[n, N] x [n, N] -> [n]`.
+    """Cross entropy of fuzzy sets with their answers, `[n, N] x [n, N] -> [n]`.
 
-    Right answers count alike, wrong ones by a softmax of `adversarial` times their log-odds; each side makes up a half.
+    Right answers count alike, wrong ones by a softmax of `adversarial` times their log-odds; each
+    side makes up a half.
     """
     scores = log_sets.clamp(min=LEAST)
     right = -(scores * answers).sum(1) / answers.sum(1).clamp(min=1)
     wrong = -log1mexp(scores).clamp(min=LEAST)
     odds = log_odds(log_sets.detach().clamp(LEAST, -1e-7)).masked_fill(answers, -torch.inf)
-    shares = torch.softmax(adversarial * odds, 1).nan_to_num(0.0)  # where everything is an answer
+    shares = torch.softmax(adversarial * odds, 1).nan_to_num(
+        0.0
+    )  # NaN where every entity is an answer
     return 0.5 * (right + (shares * wrong).sum(1))

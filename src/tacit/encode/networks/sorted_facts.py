@@ -1,6 +1,4 @@
-"""Directed facts sorted by tail, as graph networks go through them: cut into pieces for kernels, followed from exact
-sets, and those that training leaves.
-"""
+"""Directed facts sorted by tail for graph networks, and the facts that training keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ PIECE = 64  # facts, at most, that one program of a kernel goes through
 
 
 class SortedFacts(nn.Module):
-    """Directed facts `[E]`, sorted by tail, and where those of each entity are."""
+    """Directed facts `[E]`, sorted by tail, with the offsets of each entity."""
 
     heads: Tensor
     relations: Tensor
@@ -24,13 +22,21 @@ class SortedFacts(nn.Module):
 
     def __init__(self, triples: DirectedFacts, num_entities: int, num_relations: int) -> None:
         super().__init__()
-        self.num_entities, self.num_relations = num_entities, num_relations
+        self.num_entities = num_entities
+        self.num_relations = num_relations
         triples = np.unique(triples.astype(np.int64), axis=0)
         triples = triples[np.lexsort((triples[:, 0], triples[:, 1], triples[:, 2]))]
-        heads, relations, tails = (column.contiguous() for column in torch.from_numpy(triples).unbind(1))
+        heads, relations, tails = (
+            column.contiguous() for column in torch.from_numpy(triples).unbind(1)
+        )
         counts = torch.bincount(tails, minlength=num_entities)
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        for name, array in {"heads": heads, "relations": relations, "tails": tails, "offsets": offsets}.items():
+        for name, array in {
+            "heads": heads,
+            "relations": relations,
+            "tails": tails,
+            "offsets": offsets,
+        }.items():
             self.register_buffer(name, array, persistent=False)
         self.by_tail = Segments(tails, num_entities, heads=heads, relations=relations)
         self.by_head = Segments(heads, num_entities, tails=tails, relations=relations)
@@ -40,7 +46,7 @@ class SortedFacts(nn.Module):
         return len(self.heads)
 
     def degrees(self, keep: Tensor | None = None) -> Tensor:
-        """How many facts lead to each entity, of those that are kept, `[N]`."""
+        """The number of facts in `keep` that lead to each entity, `[N]`."""
         if keep is None:
             return self.offsets.diff()
         ends = torch.cat([self.offsets.new_zeros(1), keep.long().cumsum(0)])
@@ -50,8 +56,9 @@ class SortedFacts(nn.Module):
 class Segments(nn.Module):
     """Facts sorted by a key, cut into pieces of at most `PIECE` facts of one key, for kernels.
 
-    The piece of a key that has one is written to the row of the key. Of a longer one the pieces are written to rows
-    behind these, from which the row of the key is made: `wide` keys, whose rows `firsts[i] : firsts[i + 1]` they are.
+    The piece of a key that has one is written to the row of the key. Of a longer one the pieces are
+    written to rows behind these, from which the row of the key is made: `wide` keys, whose rows
+    `firsts[i] : firsts[i + 1]` they are.
     """
 
     heads: Tensor  # [E], or one of these two is what they are sorted by
@@ -80,7 +87,9 @@ class Segments(nn.Module):
         firsts = torch.cat([wide.new_zeros(1), pieces[wide].cumsum(0)])
         self.extra = int(firsts[-1])
         arrays = {"order": order, "keys": key, "starts": starts, "stops": stops, "rows": rows}
-        arrays |= {"wide": wide, "firsts": firsts} | {name: array[order] for name, array in others.items()}
+        arrays |= {"wide": wide, "firsts": firsts} | {
+            name: array[order] for name, array in others.items()
+        }
         for name, array in arrays.items():
             self.register_buffer(name, array.int(), persistent=False)
 
@@ -90,34 +99,37 @@ def followed(sets: Tensor, relations: Tensor, facts: SortedFacts) -> Tensor:
     return sets[:, facts.heads] & (facts.relations == relations[:, None])
 
 
-def reached(followed: Tensor, facts: SortedFacts) -> Tensor:
-    """The entities that some facts lead to, `[n, E] -> [n, N]`; facts are sorted by tail, so that sums tell them."""
-    ends = pad(followed.int().cumsum(1, dtype=torch.int32), (1, 0))[:, facts.offsets]
+def reached(mask: Tensor, facts: SortedFacts) -> Tensor:
+    """The entities that some facts lead to, `[n, E] -> [n, N]`, by sums over sorted tails."""
+    ends = pad(mask.int().cumsum(1, dtype=torch.int32), (1, 0))[:, facts.offsets]
     return ends.diff(dim=1) > 0
 
 
 def inverse_places(facts: SortedFacts) -> Tensor:
-    """Where the inverse of each fact is, `[E]`."""
-    n, r = facts.num_entities, facts.num_relations
+    """The position of the inverse of each fact, `[E]`."""
+    n = facts.num_entities
+    r = facts.num_relations
     keys, order = ((facts.heads * r + facts.relations) * n + facts.tails).sort()
-    wanted = (facts.tails * r + (facts.relations ^ 1)) * n + facts.heads
-    places = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
-    if not torch.equal(keys[places], wanted):
+    inverse_keys = (facts.tails * r + (facts.relations ^ 1)) * n + facts.heads
+    places = torch.searchsorted(keys, inverse_keys).clamp(max=max(0, len(keys) - 1))
+    if not torch.equal(keys[places], inverse_keys):
         raise ValueError("every fact needs its inverse")
     return order[places]
 
 
-def kept(followed: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor) -> Tensor:
-    """The facts that are left where those that were followed, and their inverses, go with a probability, `[E]`.
+def kept(mask: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor) -> Tensor:
+    """The facts that remain when followed ones and their inverses are dropped, `[E]`.
 
-    `draws [E]` are uniform. What has to be inferred must not stand there; still every entity keeps a fact, the one with
-    the largest draw where all of them would go.
+    `draws [E]` are uniform. What has to be inferred must not stand there; still every entity keeps
+    a fact, the one with the largest draw where all of them would go.
     """
-    seen = followed.any(0)
+    seen = mask.any(0)
     seen = seen | seen[inverses]
     both = torch.minimum(inverses, torch.arange(len(facts), device=inverses.device))
     draws = draws[both]  # a fact and its inverse go together
     order = draws + (~seen).to(draws.dtype)
-    largest = order.new_full((facts.num_entities,), -1.0).scatter_reduce(0, facts.tails, order, "amax")
+    largest = order.new_full((facts.num_entities,), -1.0).scatter_reduce(
+        0, facts.tails, order, "amax"
+    )
     last = order == largest[facts.tails]
     return ~seen | (draws >= rate) | last | last[inverses]

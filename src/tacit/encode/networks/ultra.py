@@ -1,8 +1,9 @@
-"""ULTRA and UltraQuery (Galkin et al., 2024): a graph network without a weight for any relation or entity.
+"""ULTRA and UltraQuery (Galkin et al., 2024): graph networks without embeddings.
 
-A first network runs over the graph of relations, in which two are joined where they share an entity, and gives every
-relation a vector relative to the one that is asked for. With these a second network follows that relation over the
-facts. So weights that were trained on some graphs answer questions over any other; those published can be imported.
+A first network runs over the graph of relations, in which two are joined where they share an
+entity, and gives every relation a vector relative to the one that is asked for. With these a second
+network follows that relation over the facts. So weights that were trained on some graphs answer
+questions over any other; those published can be imported.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.encode.layers import network
-from tacit.encode.networks.graph_network import SummedLayer, boundary_of, read, reset_linear, states_after
+from tacit.encode.networks.graph_network import (
+    SummedLayer,
+    boundary_of,
+    read,
+    reset_linear,
+    states_after,
+)
 from tacit.encode.networks.set_projection import SetProjector
 from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts
 from tacit.encode.settings import EncodeSettings
@@ -28,7 +35,7 @@ from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
 from tacit.run.folder import ENCODER, RunFolder
 
-_KEPT = 1 << 28  # numbers of vectors of relations that are kept
+_KEPT = 1 << 28  # numbers in the cache of relation vectors, at most
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
 _OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
 _LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
@@ -54,13 +61,15 @@ class _EntityLayer(SummedLayer):
         self.relation_projection = network(width, width, 1, width)
 
     def relations(self, vectors: Tensor) -> Tensor:
-        """Vectors of relations for the inverses: a message goes to the head of a fact in the published network."""
-        along: Tensor = self.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+        """Vectors of the inverse relations, since published messages go to the head of a fact."""
+        along: Tensor = (
+            self.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+        )
         return along
 
 
 class _Network(nn.Module):
-    """Layers and what reads their states; parts are named as in published checkpoints."""
+    """Layers and a readout, with the names of published checkpoints."""
 
     mlp: nn.Sequential
 
@@ -72,45 +81,65 @@ class _Network(nn.Module):
 
 
 class Ultra(SetProjector):
-    """Both networks; the graph of relations is that of all train facts, also where training takes some away."""
+    """Both networks; the graph of relations always comes from all train facts."""
 
     name = "UltraQuery"
 
-    def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings, triples: DirectedFacts) -> None:
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        settings: EncodeSettings,
+        triples: DirectedFacts,
+    ) -> None:
         super().__init__(num_entities, num_relations, settings, triples)
-        d, count = settings.width, settings.layers
+        d = settings.width
+        count = settings.layers
         self.relation_model = _Network(_RelationLayer(d) for _ in range(count))
-        self.entity_model = _Network((_EntityLayer(d) for _ in range(count)), network(2 * d, settings.hidden, 1, 1))
+        self.entity_model = _Network(
+            (_EntityLayer(d) for _ in range(count)), network(2 * d, settings.hidden, 1, 1)
+        )
         self.joints = SortedFacts(relation_graph(triples, num_relations), num_relations, JOINTS)
         self._kept: dict[int, Tensor] = {}
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        vectors = self._vectors(relations) if torch.is_grad_enabled() else self._kept_vectors(relations)
+        vectors = (
+            self._vectors(relations) if torch.is_grad_enabled() else self._cached_vectors(relations)
+        )
         query = vectors[relations, torch.arange(len(relations), device=relations.device)]
-        states = states_after(self.entity_model.layers, vectors, boundary_of(log_sets, query), self.facts, keep)
+        states = states_after(
+            self.entity_model.layers, vectors, boundary_of(log_sets, query), self.facts, keep
+        )
         return read(self.entity_model.mlp, deque(states, 1), query)
 
     def _vectors(self, relations: Tensor) -> Tensor:
-        """The vectors of all relations relative to some that are asked for, `[n] -> [R, n, d]`."""
-        n, d = len(relations), self.settings.width
+        """The vectors of all relations relative to query relations, `[n] -> [R, n, d]`."""
+        n = len(relations)
+        d = self.settings.width
         start = torch.zeros(self.num_relations, n, d, device=relations.device)
-        boundary = start.index_put((relations, torch.arange(n, device=relations.device)), start.new_ones(d))
-        return deque(states_after(self.relation_model.layers, boundary, boundary, self.joints), 1).pop()
+        boundary = start.index_put(
+            (relations, torch.arange(n, device=relations.device)), start.new_ones(d)
+        )
+        return deque(
+            states_after(self.relation_model.layers, boundary, boundary, self.joints), 1
+        ).pop()
 
-    def _kept_vectors(self, relations: Tensor) -> Tensor:
-        """The same, worked out once for each relation, as long as there is room."""
-        asked, kept = relations.tolist(), self._kept
-        if len(kept.keys() | set(asked)) * self.num_relations * self.settings.width > _KEPT:
-            kept = {}
-        missing = sorted(set(asked) - kept.keys())
+    def _cached_vectors(self, relations: Tensor) -> Tensor:
+        """The same vectors, cached by relation within a limit."""
+        self.keep_up()
+        ids = relations.tolist()
+        cache = self._kept
+        if len(cache.keys() | set(ids)) * self.num_relations * self.settings.width > _KEPT:
+            cache = {}
+        missing = sorted(set(ids) - cache.keys())
         if missing:
             vectors = self._vectors(torch.tensor(missing, device=relations.device))
-            # Others may ask at the same time: what they look at stays as it is.
-            kept = self._kept = kept | dict(zip(missing, vectors.unbind(1), strict=True))
-        return torch.stack([kept[relation] for relation in asked], 1)
+            # A new dict, since other threads may read the old one.
+            cache = self._kept = cache | dict(zip(missing, vectors.unbind(1), strict=True))
+        return torch.stack([cache[relation] for relation in ids], 1)
 
     def renew(self) -> None:
-        """Forget what was worked out with other weights."""
+        """Forget the vectors of other weights."""
         self._kept = {}
 
     def reset(self, generator: torch.Generator) -> None:
@@ -119,9 +148,10 @@ class Ultra(SetProjector):
 
 
 def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int64]:
-    """Facts `(j, joint, i)` of the graph of relations, from directed triples with their inverses.
+    """Facts `(j, joint, i)` of the graph of relations, from triples with their inverses.
 
-    The tails of a relation are the heads of its inverse, so that one product says which share an entity at any end.
+    The tails of a relation are the heads of its inverse, so that one product says which share an
+    entity at any end.
 
     >>> relation_graph(np.array([[0, 0, 1], [1, 1, 0], [1, 2, 2], [2, 3, 1]]), 4)[:3]
     array([[0, 0, 0],
@@ -131,10 +161,12 @@ def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int
     entities, relations = np.unique(triples[:, :2].astype(np.int64), axis=0).T
     size = int(entities.max(initial=-1)) + 1
     at = torch.from_numpy(np.stack([relations, entities]))
-    with warnings.catch_warnings():  # torch calls the sparse rows that the product is made of a beta
+    # Torch warns that sparse CSR is in beta.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         heads = torch.sparse_coo_tensor(at, torch.ones(at.shape[1]), (num_relations, size))
-        shared = torch.sparse.mm(heads, heads.t()).coalesce().indices().numpy()  # (i, j) whose heads share an entity
+        # (i, j) whose heads share an entity
+        shared = torch.sparse.mm(heads, heads.t()).coalesce().indices().numpy()
     ends = [shared, shared ^ 1, shared ^ np.array([[0], [1]]), shared ^ np.array([[1], [0]])]
     joints = [np.stack([j, np.full_like(i, joint), i], 1) for joint, (i, j) in enumerate(ends)]
     edges = np.concatenate(joints)
@@ -142,30 +174,42 @@ def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int
 
 
 def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSettings]:
-    """ULTRA with the weights of a published checkpoint, such as `ultraquery.pth`, over the train facts of a graph.
+    """Load ULTRA from a published checkpoint, such as `ultraquery.pth`, for a graph.
 
-    The file is one of plain tensors; nothing in it is executed. A run with ULTRA, of any graph, is as good as a file.
+    The file is one of plain tensors; nothing in it is executed. A run with ULTRA, of any graph, is
+    as good as a file.
     """
     path = Path(path)
-    run, weights = path.parent if path.name == ENCODER else path, {}
-    for name, tensor in RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path):
+    run = path.parent if path.name == ENCODER else path
+    weights = {}
+    for name, tensor in (
+        RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path)
+    ):
         match = _OURS.fullmatch(name)
         if match:
             weights[match[1]] = tensor.float()
     layers = {name: tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)}
-    if not layers or any(tensor.ndim != 2 for tensor in layers.values()) or "entity_model.mlp.0.weight" not in weights:
-        raise DataError("has no relation_model and entity_model; give a checkpoint of ULTRA or UltraQuery", path)
+    if (
+        not layers
+        or any(tensor.ndim != 2 for tensor in layers.values())
+        or "entity_model.mlp.0.weight" not in weights
+    ):
+        raise DataError(
+            "has no relation_model and entity_model; give a checkpoint of ULTRA or UltraQuery", path
+        )
     settings = EncodeSettings(
         "ultra", recipe="paper", width=len(next(iter(layers.values()))), layers=len(layers),
         hidden=len(weights["entity_model.mlp.0.weight"]),
-    ).settled(graph.num_entities)  # fmt: skip
+    ).with_derived(graph.num_entities)  # fmt: skip
     encoder = Ultra(graph.num_entities, graph.num_relations, settings, graph.triples("train"))
     for name, own in encoder.state_dict().items():
-        given = weights.pop(name, None)
-        if given is None or given.shape != own.shape or not bool(given.isfinite().all()):
-            is_there = "is missing" if given is None else f"is {tuple(given.shape)} or not finite"
-            raise DataError(f"{name} {is_there}; {tuple(own.shape)} finite numbers are needed", path)
-        own.copy_(given)
+        weight = weights.pop(name, None)
+        if weight is None or weight.shape != own.shape or not bool(weight.isfinite().all()):
+            is_there = "is missing" if weight is None else f"is {tuple(weight.shape)} or not finite"
+            raise DataError(
+                f"{name} {is_there}; {tuple(own.shape)} finite numbers are needed", path
+            )
+        own.copy_(weight)
     if weights:
         raise DataError(f"holds {next(iter(weights))}, which ULTRA does not have", path)
     encoder.renew()

@@ -1,4 +1,4 @@
-"""BetaE: a question is a list of Beta distributions, and its answers are the entities whose own are near them."""
+"""BetaE: a question is a list of Beta distributions, near to those of its answers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from tacit.encode.layers import Attention, exact_products, network, quiet, reset
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
 
-LEAST, MOST = 0.05, 1e9  # of a parameter of a distribution
+# the range of a distribution's parameters
+LEAST = 0.05
+MOST = 1e9
 START = 0.4  # how far from 1 parameters start at most, where projections are residual
 
 
 class BetaE(Space):
     """A state is `q = (α, β)`; logits are `γ - Σ KL(Beta(v) ‖ Beta(q))`.
 
-    Beta distributions are one exponential family, so the divergence from all entities is one matrix product:
-    `h(q) + f(v) - ⟨q, φ(v)⟩` with `φ = (ψ(a) - ψ(a+b), ψ(b) - ψ(a+b))`, `f = Σ -lnB(a, b) + ⟨v, φ⟩`, `h = Σ lnB(α, β)`.
-    Large numbers cancel in it: it is never rounded to TF32.
+    Beta distributions are one exponential family, so the divergence from all entities is one matrix
+    product: `h(q) + f(v) - ⟨q, φ(v)⟩` with `φ = (ψ(a) - ψ(a+b), ψ(b) - ψ(a+b))`, `f = Σ -lnB(a, b)
+    + ⟨v, φ⟩`, `h = Σ lnB(α, β)`. Large numbers cancel in it: it is never rounded to TF32.
 
-    Where projections are `residual`, which the published ones are not, a relation moves the parameters of a state, and
-    the network, which starts at 0, corrects where to; in narrow models parameters start nearer to 1.
+    Where projections are `residual`, which the published ones are not, a relation moves the
+    parameters of a state, and the network, which starts at 0, corrects where to; in narrow models
+    parameters start nearer to 1.
     """
 
     name = "BetaE"
     narrows = True
-    features: Tensor | None  # φ and f of all entities, [N, W] and [N], while the weights stay as they are
+    # cached φ and f of all entities, [N, W] and [N]
+    features: Tensor | None
     offsets: Tensor | None
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
-        width, self.margin, self.residual = settings.width, settings.margin, settings.residual
+        width = settings.width
+        self.margin = settings.margin
+        self.residual = settings.residual
         self.width = 2 * width
         of_relation = 2 * width if self.residual else width
         self.entities = nn.Parameter(torch.empty(num_entities, 2 * width))
@@ -42,14 +48,14 @@ class BetaE(Space):
         self.register_buffer("offsets", None, persistent=False)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Tables are uniform in a range by margin and width, which narrow models would make wide."""
+        """Draw tables uniform in a range by margin and width, capped where residual."""
         reach = 2 * (self.margin + 2) / self.width
         reset_tables(self, min(START, reach) if self.residual else reach, generator)
         if self.residual:
             quiet(self.hop)
 
     def renew(self) -> None:
-        """Keep what a divergence takes of every entity."""
+        """Cache the features and offsets of all entities."""
         with torch.no_grad():
             self.features, self.offsets = _terms(regular(self.entities))
 
@@ -58,13 +64,13 @@ class BetaE(Space):
         return regular(rows(self.entities, entities))
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """Where a network leads, by state and relation."""
+        """The state that a network makes of state and relation."""
         moves = rows(self.relations, relations)
         moved: Tensor = self.hop(torch.cat((states, moves), 1))
         return regular(states - 1 + moves + moved if self.residual else moved)
 
     def intersect(self, states: Tensor) -> Tensor:
-        """Means of the parameters of the parts, by attention, which is one for both parameters of a distribution."""
+        """Means of the parts' parameters, with one attention for both of a distribution."""
         weights: Tensor = self.attention(states)
         return (torch.cat((weights, weights), 2) * states).sum(1)
 
@@ -78,8 +84,12 @@ class BetaE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the divergence."""
-        if entities is None and self.features is not None and self.offsets is not None and not self.training:
-            features, offsets = self.features, self.offsets
+        cached = entities is None and self.features is not None and not self.training
+        if cached:
+            self.keep_up()
+        if cached and self.features is not None and self.offsets is not None:
+            features = self.features
+            offsets = self.offsets
         else:
             features, offsets = _terms(regular(rows(self.entities, entities)))
         return self.margin - _volume(states)[:, None] - offsets + exact_products(states, features)

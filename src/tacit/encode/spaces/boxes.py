@@ -10,25 +10,31 @@ from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.pairs import box
 from tacit.encode.spaces.space import Space
 
-INSIDE = 0.02  # what distance inside a box counts
+INSIDE = 0.02  # the weight of distances inside a box
 
 
 class Query2Box(Space):
-    """A state is a centre and an offset; logits are `γ - ‖relu(δ - o)‖₁ - 0.02 ‖min(δ, o)‖₁` with `δ = |v - c|`.
+    """A state is a centre and an offset of a box; `δ = |v - c|` is the distance to its centre.
 
-    Nothing keeps offsets above 0, as in the published code; the distance inside is `|min(δ, o)|` then, too.
+    Logits are `γ - ‖relu(δ - o)‖₁ - 0.02 ‖min(δ, o)‖₁`.
+
+    Nothing keeps offsets above 0, as in the published code; the distance inside is `|min(δ, o)|`
+    then, too.
     """
 
     name = "Query2Box"
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
-        width, self.margin = settings.width, settings.margin
+        width = settings.width
+        self.margin = settings.margin
         self.width = 2 * width
         self.entities = nn.Parameter(torch.empty(num_entities, width))
-        self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))  # what moves the centre, and the offset
+        # moves of the centre and of the offset, side by side
+        self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))
         self.attention = Attention(width)
-        self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, width)
+        self.inner = nn.Linear(width, width)
+        self.outer = nn.Linear(width, width)
 
     def reset(self, generator: torch.Generator) -> None:
         """Tables are uniform in a range by margin and width; offsets start above 0."""

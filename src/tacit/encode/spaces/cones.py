@@ -1,4 +1,4 @@
-"""ConE: a question is a list of cones, and the entities whose angles lie in them are its answers."""
+"""ConE: a question is a list of cones that hold the angles of its answers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.pairs import cone
 from tacit.encode.spaces.space import Space
 
-INSIDE = 0.02  # what distance inside a cone counts
-NEAR = 1e-3  # to the origin: a mean of directions that has none
-UNIT = 0.2  # what stands for one turn in a table where projections are residual, and
-START = 0.1  # the share of it over which angles start
+INSIDE = 0.02  # the weight of distances inside a cone
+NEAR = 1e-3  # a mean this near to the origin has no direction
+UNIT = 0.2  # the number in a table that stands for one turn, where residual
+START = 0.1  # the share of a turn over which angles start
 
 
 class ConE(Space):
-    """A state is axes θ and apertures ω in [0, π]: cones from θ - ω to θ + ω. Logits are `γ - m · distance`, m learned.
+    """A state is axes θ and apertures ω in [0, π]: cones from θ - ω to θ + ω.
 
-    Apertures are dropped before their minimum is taken, in training alone, as published: one dropped part closes a
-    cone. Directions are added up by `atan2`. Where projections are `residual`, which the published ones are not, a
-    relation turns the axes, and the network, which starts at 0, corrects how far; distances start three times as large.
-    A number of a table then stands for the same angle whatever the width; by margin and width, as published, a step of
-    Adam would turn a wide model several times as far as a narrow one. Angles start near each other.
+    Logits are `γ - m · distance`, m learned.
+
+    Apertures are dropped before their minimum is taken, in training alone, as published: one
+    dropped part closes a cone. Directions are added up by `atan2`. Where projections are
+    `residual`, which the published ones are not, a relation turns the axes, and the network, which
+    starts at 0, corrects how far; distances start three times as large. A number of a table then
+    stands for the same angle whatever the width; by margin and width, as published, a step of Adam
+    would turn a wide model several times as far as a narrow one. Angles start near each other.
     """
 
     name = "ConE"
@@ -34,22 +37,26 @@ class ConE(Space):
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
-        width, self.margin, self.residual, self.dropped = (
-            settings.width, settings.margin, settings.residual, settings.dropout,
-        )  # fmt: skip
+        width = settings.width
+        self.margin = settings.margin
+        self.residual = settings.residual
+        self.dropped = settings.dropout
         self.width, self.reach = 2 * width, (self.margin + 2) / width
         self.unit: Tensor
-        # Kept with the weights, since a table alone does not say what its numbers stand for.
-        self.register_buffer("unit", torch.tensor(UNIT if self.residual else self.reach), persistent=self.residual)
+        # Saved with the weights, since a table alone does not say its unit.
+        self.register_buffer(
+            "unit", torch.tensor(UNIT if self.residual else self.reach), persistent=self.residual
+        )
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))
         self.hop = network(2 * width, settings.hidden, settings.layers, 2 * width)
         self.weigh = network(2 * width, width, 1, width)
-        self.inner, self.outer = nn.Linear(2 * width, width), nn.Linear(width, width)
+        self.inner = nn.Linear(2 * width, width)
+        self.outer = nn.Linear(width, width)
         self.scale = nn.Parameter(torch.empty(()))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Tables are uniform over what stands for one turn; where projections are residual, angles over a tenth."""
+        """Draw tables uniform over `unit`; where residual, angles over a tenth of it."""
         reset_tables(self, float(self.unit), generator)
         nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
         if self.residual:
@@ -64,7 +71,7 @@ class ConE(Space):
         return torch.cat((angles, torch.zeros_like(angles)), 1)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """Where a network leads, from the state turned and widened by the relation."""
+        """The state that a network makes of one turned and widened by the relation."""
         moves = rows(self.relations, relations) / self.unit
         turned = states + axis(moves)
         axes, apertures = self.hop(turned).chunk(2, 1)
@@ -75,7 +82,7 @@ class ConE(Space):
         return torch.cat((axis(axes), aperture(apertures)), 1)
 
     def intersect(self, states: Tensor) -> Tensor:
-        """Cones about the mean direction of the axes, by attention, no wider than the narrowest part."""
+        """Cones about the mean axes by attention, no wider than the narrowest part."""
         axes, apertures = states.chunk(2, 2)
         edges = torch.cat((axes - apertures, axes + apertures), 2)
         weights = torch.softmax(self.weigh(edges), 1)
@@ -86,7 +93,9 @@ class ConE(Space):
     def complement(self, states: Tensor) -> Tensor:
         """The cones beside these: `(θ ± π, π - ω)`."""
         axes, apertures = states.chunk(2, 1)
-        return torch.cat((torch.where(axes >= 0, axes - math.pi, axes + math.pi), math.pi - apertures), 1)
+        return torch.cat(
+            (torch.where(axes >= 0, axes - math.pi, axes + math.pi), math.pi - apertures), 1
+        )
 
     def everything(self) -> Tensor:
         """Cones of a full turn."""
@@ -112,6 +121,7 @@ def aperture(numbers: Tensor) -> Tensor:
 
 def _direction(weights: Tensor, axes: Tensor) -> Tensor:
     """The directions of weighted sums of directions, `[n, k, d] x [n, k, d] -> [n, d]`."""
-    x, y = (weights * axes.cos()).sum(1), (weights * axes.sin()).sum(1)
-    # Opposite directions leave none: the slope would have no bound.
+    x = (weights * axes.cos()).sum(1)
+    y = (weights * axes.sin()).sum(1)
+    # Opposite directions cancel, and the slope would have no bound.
     return torch.atan2(y, torch.where(x * x + y * y < NEAR * NEAR, NEAR, x))

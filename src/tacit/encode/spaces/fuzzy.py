@@ -1,4 +1,4 @@
-"""FuzzQE: a question is a fuzzy set of hidden features, and logic works on its degrees, feature by feature."""
+"""FuzzQE: a question is a fuzzy set of hidden features, with logic on its degrees."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ SHORT = 0.2  # the largest degree of an entity to start with
 
 
 class FuzzQE(Space):
-    """States are degrees in [0, 1], combined by product logic; logits are `cos(x, v) / temperature`.
+    """States are degrees in [0, 1] with product logic; logits are `cos(x, v) / temperature`.
 
-    A relation's map is a mixture of bases, `W_r = Σ_j a_rj W_j`. No such matrix is ever made: a state times its mixture
-    is one product of the bases with the state, repeated with the weights of each. The recipe `lean` departs from the
-    published start: entities are short, which no cosine sees, so that a step turns them further.
+    A relation's map is a mixture of bases, `W_r = Σ_j a_rj W_j`. No such matrix is ever made: a
+    state times its mixture is one product of the bases with the state, repeated with the weights of
+    each. The recipe `lean` departs from the published start: entities are short, which no cosine
+    sees, so that a step turns them further.
     """
 
     name = "FuzzQE"
     narrows = True
     unions = True
-    degrees: Tensor | None  # of all entities, rows of length 1, [N, W], while the weights stay as they are
+    # cached degrees of all entities, normalised, [N, W]
+    degrees: Tensor | None
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
-        self.width, self.temperature = settings.width, settings.temperature
+        self.width = settings.width
+        self.temperature = settings.temperature
         self.entities = nn.Parameter(torch.empty(num_entities, self.width))
         self.mixtures = nn.Parameter(torch.empty(num_relations, settings.bases))
         self.bases = nn.Parameter(torch.empty(settings.bases, self.width, self.width))
@@ -39,14 +42,16 @@ class FuzzQE(Space):
 
     def reset(self, generator: torch.Generator) -> None:
         """Degrees of entities are uniform, bases orthogonal, the rest by Xavier."""
-        nn.init.uniform_(self.entities, 0, 1.0 if self.settings.recipe == "paper" else SHORT, generator=generator)
+        nn.init.uniform_(
+            self.entities, 0, 1.0 if self.settings.recipe == "paper" else SHORT, generator=generator
+        )
         for base in self.bases:
             nn.init.orthogonal_(base, generator=generator)
         for table in (self.mixtures, self.biases):
             nn.init.xavier_normal_(table, generator=generator)
 
     def renew(self) -> None:
-        """Keep the degrees of all entities."""
+        """Cache the degrees of all entities."""
         with torch.no_grad():
             self.degrees = normalize(self.entities.clamp(0, 1))
 
@@ -58,7 +63,9 @@ class FuzzQE(Space):
         """`clip(LN(x W_r + b_r))`."""
         weights = rows(self.mixtures, relations)
         kind = torch.bfloat16 if torch.is_autocast_enabled(states.device.type) else states.dtype
-        mixed = (weights.to(kind)[:, :, None] * states.to(kind)[:, None]).flatten(1) @ self.bases.flatten(0, 1)
+        mixed = (weights.to(kind)[:, :, None] * states.to(kind)[:, None]).flatten(
+            1
+        ) @ self.bases.flatten(0, 1)
         return layer_norm(mixed + weights @ self.biases, (self.width,)).clamp(0, 1)
 
     def intersect(self, states: Tensor) -> Tensor:
@@ -66,11 +73,11 @@ class FuzzQE(Space):
         return _product(states)
 
     def union(self, states: Tensor) -> Tensor:
-        """What is not outside of all parts."""
+        """The probabilistic sum of the degrees."""
         return 1 - _product(1 - states)
 
     def complement(self, states: Tensor) -> Tensor:
-        """What is left to 1."""
+        """The difference of the degrees from 1."""
         return 1 - states
 
     def everything(self) -> Tensor:
@@ -79,7 +86,10 @@ class FuzzQE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines of states and entities."""
-        if entities is None and self.degrees is not None and not self.training:
+        cached = entities is None and self.degrees is not None and not self.training
+        if cached:
+            self.keep_up()
+        if cached and self.degrees is not None:
             degrees = self.degrees
         else:
             degrees = normalize(rows(self.entities, entities).clamp(0, 1), dim=-1)
@@ -87,5 +97,5 @@ class FuzzQE(Space):
 
 
 def _product(states: Tensor) -> Tensor:
-    """The product over parts, `[n, k, W] -> [n, W]`; unlike `prod`, its slopes need no look at where zeros are."""
+    """The product over parts, `[n, k, W] -> [n, W]`, without the zero checks of `prod`."""
     return reduce(torch.mul, states.unbind(1))

@@ -1,7 +1,7 @@
 """GQE: a question is a point, a relation a translation, an intersection a weighted mean.
 
-This is the model that the tables of the literature report under the name: translations and attention, as in the code of
-BetaE's authors, not the bilinear maps of the paper of 2018.
+This is the model that the tables of the literature report under the name: translations and
+attention, as in the code of BetaE's authors, not the bilinear maps of the paper of 2018.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class GQE(Space):
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
-        self.width, self.margin = settings.width, settings.margin
+        self.width = settings.width
+        self.margin = settings.margin
         self.entities = nn.Parameter(torch.empty(num_entities, self.width))
         self.relations = nn.Parameter(torch.empty(num_relations, self.width))
         self.attention = Attention(self.width)

@@ -1,8 +1,8 @@
-"""Encoders that make a state of a question, and match it with those of entities; and what their training makes small.
+"""Encoders that match the state of a question with those of entities, and their losses.
 
-A loss takes logits `right [n, A]`, which are to be high, and `wrong [n, K]`, and gives one number a query, `[n]`, the
-mean over its right answers. `adversarial` weights the wrong ones by a softmax of that times their logits, which takes
-no part in the gradient; with 0 all count alike. A wrong one of `-inf` counts nothing.
+A loss takes logits `right [n, A]` and `wrong [n, K]`, and returns one number a query, `[n]`, the
+mean over its right answers. Wrong answers are weighted by a softmax of `adversarial` times their
+logits, which has no gradient; with 0 all weigh the same. A wrong logit of `-inf` is masked.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.query.plans.plan import Plan
 
-Slots = tuple[Plan, Tensor, Tensor]  # a plan with the entities [n, E] and the relations [n, R] of its queries
+# a plan with the entities [n, E] and the relations [n, R] of its queries
+Slots = tuple[Plan, Tensor, Tensor]
 
 
 class Matching(Encoder):
-    """An encoder for which a question is a state, one for each branch of its unions, and an answer what matches best.
+    """An encoder with a state for each branch of a question; the best match is its score.
 
-    A subclass says how states are made and matched.
+    Subclasses define how states are made and matched.
     """
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__()
-        self.num_entities, self.num_relations, self.settings = num_entities, num_relations, settings
+        self.num_entities = num_entities
+        self.num_relations = num_relations
+        self.settings = settings
 
     @abstractmethod
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
@@ -41,7 +44,7 @@ class Matching(Encoder):
         """Logits of some entities, or of all, for each state, `[n, W] x [m] -> [n, m]`."""
 
     def match_of(self, states: Tensor, entities: Tensor) -> Tensor:
-        """Logits of some entities of its own for each state, `[n, W] x [n, m] -> [n, m]`; `match` may know them."""
+        """Logits of each state's own entities, `[n, W] x [n, m] -> [n, m]`."""
         return self.match(states, entities)
 
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
@@ -55,10 +58,14 @@ class Matching(Encoder):
         own = answers.repeat(len(branches))[:, None]
         return _best(self.match_of(torch.cat(branches), own), [branches])[:, 0]
 
-    def loss(self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None) -> Tensor:
+    def loss(
+        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+    ) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
-            outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
+            outputs = self.states(
+                [(drawn.plan, drawn.entities, drawn.relations) for drawn in batch]
+            )
         states = torch.cat([branch for branches in outputs for branch in branches])
         states = states.float() if self.narrow else states
         most = max(drawn.answers.shape[1] for drawn in batch)
@@ -67,10 +74,12 @@ class Matching(Encoder):
         if negatives.dim() == 1:
             wrong = self.match(states, negatives)
             wrong = wrong if often is None else wrong - often
-        else:  # a row of its own for each query
+        else:  # a row for each query
             wrong = self.match_of(states, _repeated(negatives, outputs))
-        # What is known to answer a query is no wrong answer, whoever drew it.
-        known = reduce(torch.logical_or, (negatives == column[:, None] for column in answers.unbind(1)))
+        # Known answers among the negatives are masked.
+        known = reduce(
+            torch.logical_or, (negatives == column[:, None] for column in answers.unbind(1))
+        )
         wrong = _best(wrong, outputs).masked_fill(known, -torch.inf)
         loss = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
         return (loss * torch.cat([drawn.weights for drawn in batch])).sum()
@@ -79,7 +88,9 @@ class Matching(Encoder):
 def _repeated(rows: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
     """Rows of queries as rows of their branches."""
     parts = rows.split([len(branches[0]) for branches in outputs])
-    return torch.cat([part for part, branches in zip(parts, outputs, strict=True) for _ in branches])
+    return torch.cat(
+        [part for part, branches in zip(parts, outputs, strict=True) for _ in branches]
+    )
 
 
 def _best(values: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
@@ -88,12 +99,19 @@ def _best(values: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
         return values
     sizes = [(len(branches), len(branches[0])) for branches in outputs]
     parts = values.split([number * queries for number, queries in sizes])
-    return torch.cat([part.unflatten(0, size).amax(0) for part, size in zip(parts, sizes, strict=True)])
+    return torch.cat(
+        [part.unflatten(0, size).amax(0) for part, size in zip(parts, sizes, strict=True)]
+    )
 
 
 def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
-    """`-½ log σ(right) - ½ Σ_j a_j log σ(-wrong_j)`: logits are a margin minus a distance (RotatE's loss)."""
-    return -0.5 * (logsigmoid(right).mean(1) + (_shares(wrong, adversarial) * logsigmoid(-wrong)).sum(1))
+    """`-½ log σ(right) - ½ Σ_j a_j log σ(-wrong_j)` (RotatE's loss).
+
+    Logits are a margin minus a distance.
+    """
+    return -0.5 * (
+        logsigmoid(right).mean(1) + (_shares(wrong, adversarial) * logsigmoid(-wrong)).sum(1)
+    )
 
 
 def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
@@ -103,15 +121,16 @@ def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
 
 
 def softmax(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
-    """`-log` of the share of a right answer in a softmax of it and all wrong ones, which weights these by itself.
+    """`-log` of the share of a right answer in a softmax of it and all wrong ones.
 
-    Where all wrong ones count nothing their own slopes are not numbers; whoever left them out leaves those out, too.
+    The softmax weights the wrong ones by itself. Where all wrong ones are masked, their gradients
+    are NaN, and masked as well.
     """
     return softplus(torch.logsumexp(wrong, 1, keepdim=True) - right).mean(1)
 
 
 def _shares(wrong: Tensor, adversarial: float) -> Tensor:
-    """How much each wrong answer counts, `[n, K]`."""
+    """The weights of wrong answers, `[n, K]`."""
     if not adversarial:
         return torch.full_like(wrong, 1 / wrong.shape[1])
     return torch.softmax(adversarial * wrong.detach(), 1).nan_to_num(0.0)  # where none is wrong

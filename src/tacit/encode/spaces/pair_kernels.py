@@ -1,8 +1,9 @@
 """Pair distances and their gradients as kernels, where Triton can compile for the GPU.
 
-Each program keeps a tile of sums in registers and walks the third direction: dimensions for distances, the other side's
-rows for gradients. What it reads on the way is packed tile by tile, so that a step ahead is a fixed number of bytes.
-Nothing is added up in an order that chance decides: long walks are cut into parts whose sums are added afterwards.
+Each program keeps a tile of sums in registers and walks the third direction: dimensions for
+distances, the other side's rows for gradients. What it reads on the way is packed tile by tile, so
+that a step ahead is a fixed number of bytes. Nothing is added up in an order that chance decides:
+long walks are cut into parts whose sums are added afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 KINDS = ("l1", "box", "cone")
-_ROWS = {"l1": 128, "box": 64, "cone": 64}  # of a program's tile: fewer where more numbers are kept for each sum
+# of a program's tile: fewer where more numbers are kept for each sum
+_ROWS = {"l1": 128, "box": 64, "cone": 64}
 _COLUMNS = 64
 _PROGRAMS = 1056  # that keep a GPU busy: walks are cut while there are fewer
 _WALK = 32  # steps of a part of a walk, at least
@@ -34,23 +36,31 @@ def kernels() -> Any:
 def _distances_kernel(triton: Any, tl: Any) -> Any:
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def distances(  # type: ignore[no-untyped-def]
-        states, places, out, length, chunk, inside, kind: tl.constexpr, of_state: tl.constexpr, of_place: tl.constexpr,
-        rows: tl.constexpr, columns: tl.constexpr,
+        states, places, out, length, chunk, inside, kind: tl.constexpr, of_state: tl.constexpr,
+        of_place: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
     ):  # fmt: skip
-        i, j, part = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64), tl.program_id(2)
-        row, column = tl.arange(0, rows), tl.arange(0, columns)
+        i = tl.program_id(1).to(tl.int64)
+        j = tl.program_id(0).to(tl.int64)
+        part = tl.program_id(2)
+        row = tl.arange(0, rows)
+        column = tl.arange(0, columns)
         x = states + (i * length + part * chunk) * (of_state * rows)
         v = places + (j * length + part * chunk) * (of_place * columns)
         width = tl.num_programs(0).to(tl.int64) * columns
         height = tl.num_programs(1).to(tl.int64) * rows
         at = (part * height + i * rows + row)[:, None] * width + (j * columns + column)[None, :]
-        total = tl.load(out + at)  # zeros; read, so that a thread's sums lie as it will write them, side by side
+        # zeros; read, so that a thread's sums lie as it will write them, side by side
+        total = tl.load(out + at)
         for _ in tl.range(0, chunk, loop_unroll_factor=4):
             if kind == 2:
-                sx, cx = tl.load(x + row)[:, None], tl.load(x + rows + row)[:, None]
-                s, c = tl.load(x + 2 * rows + row)[:, None], tl.load(x + 3 * rows + row)[:, None]
-                sv, cv = tl.load(v + column)[None, :], tl.load(v + columns + column)[None, :]
-                sine, cosine = tl.abs(sv * cx - cv * sx), tl.abs(sv * sx + cv * cx)
+                sx = tl.load(x + row)[:, None]
+                cx = tl.load(x + rows + row)[:, None]
+                s = tl.load(x + 2 * rows + row)[:, None]
+                c = tl.load(x + 3 * rows + row)[:, None]
+                sv = tl.load(v + column)[None, :]
+                cv = tl.load(v + columns + column)[None, :]
+                sine = tl.abs(sv * cx - cv * sx)
+                cosine = tl.abs(sv * sx + cv * cx)
                 total += tl.maximum(sine * c - cosine * s, 0.0) + inside * tl.minimum(sine, s)
             elif kind == 1:
                 gap = tl.abs(tl.load(v + column)[None, :] - tl.load(x + row)[:, None])
@@ -68,11 +78,14 @@ def _distances_kernel(triton: Any, tl: Any) -> Any:
 def _gradients_kernel(triton: Any, tl: Any) -> Any:
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def gradients(  # type: ignore[no-untyped-def]
-        own, other, upstream, out, length, chunk, inside, kind: tl.constexpr, of_states: tl.constexpr,
-        of_other: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
+        own, other, upstream, out, length, chunk, inside, kind: tl.constexpr,
+        of_states: tl.constexpr, of_other: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
     ):  # fmt: skip
-        i, j, part = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64), tl.program_id(2)
-        row, column = tl.arange(0, rows), tl.arange(0, columns)
+        i = tl.program_id(1).to(tl.int64)
+        j = tl.program_id(0).to(tl.int64)
+        part = tl.program_id(2)
+        row = tl.arange(0, rows)
+        column = tl.arange(0, columns)
         width = tl.num_programs(0).to(tl.int64) * columns
         height = tl.num_programs(1).to(tl.int64) * rows
         cell = (i * rows + row)[:, None] * width + (j * columns + column)[None, :]
@@ -82,28 +95,39 @@ def _gradients_kernel(triton: Any, tl: Any) -> Any:
         a3 = tl.load(own + 3 * height * width + cell) if kind == 2 and of_states else a0
         b = other + (j * length + part * chunk) * (of_other * columns)
         g = upstream + (i * length + part * chunk) * rows
-        by_place, by_extent = tl.zeros((rows, columns), tl.float32), tl.zeros((rows, columns), tl.float32)
+        by_place = tl.zeros((rows, columns), tl.float32)
+        by_extent = tl.zeros((rows, columns), tl.float32)
         for _ in tl.range(0, chunk, loop_unroll_factor=4):
-            up, b0 = tl.load(g + row)[:, None], tl.load(b + column)[None, :]
+            up = tl.load(g + row)[:, None]
+            b0 = tl.load(b + column)[None, :]
             b1 = tl.load(b + columns + column)[None, :] if of_other > 1 else b0
             if kind == 2:
                 s = a2 if of_states else tl.load(b + 2 * columns + column)[None, :]
                 c = a3 if of_states else tl.load(b + 3 * columns + column)[None, :]
-                t, p = (b0 * a1 - b1 * a0 if of_states else a0 * b1 - a1 * b0), b0 * a0 + b1 * a1
-                sine, cosine = tl.abs(t), tl.abs(p)
-                edge, outside = cosine * c + sine * s, sine >= s
-                slope, scale = tl.where(outside, edge, inside * cosine), up
+                t = b0 * a1 - b1 * a0 if of_states else a0 * b1 - a1 * b0
+                p = b0 * a0 + b1 * a1
+                sine = tl.abs(t)
+                cosine = tl.abs(p)
+                edge = cosine * c + sine * s
+                outside = sine >= s
+                slope = tl.where(outside, edge, inside * cosine)
+                scale = up
                 by_extent += up * tl.where(outside, inside * c - edge, 0.0)
                 signs = t.to(tl.int32, bitcast=True) ^ p.to(tl.int32, bitcast=True)
             else:
                 gap = b0 - a0 if of_states else a0 - b0
-                slope, scale, signs = up, 1.0, gap.to(tl.int32, bitcast=True)
+                slope = up
+                scale = 1.0
+                signs = gap.to(tl.int32, bitcast=True)
                 if kind == 1:
                     beyond = tl.where(tl.abs(gap) > (a1 if of_states else b1), up, 0.0)
-                    outer = inside * up + (1 - inside) * beyond  # for one side a product is less work than a choice
+                    # for one side a product is less work than a choice
+                    outer = inside * up + (1 - inside) * beyond
                     slope = outer if of_states else tl.where(tl.abs(gap) > b1, up, inside * up)
                     by_extent += beyond
-            by_place += scale * (slope.to(tl.int32, bitcast=True) ^ (signs & -2147483648)).to(tl.float32, bitcast=True)
+            by_place += scale * (slope.to(tl.int32, bitcast=True) ^ (signs & -2147483648)).to(
+                tl.float32, bitcast=True
+            )
             b += of_other * columns
             g += rows
         if kind == 1:  # what an offset's sign decides is the same for the whole walk
@@ -118,46 +142,63 @@ def _gradients_kernel(triton: Any, tl: Any) -> Any:
     return gradients
 
 
-def distances(kind: str, inside: float, states: tuple[Tensor, ...], places: tuple[Tensor, ...]) -> Tensor:
-    """Distances of all pairs from what the pair function takes of both, `[n, d]... x [m, d]... -> [n, m]`."""
-    (n, d), m = states[0].shape, len(places[0])
+def distances(
+    kind: str, inside: float, states: tuple[Tensor, ...], places: tuple[Tensor, ...]
+) -> Tensor:
+    """Distances of all pairs, `[n, d]... x [m, d]... -> [n, m]`."""
+    n, d = states[0].shape
+    m = len(places[0])
     rows = _ROWS[kind]
-    tall, wide = _tiles(n, rows), _tiles(m, _COLUMNS)
+    tall = _tiles(n, rows)
+    wide = _tiles(m, _COLUMNS)
     parts, chunk = _cut(d, tall * wide)
     x = _packed([part.T for part in states], parts * chunk, rows)
     v = _packed([part.T for part in places], parts * chunk, _COLUMNS)
     out = x.new_zeros(parts, tall * rows, wide * _COLUMNS)
     kernels()[0][(wide, tall, parts)](
-        x, v, out, parts * chunk, chunk, inside, KINDS.index(kind), len(states), len(places), rows, _COLUMNS,
-        num_warps=8,
+        x, v, out, parts * chunk, chunk, inside, KINDS.index(kind), len(states), len(places), rows,
+        _COLUMNS, num_warps=8,
     )  # fmt: skip
     return _sum(out)[:n, :m].contiguous()
 
 
 def gradients(
-    kind: str, inside: float, states: tuple[Tensor, ...], places: tuple[Tensor, ...], upstream: Tensor
+    kind: str,
+    inside: float,
+    states: tuple[Tensor, ...],
+    places: tuple[Tensor, ...],
+    upstream: Tensor,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Gradients of states' places and extents, and of entities' places, for the gradient `[n, m]` of distances."""
+    """Gradients of both sides for the gradient `[n, m]` of distances."""
     by_state = _gradients(kind, inside, states, places, upstream.T, True)
     by_place = _gradients(kind, inside, places, states, upstream, False)
     return by_state[0], (None if kind == "l1" else by_state[1]), by_place[0]
 
 
 def _gradients(
-    kind: str, inside: float, own: tuple[Tensor, ...], other: tuple[Tensor, ...], upstream: Tensor, of_states: bool
+    kind: str,
+    inside: float,
+    own: tuple[Tensor, ...],
+    other: tuple[Tensor, ...],
+    upstream: Tensor,
+    of_states: bool,
 ) -> Tensor:
-    """Gradients of one side, `[1 or 2, a, d]`, from the gradient of distances with that side last, `[b, a]`."""
-    (a, d), b = own[0].shape, len(other[0])
+    """Gradients of one side, `[1 or 2, a, d]`, for distances with that side last, `[b, a]`."""
+    a, d = own[0].shape
+    b = len(other[0])
     rows = _ROWS[kind]
-    tall, wide = _tiles(a, rows), _tiles(d, _COLUMNS)
+    tall = _tiles(a, rows)
+    wide = _tiles(d, _COLUMNS)
     parts, chunk = _cut(b, tall * wide)
     mine = pad(torch.stack(own), (0, wide * _COLUMNS - d, 0, tall * rows - a))
     theirs = _packed(other, parts * chunk, _COLUMNS)
     up = _packed([upstream], parts * chunk, rows)
-    out = mine.new_empty(parts, 2 if of_states and kind != "l1" else 1, tall * rows, wide * _COLUMNS)
+    out = mine.new_empty(
+        parts, 2 if of_states and kind != "l1" else 1, tall * rows, wide * _COLUMNS
+    )
     kernels()[1][(wide, tall, parts)](
-        mine, theirs, up, out, parts * chunk, chunk, inside, KINDS.index(kind), of_states, len(other), rows, _COLUMNS,
-        num_warps=8,
+        mine, theirs, up, out, parts * chunk, chunk, inside, KINDS.index(kind), of_states,
+        len(other), rows, _COLUMNS, num_warps=8,
     )  # fmt: skip
     return _sum(out)[:, :a, :d].contiguous()
 
@@ -173,7 +214,7 @@ def _cut(length: int, tiles: int) -> tuple[int, int]:
 
 
 def _packed(parts: Sequence[Tensor], length: int, tile: int) -> Tensor:
-    """Arguments of a pair function, `[l, size]` each, as `[tiles, length, arguments, tile]` with zeros at the ends."""
+    """Pack arguments `[l, size]` as `[tiles, length, arguments, tile]`, padded with zeros."""
     steps, size = parts[0].shape
     tiles = _tiles(size, tile)
     whole = pad(torch.stack(tuple(parts), 1), (0, tiles * tile - size, 0, 0, 0, length - steps))

@@ -1,8 +1,9 @@
-"""Distances between every state and every entity, summed over dimensions, with no number kept per pair and dimension.
+"""Distances between all states and entities, summed over dimensions in little memory.
 
-All kinds are of one form, `Σ_d f(v − x, s)`: an entity has a place `v`, a state a place `x` and perhaps an extent `s`.
-The backward pass works the two slopes of `f` out anew; they are all that the gradients of `x`, `s` and `v` need.
-Where each state has entities of its own, `[n, m, d]`, pairs are few, and `[n, m]` distances come of plain operations.
+All kinds are of one form, `Σ_d f(v − x, s)`: an entity has a place `v`, a state a place `x` and
+perhaps an extent `s`. The backward pass works the two slopes of `f` out anew; they are all that the
+gradients of `x`, `s` and `v` need. Where each state has entities of its own, `[n, m, d]`, pairs are
+few, and `[n, m]` distances come of plain operations.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tacit.links.precision import has_triton
 _CPU_BLOCK = 1 << 17  # numbers of one pair and dimension that are in memory at a time
 _GPU_BLOCK = 1 << 26
 
-PairParts = tuple[Tensor, ...]  # what a pair function takes of states, or of entities
+PairParts = tuple[Tensor, ...]  # arguments of a pair function
 
 
 def l1(points: Tensor, entities: Tensor) -> Tensor:
@@ -30,28 +31,42 @@ def l1(points: Tensor, entities: Tensor) -> Tensor:
 
 
 def box(centres: Tensor, offsets: Tensor, entities: Tensor, inside: float) -> Tensor:
-    """`‖relu(δ − o)‖₁ + inside · ‖min(δ, o)‖₁` for `δ = |v − c|`, `[n, d] x [n, d] x [m, d] -> [n, m]`."""
+    """`‖relu(δ − o)‖₁ + inside · ‖min(δ, o)‖₁` for `δ = |v − c|`.
+
+    Shapes: `[n, d] x [n, d] x [m, d] -> [n, m]`.
+    """
     if entities.dim() == 3:
-        gap, offsets = (entities - centres[:, None]).abs(), offsets[:, None]
+        gap = (entities - centres[:, None]).abs()
+        offsets = offsets[:, None]
         return ((gap - offsets).relu() + inside * torch.minimum(gap, offsets).abs()).sum(-1)
     return _distances("box", inside, centres, offsets, entities)
 
 
 def cone(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tensor:
-    """How far angles are out of cones `[θ − ω, θ + ω]`, for ω in [0, π], `[n, d] x [n, d] x [m, d] -> [n, m]`.
+    """Distances of angles from cones `[θ − ω, θ + ω]`, for ω in [0, π].
 
-    Per dimension, with `i = |sin((v−θ)/2)|` and `b = sin(ω/2)`: `min(|sin((v−θ+ω)/2)|, |sin((v−θ−ω)/2)|)` where `i ≥ b`
-    and 0 elsewhere, plus `inside · min(i, b)`. By the addition theorem the first is `relu(i cos(ω/2) − j b)` for
-    `j = |cos((v−θ)/2)|`, and `i`, `j` are sums of products of sines of halves: no pair takes a sine of its own.
+    Shapes: `[n, d] x [n, d] x [m, d] -> [n, m]`.
+
+    Per dimension, with `i = |sin((v−θ)/2)|` and `b = sin(ω/2)`: `min(|sin((v−θ+ω)/2)|,
+    |sin((v−θ−ω)/2)|)` where `i ≥ b` and 0 elsewhere, plus `inside · min(i, b)`. By the addition
+    theorem the first is `relu(i cos(ω/2) − j b)` for `j = |cos((v−θ)/2)|`, and `i`, `j` are sums of
+    products of sines of halves: no pair takes a sine of its own.
     """
     if angles.dim() == 3:
-        half, reach = (angles - axes[:, None]) / 2, apertures[:, None] / 2
-        sine, bound = half.sin().abs(), reach.sin()
-        return ((sine * reach.cos() - half.cos().abs() * bound).relu() + inside * torch.minimum(sine, bound)).sum(-1)
+        half = (angles - axes[:, None]) / 2
+        reach = apertures[:, None] / 2
+        sine = half.sin().abs()
+        bound = reach.sin()
+        return (
+            (sine * reach.cos() - half.cos().abs() * bound).relu()
+            + inside * torch.minimum(sine, bound)
+        ).sum(-1)
     return _distances("cone", inside, axes, apertures, angles)
 
 
-def _distances(kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
+def _distances(
+    kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor
+) -> Tensor:
     distances: Tensor = _Distances.apply(kind, inside, points, extents, entities)  # type: ignore[no-untyped-call]
     return distances
 
@@ -60,10 +75,14 @@ class _Distances(torch.autograd.Function):
     """Pair distances by blocks; the backward pass computes each block again."""
 
     @staticmethod
-    def forward(ctx: Any, kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor
+    ) -> Tensor:
         states, places = _parts(kind, points, extents, entities)
         ctx.save_for_backward(*states, *places)
-        ctx.kind, ctx.inside, ctx.of_states = kind, inside, len(states)
+        ctx.kind = kind
+        ctx.inside = inside
+        ctx.of_states = len(states)
         if _in_kernels(points, entities):
             return pair_kernels.distances(kind, inside, states, places)
         distances = points.new_empty(len(points), len(entities))
@@ -74,10 +93,16 @@ class _Distances(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        states, places = ctx.saved_tensors[: ctx.of_states], ctx.saved_tensors[ctx.of_states :]
-        points, entities = states[0], places[0]
+        states = ctx.saved_tensors[: ctx.of_states]
+        places = ctx.saved_tensors[ctx.of_states :]
+        points = states[0]
+        entities = places[0]
         if _in_kernels(points, entities):
-            return None, None, *pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient)
+            return (
+                None,
+                None,
+                *pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient),
+            )
         to_points = torch.zeros_like(points)
         to_extents = None if ctx.of_states == 1 else torch.zeros_like(points)
         to_entities = torch.zeros_like(entities)
@@ -93,23 +118,35 @@ class _Distances(torch.autograd.Function):
 
 
 def _in_kernels(points: Tensor, entities: Tensor) -> bool:
-    fits = points.is_cuda and points.dtype == entities.dtype == torch.float32 and points.numel() and entities.numel()
+    fits = (
+        points.is_cuda
+        and points.dtype == entities.dtype == torch.float32
+        and points.numel()
+        and entities.numel()
+    )
     return bool(fits) and has_triton()
 
 
-def _parts(kind: str, points: Tensor, extents: Tensor | None, entities: Tensor) -> tuple[PairParts, PairParts]:
-    """What the pair functions take of states and of entities."""
+def _parts(
+    kind: str, points: Tensor, extents: Tensor | None, entities: Tensor
+) -> tuple[PairParts, PairParts]:
+    """The arguments of the pair function, of states and of entities."""
     if extents is None:
         return (points,), (entities,)
     if kind == "box":
         return (points, extents), (entities,)
-    half, reach, place = points / 2, extents / 2, entities / 2
+    half = points / 2
+    reach = extents / 2
+    place = entities / 2
     return (half.sin(), half.cos(), reach.sin(), reach.cos()), (place.sin(), place.cos())
 
 
-def _blocks(states: PairParts, places: PairParts) -> Iterator[tuple[slice, slice, PairParts, PairParts]]:
-    """All pairs, in blocks whose numbers per dimension fit into memory: rows, columns, and the parts of both."""
-    (n, d), m = states[0].shape, len(places[0])
+def _blocks(
+    states: PairParts, places: PairParts
+) -> Iterator[tuple[slice, slice, PairParts, PairParts]]:
+    """Blocks of all pairs that fit into memory: rows, columns, and the parts of both."""
+    n, d = states[0].shape
+    m = len(places[0])
     block = _GPU_BLOCK if states[0].is_cuda else _CPU_BLOCK
     width = max(1, min(m, block // max(1, d)))
     height = max(1, block // max(1, d * width))
@@ -117,7 +154,12 @@ def _blocks(states: PairParts, places: PairParts) -> Iterator[tuple[slice, slice
         rows = slice(row, row + height)
         for column in range(0, m, width):
             columns = slice(column, column + width)
-            yield rows, columns, tuple(part[rows, None] for part in states), tuple(part[columns] for part in places)
+            yield (
+                rows,
+                columns,
+                tuple(part[rows, None] for part in states),
+                tuple(part[columns] for part in places),
+            )
 
 
 def _values(kind: str, inside: float, states: PairParts, places: PairParts) -> Tensor:
@@ -125,7 +167,8 @@ def _values(kind: str, inside: float, states: PairParts, places: PairParts) -> T
     if kind == "l1":
         return (places[0] - states[0]).abs_()
     if kind == "box":
-        gap, offset = (places[0] - states[0]).abs_(), states[1]
+        gap = (places[0] - states[0]).abs_()
+        offset = states[1]
         within = torch.minimum(gap, offset).abs_().mul_(inside)
         return gap.sub_(offset).relu_().add_(within)
     sine, cosine = _halves(states, places)
@@ -134,13 +177,17 @@ def _values(kind: str, inside: float, states: PairParts, places: PairParts) -> T
     return sine.mul_(states[3]).addcmul_(cosine.abs_(), states[2], value=-1).relu_().add_(within)
 
 
-def _slopes(kind: str, inside: float, states: PairParts, places: PairParts) -> tuple[Tensor, Tensor | None]:
+def _slopes(
+    kind: str, inside: float, states: PairParts, places: PairParts
+) -> tuple[Tensor, Tensor | None]:
     """The derivatives of the pair function by `v − x` and by the extent, `[r, c, d]` each."""
     if kind == "l1":
         return (places[0] - states[0]).sign_(), None
     if kind == "box":
-        gap, offset = places[0] - states[0], states[1]
-        outside = gap.abs().gt_(offset)  # as 0 and 1: in place, and without a change of type on the way
+        gap = places[0] - states[0]
+        offset = states[1]
+        # as 0 and 1: in place, and without a change of type on the way
+        outside = gap.abs().gt_(offset)
         extent = outside * (inside * offset.sign() - 1)
         return gap.sign_().mul_(outside.mul_(1 - inside).add_(inside)), extent
     sine, cosine = _halves(states, places)

@@ -1,12 +1,13 @@
-"""How any mix of plans becomes batches of operators of a space.
+"""Schedules that turn a mix of plans into batches of operators of a space.
 
-A schedule is worked out once for a mix, whatever the numbers of queries: it is an algebra over plans whose values are
-operations, so that equal steps of a plan are one operation. All operations of one kind that can run at the same time
-are one step, those of all plans together, and hops run when nothing else can: so a mix takes as many projections as
-its longest chain has hops.
+A schedule is worked out once for a mix, whatever the numbers of queries: it is an algebra over
+plans whose values are operations, so that equal steps of a plan are one operation. All operations
+of one kind that can run at the same time are one step, those of all plans together, and hops run
+when nothing else can: so a mix takes as many projections as its longest chain has hops.
 
-Where a space has no union, the value of a step is a tuple of branches, of which the best counts: hops and
-intersections are distributed over them, and a complement is the intersection of their complements.
+Where a space has no union, the value of a step is a tuple of branches, of which the best counts:
+hops and intersections are distributed over them, and a complement is the intersection of their
+complements.
 """
 
 from __future__ import annotations
@@ -18,16 +19,31 @@ from itertools import product
 from typing import NoReturn, TypeVar
 
 from tacit.errors import PlanError
-from tacit.query.plans.fold import EVERYWHERE, Fold, Place
-from tacit.query.plans.plan import At, Best, Complement, Condition, Everything, Loop, Plan, Project, Relation, Step
+from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
+from tacit.query.plans.plan import (
+    At,
+    Best,
+    Complement,
+    Cutset,
+    Everything,
+    Loop,
+    Plan,
+    Project,
+    Relation,
+    Step,
+    Unequal,
+)
 
 MOST_BRANCHES = 16
-KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")  # what runs first, where both can
+# the order of kinds among operations that are ready
+KINDS = ("anchor", "everything", "complement", "union", "intersect", "project")
 REFUSED: dict[type, str] = {
-    At: "a part that speaks of named entities alone (At)",  # a state is matched with all entities at once
+    # a state is matched with all entities at once
+    At: "a part that speaks of named entities alone (At)",
     Best: "a part that no answer occurs in (Best)",
     Loop: "an atom with one variable at both ends (Loop)",  # a hop leads from a state to another
-    Condition: "a cycle of variables (Condition)",  # operators follow trees
+    Cutset: "a cycle of variables (Cutset)",  # operators follow trees
+    Unequal: "an inequality (Unequal)",  # which tells entities apart, and a state is of many
 }
 Branches = tuple[int, ...]  # operations, by number
 _T = TypeVar("_T")
@@ -46,7 +62,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The operations of a mix of plans, the steps they run in, and what is left for each plan: its branches."""
+    """The operations of a mix of plans, their order in steps, and each plan's branches."""
 
     operations: tuple[Operation, ...]
     steps: tuple[tuple[int, ...], ...]
@@ -60,16 +76,26 @@ def schedule_of(plans: tuple[Plan, ...], unions: bool) -> Schedule:
     A `PlanError` names the first step that no operator stands for.
     """
     operations: dict[Operation, int] = {}
-    outputs = tuple(_Operations(operations, number, unions).of(plan.root) for number, plan in enumerate(plans))
+    outputs = tuple(
+        _Operations(operations, number, unions).of(plan.root) for number, plan in enumerate(plans)
+    )
     return Schedule(tuple(operations), _steps(list(operations)), outputs)
 
 
 def _steps(operations: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
-    """Operations in the order they run, those of one kind and arity together as far as they can."""
-    waiting, steps = dict(enumerate(operations)), []
+    """Operations in the order they run, batched by kind and arity."""
+    waiting = dict(enumerate(operations))
+    steps = []
     while waiting:
-        ready = [number for number, operation in waiting.items() if waiting.keys().isdisjoint(operation.inputs)]
-        turns = {number: (KINDS.index(waiting[number].kind), len(waiting[number].inputs)) for number in ready}
+        ready = [
+            number
+            for number, operation in waiting.items()
+            if waiting.keys().isdisjoint(operation.inputs)
+        ]
+        turns = {
+            number: (KINDS.index(waiting[number].kind), len(waiting[number].inputs))
+            for number in ready
+        }
         first = min(turns.values())
         steps.append(tuple(number for number in ready if turns[number] == first))
         for number in steps[-1]:
@@ -78,13 +104,15 @@ def _steps(operations: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
 
 
 class _Operations(Fold[int, Branches]):
-    """Values the steps of a plan by the operations that compute them; an end is the slot of an entity."""
+    """Values the steps of a plan by their operations; an end is an entity's slot."""
 
     def __init__(self, operations: dict[Operation, int], plan: int, unions: bool) -> None:
-        self.operations, self.plan, self.unions = operations, plan, unions
+        self.operations = operations
+        self.plan = plan
+        self.unions = unions
 
-    def of(self, step: Step, place: Place[int] = EVERYWHERE) -> Branches:
-        """The operations of a step; at a single entity it has none, since a state is matched with all of them."""
+    def of(self, step: Step, place: EvalContext[int] = EVERYWHERE) -> Branches:
+        """The operations of a step; a `PlanError` for a step about single entities."""
         if place.target is not None:
             _refuse("a part of an edge that speaks of its source alone (Source)")
         if type(step) in REFUSED:
@@ -95,55 +123,64 @@ class _Operations(Fold[int, Branches]):
         """The slot itself."""
         return slot
 
-    def relation(self, step: Relation, place: Place[int]) -> Branches:
+    def relation(self, step: Relation, place: EvalContext[int]) -> Branches:
         """A hop from an anchor."""
         return self._hops((self._number("anchor", slot=place.start),), step)
 
-    def project(self, step: Project, place: Place[int]) -> Branches:
+    def project(self, step: Project, place: EvalContext[int]) -> Branches:
         """A hop from each branch of a source."""
         if not isinstance(step.edge, Relation):
             _refuse("an edge of several relations between two variables, or of a negated one")
         return self._hops(self.of(step.source), step.edge)
 
-    def everything(self, step: Everything, place: Place[int]) -> Branches:
+    def everything(self, step: Everything, place: EvalContext[int]) -> Branches:
         """The state of all entities."""
         return (self._number("everything"),)
 
-    def all(self, parts: Sequence[Branches], place: Place[int]) -> Branches:
+    def all(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
         """An intersection for each choice of branches."""
         choices = product(*parts)
-        return few(self._number("intersect", choice) if len(choice) > 1 else choice[0] for choice in choices)
+        return few(
+            self._number("intersect", choice) if len(choice) > 1 else choice[0]
+            for choice in choices
+        )
 
-    def any(self, parts: Sequence[Branches], place: Place[int]) -> Branches:
+    def any(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
         """A union, or all branches."""
         branches = tuple(branch for part in parts for branch in part)
         return (self._number("union", branches),) if self.unions else few(branches)
 
-    def negation(self, step: Complement[Step], part: Branches, place: Place[int]) -> Branches:
-        """The complement; that of branches is what all their complements have in common."""
+    def negation(self, step: Complement[Step], part: Branches, place: EvalContext[int]) -> Branches:
+        """The complement; of branches, the intersection of their complements."""
         return self.all([(self._number("complement", (branch,)),) for branch in part], place)
 
     def _hops(self, sources: Branches, edge: Relation) -> Branches:
         return tuple(self._number("project", (source,), edge.slot, edge.flip) for source in sources)
 
-    def _number(self, kind: str, inputs: tuple[int, ...] = (), slot: int = 0, flip: bool = False) -> int:
+    def _number(
+        self, kind: str, inputs: tuple[int, ...] = (), slot: int = 0, flip: bool = False
+    ) -> int:
         """The number of an operation, the same for equal ones."""
         operation = Operation(kind, self.plan, inputs, slot, flip)
         return self.operations.setdefault(operation, len(self.operations))
 
 
 def few(branches: Iterable[_T]) -> tuple[_T, ...]:
-    """Distinct branches, as long as they are few: no more of them are looked at, since intersections multiply them."""
+    """Distinct branches; a `PlanError` as soon as there are too many."""
     distinct: dict[_T, None] = {}
     for branch in branches:
         distinct[branch] = None
         if len(distinct) > MOST_BRANCHES:
             raise PlanError(
-                f"the unions of a question make more than {MOST_BRANCHES} branches, which are all that an encoder "
-                "without a union of its own keeps; ask with fewer unions, or another search"
+                f"the unions of a question make more than {MOST_BRANCHES} branches, which are all "
+                "that an encoder without a union of its own keeps; ask with fewer unions, or with "
+                "another `search`"
             )
     return tuple(distinct)
 
 
 def _refuse(step: str) -> NoReturn:
-    raise PlanError(f"no operator of query embeddings stands for {step}; ask without it, or with another search")
+    raise PlanError(
+        f"no operator of query embeddings stands for {step}; ask without it, or with another "
+        "`search`"
+    )

@@ -1,4 +1,4 @@
-"""The contract of query embeddings: spaces whose points stand for questions, and operators on them."""
+"""The contract of query embeddings: states of questions, and operators on them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tacit.query.plans.plan import Plan
 
 
 class Space(Matching):
-    """Where questions live: a state is one row of numbers, and operators map states to states, row by row.
+    """A space of questions: a state is a row of numbers, and operators map states.
 
-    A model is these functions and nothing else. How plans become batches of operators is the schedule's business, how
-    logits become a loss that of the losses.
+    A model is these functions and nothing else. How plans become batches of operators is the
+    schedule's business, how logits become a loss that of the losses.
     """
 
     width: int  # numbers of a state, W
@@ -30,18 +30,18 @@ class Space(Matching):
 
     @abstractmethod
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """Where relations lead, `[n, W] x [n] -> [n, W]`."""
+        """The projection of states by relations, `[n, W] x [n] -> [n, W]`."""
 
     @abstractmethod
     def intersect(self, states: Tensor) -> Tensor:
-        """What k states have in common, `[n, k, W] -> [n, W]`."""
+        """The intersection of k states, `[n, k, W] -> [n, W]`."""
 
     def union(self, states: Tensor) -> Tensor:
-        """What any of k states holds, `[n, k, W] -> [n, W]`; only where `unions`."""
+        """The union of k states, `[n, k, W] -> [n, W]`; only where `unions`."""
         raise self.lacks("union")
 
     def complement(self, states: Tensor) -> Tensor:
-        """What a state leaves out, `[n, W] -> [n, W]`."""
+        """The complement of a state, `[n, W] -> [n, W]`."""
         raise self.lacks("complement")
 
     def everything(self) -> Tensor:
@@ -53,13 +53,18 @@ class Space(Matching):
         reasons = {
             "union": "has no union of its own",
             "complement": "has no complement (Complement); ask without negation, or another model",
-            "everything": "has no state of all entities (Everything); every variable needs an atom to an entity",
+            "everything": (
+                "has no state of all entities (Everything); every variable needs an atom to an "
+                "entity"
+            ),
         }
         return PlanError(f"{self.name} {reasons[operator]}")
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names the first step for which there is no operator."""
-        for kind in sorted({operation.kind for operation in schedule_of((plan,), self.unions).operations}):
+        for kind in sorted(
+            {operation.kind for operation in schedule_of((plan,), self.unions).operations}
+        ):
             if getattr(type(self), kind) is getattr(Space, kind):
                 raise self.lacks(kind)
 
@@ -71,18 +76,28 @@ class Space(Matching):
             columns = zip(*(each.inputs for each in operations), strict=True)
             inputs = [torch.cat([values[number] for number in column]) for column in columns]
             sizes = [len(queries[each.plan][2]) for each in operations]
-            values.update(zip(step, self._step(operations, inputs, queries).split(sizes), strict=True))
+            values.update(
+                zip(step, self._step(operations, inputs, queries).split(sizes), strict=True)
+            )
         return [[values[branch] for branch in branches] for branches in schedule.outputs]
 
-    def _step(self, operations: Sequence[Operation], inputs: list[Tensor], queries: Sequence[Slots]) -> Tensor:
+    def _step(
+        self, operations: Sequence[Operation], inputs: list[Tensor], queries: Sequence[Slots]
+    ) -> Tensor:
         """The states of a step: one call of an operator for all of its operations."""
         match operations[0].kind:
             case "anchor":
-                return self.anchor(torch.cat([queries[each.plan][1][:, each.slot] for each in operations]))
+                return self.anchor(
+                    torch.cat([queries[each.plan][1][:, each.slot] for each in operations])
+                )
             case "everything":
-                return self.everything().expand(sum(len(queries[each.plan][2]) for each in operations), -1)
+                return self.everything().expand(
+                    sum(len(queries[each.plan][2]) for each in operations), -1
+                )
             case "project":
-                relations = [queries[each.plan][2][:, each.slot] ^ int(each.flip) for each in operations]
+                relations = [
+                    queries[each.plan][2][:, each.slot] ^ int(each.flip) for each in operations
+                ]
                 return self.project(inputs[0], torch.cat(relations))
             case "complement":
                 return self.complement(inputs[0])

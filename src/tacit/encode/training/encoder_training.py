@@ -1,9 +1,10 @@
-"""The training of an encoder: a step is queries of all shapes at once, drawn on the device, with their loss."""
+"""The training task of an encoder: its steps, losses, batches and validations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -16,7 +17,8 @@ from tacit.encode.settings import TRAINED, EncodeSettings
 from tacit.encode.training.draws import draws, plans_of
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
-from tacit.fitting.task import Task, Timetable, Weights, seed_of
+from tacit.fitting.interruption import breakable
+from tacit.fitting.task import Task, TrainingSchedule, Weights, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
@@ -25,18 +27,20 @@ from tacit.query.sampling.queries import QuerySet, checksum
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 
-COLUMNS = ("entities", "relations", "answers", "weights")  # of what is drawn
-WASTE = 0.99  # shapes that are hard to find are given up early
+COLUMNS = ("entities", "relations", "answers", "weights")  # of drawn queries
+WASTE = 0.99  # the share of failed draws after which a shape is given up
 WARM = 3  # steps before one is recorded
-AHEAD = 32  # steps that may wait for a GPU, whose time the clock would not see
-BLOCK = 16  # steps whose queries are drawn together: to draw takes many small operations, however many the queries
+AHEAD = 32  # steps queued on a GPU between synchronisations, for the clock's sake
+# steps whose queries are drawn together, since a draw takes many small operations
+BLOCK = 16
 
 
 class EncoderTraining(Task):
-    """A step is drawn, scored and followed; a validation the ranks of the hard answers of other queries.
+    """A step draws and learns from queries; a validation ranks hard answers of others.
 
-    What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a GPU a step is
-    recorded once and replayed: nothing in it waits for the host, and its queries lie where those before it lay.
+    What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a
+    GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries lie
+    where those before it lay.
     """
 
     faster = "fewer steps, minutes or a smaller batch would be faster"
@@ -49,31 +53,44 @@ class EncoderTraining(Task):
         valid: Mapping[str, QuerySet] | None = None,
         scorer: Scorer | None = None,
     ) -> None:
-        self.settings, self.device = settings, pick_device(settings.device)
+        self.settings = settings
+        self.device = pick_device(settings.device)
         encoder = make_encoder(settings, graph, scorer)
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.module: Encoder = encoder.to(self.device)
         self.module.narrow = self.precision == "bf16"
         self.remedy = _remedy(settings, encoder, self.precision)
         self.queries = {
-            name: query_set.share(settings.share, settings.seed) for name, query_set in (queries or {}).items()
+            name: query_set.share(settings.share, settings.seed)
+            for name, query_set in (queries or {}).items()
         }
-        self.shapes, self.num_entities = self._shapes(), graph.num_entities
+        self.shapes = self._shapes()
+        self.num_entities = graph.num_entities
         self.draws = draws(
-            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK, self.device,
-            settings.negated, settings.answers,
-        )  # fmt: skip
-        self._likely = round(settings.likely * settings.negatives)  # shared negatives that answer other queries
-        self._often = self._expected()
+            self.shapes,
+            self.queries,
+            graph.index("train"),
+            graph.num_entities,
+            settings.batch,
+            BLOCK,
+            self.device,
+            settings.negated,
+            settings.answers,
+        )
+        # shared negatives that answer other queries
+        self._likely = round(settings.likely * settings.negatives)
+        self._often = self._expected_log_frequencies()
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
         self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
         self._loss = torch.zeros((), device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._steps = 0  # in this process
-        self._block, self._drawn = -1, list[Drawn]()  # the queries of a block of steps
+        # the queries of a block of steps
+        self._block = -1
+        self._drawn = list[Drawn]()
         self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
-        self._aim(0)  # what cannot be drawn is found before anything is replaced
+        self._prepare_step(0)  # errors of drawing must precede changes of a run
 
     @property
     def precision(self) -> str:
@@ -92,18 +109,20 @@ class EncoderTraining(Task):
 
     @property
     def flops(self) -> float:
-        """About how much a step computes: distances to negatives, or layers over all entities, there and back."""
-        settings, many = self.settings, self.num_entities
+        """Roughly the operations of a step: distances to negatives, or layers over entities."""
+        settings = self.settings
+        many = self.num_entities
         if settings.loss == "sets":
             return 200.0 * settings.batch * many * settings.layers * settings.width**2
-        width = settings.width or self.module.get_buffer("entities").shape[1]  # that of the link predictor
+        # LMPNN has the width of its link predictor.
+        width = settings.width or self.module.get_buffer("entities").shape[1]
         return 30.0 * settings.batch * (min(settings.negatives, many) + settings.answers) * width
 
-    def schedule(self) -> Timetable:
+    def schedule(self) -> TrainingSchedule:
         """Steps, or minutes of them, validated a few times on the way."""
         settings = self.settings
         between = max(1, round(settings.validate_every * settings.steps))
-        return Timetable(
+        return TrainingSchedule(
             name="encode",
             unit="step",
             units=settings.steps,
@@ -119,28 +138,30 @@ class EncoderTraining(Task):
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from other queries, at the learning rate of the time."""
-        self._aim(number)
+        with breakable():
+            self._prepare_step(number)
         self._steps += 1
         if self.device.type != "cuda" or not self.module.captured:
-            self._learn()
-        elif self._steps <= WARM:  # on a stream of its own, as what is to be recorded must have run before
+            self._optimize()
+        elif self._steps <= WARM:
+            # CUDA graphs need warm-up steps on another stream.
             stream = torch.cuda.Stream(self.device)
             stream.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(stream):
-                self._learn()
+                self._optimize()
             torch.cuda.current_stream(self.device).wait_stream(stream)
         else:
             if self._graph is None:
                 self._graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(self._graph):
-                    self._learn()
+                    self._optimize()
             self._graph.replay()
         if self.device.type == "cuda" and self._steps % AHEAD == 0:
             torch.cuda.synchronize(self.device)
         return self._loss, self.settings.batch
 
-    def _aim(self, number: int) -> None:
-        """Set what a step depends on beside weights: the learning rate, its queries, and the source of negatives."""
+    def _prepare_step(self, number: int) -> None:
+        """Set the learning rate, the queries and the random seed of a step."""
         settings = self.settings
         share = max(number / settings.steps, self.clock())
         rate = settings.lr * falling(settings.decay, share)
@@ -168,12 +189,12 @@ class EncoderTraining(Task):
         fresh = [draw() for draw in self.draws]
         if not self._drawn and not any(bool(drawn.weights.any()) for drawn in fresh):
             raise TrainingError(
-                f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train facts; learn from "
-                "other shapes, or from queries that are given"
+                f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train "
+                "facts; learn from other `shapes`, or from `queries` of your own"
             )
-        for held, drawn in zip(self._drawn, fresh, strict=False):
+        for buffer, drawn in zip(self._drawn, fresh, strict=False):
             for name in COLUMNS:
-                getattr(held, name).copy_(getattr(drawn, name))
+                getattr(buffer, name).copy_(getattr(drawn, name))
         self._drawn = self._drawn or fresh
 
     def batch(self) -> list[Drawn]:
@@ -182,39 +203,59 @@ class EncoderTraining(Task):
         def part(column: Tensor) -> Tensor:
             return torch.index_select(column.unflatten(0, (BLOCK, -1)), 0, self._place)[0]
 
-        return [Drawn(drawn.plan, *(part(getattr(drawn, name)) for name in COLUMNS)) for drawn in self._drawn]
+        return [
+            Drawn(drawn.plan, *(part(getattr(drawn, name)) for name in COLUMNS))
+            for drawn in self._drawn
+        ]
 
-    def _learn(self) -> None:
-        """Follow the loss of queries, the mean by weight."""
+    def _optimize(self) -> None:
+        """Take an optimizer step on the weighted mean loss of the batch."""
         self.module.train()
-        self.optimizer.zero_grad(set_to_none=False)  # where gradients are, rows of tables are added
-        batch = self.batch()
-        negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
-        loss = self.module.loss(batch, negatives, None if self._often is None else self._often[negatives])
-        loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
-        loss.backward()
+        self.optimizer.zero_grad(set_to_none=False)  # gradients of rows are added in place
+        # No break on a GPU, whose step may be being recorded.
+        with breakable() if self.device.type == "cpu" else nullcontext():
+            batch = self.batch()
+            negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
+            loss = self.module.loss(
+                batch, negatives, None if self._often is None else self._often[negatives]
+            )
+            loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
+            loss.backward()
         self.optimizer.step()
         self._loss.copy_(loss.detach() * self.settings.batch)
 
-    def _expected(self) -> Tensor | None:
+    def _expected_log_frequencies(self) -> Tensor | None:
         """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
 
-        None where the loss is no softmax, whose sum over all entities what is drawn stands for, or all are there.
+        None where the loss is no softmax, whose sum over all entities what is drawn stands for, or
+        all are there.
         """
-        settings, many, likely = self.settings, self.num_entities, self._likely
-        if settings.loss != "softmax" or settings.private or settings.negatives >= many or not likely:
+        settings = self.settings
+        many = self.num_entities
+        likely = self._likely
+        if (
+            settings.loss != "softmax"
+            or settings.private
+            or settings.negatives >= many
+            or not likely
+        ):
             return None
-        answers = sum((draw.count * draw.shares(many) for draw in self.draws), torch.zeros(many, dtype=torch.double))
-        often = (settings.negatives - likely) / many + likely * answers / answers.sum()
-        return often.log().float().to(self.device)
+        answers = sum(
+            (draw.count * draw.shares(many) for draw in self.draws),
+            torch.zeros(many, dtype=torch.double),
+        )
+        frequencies = (settings.negatives - likely) / many + likely * answers / answers.sum()
+        return frequencies.log().float().to(self.device)
 
     def negatives(self, answers: Tensor) -> Tensor:
         """Entities to compare with, by an answer `[n]` to each query of a batch.
 
-        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and *likely* ones among them,
-        which answer other queries: of the kinds that questions are about, and so the hardest to tell from right ones.
+        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and
+        *likely* ones among them, which answer other queries: of the kinds that questions are about,
+        and so the hardest to tell from right ones.
         """
-        settings, many = self.settings, self.num_entities
+        settings = self.settings
+        many = self.num_entities
         if settings.private:
             return torch.randint(many, (len(answers), settings.negatives), device=self.device)
         if settings.negatives >= many:
@@ -230,51 +271,64 @@ class EncoderTraining(Task):
         return mean_reciprocal_ranks(self.module.reasoner(), self.valid)
 
     def restore(self, state: Weights) -> None:
-        """A step must be recorded anew."""
-        self._graph, self._steps = None, 0
+        """Forget the recorded step, which must be captured again."""
+        self._graph = None
+        self._steps = 0
 
     def checksums(self) -> dict[str, str]:
-        """What tells the queries that it learns from and is validated with, and what it rests on, from others."""
+        """Checksums of the queries to learn from and to validate with, and of the module's."""
         queries = {"queries": checksum(self.queries), "validation queries": checksum(self.valid)}
         return queries | self.module.checksums()
 
     def _optimizer(self) -> Adam:
         trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        settings, on_gpu = self.settings, self.device.type == "cuda"
+        settings = self.settings
+        on_gpu = self.device.type == "cuda"
         rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
         kind = AdamW if settings.weight_decay else Adam
-        return kind(trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu)
+        return kind(
+            trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu
+        )
 
     def _shapes(self) -> tuple[str, ...]:
-        """The shapes to learn from: those chosen; else, of those given or usual, all that the encoder can."""
+        """The shapes to learn from: the chosen ones, else all that the encoder can learn."""
         chosen = self.settings.shapes
         plans = plans_of(chosen or self.queries or TRAINED, self.queries)
         if chosen is not None:
             for plan in plans.values():
                 self.module.check_learning(plan)
             return chosen
-        shapes = tuple(name for name, plan in plans.items() if _passes(self.module.check_learning, plan))
+        shapes = tuple(
+            name for name, plan in plans.items() if _passes(self.module.check_learning, plan)
+        )
         if not shapes:
-            raise TrainingError(f"model {self.settings.model} can learn from none of the shapes {', '.join(plans)}")
+            raise TrainingError(
+                f"model {self.settings.model} can learn from none of the shapes "
+                f"{', '.join(plans)}; give other `shapes`"
+            )
         return shapes
 
     def _valid(self, graph: Graph, valid: Mapping[str, QuerySet] | None) -> dict[str, QuerySet]:
         """The queries to validate with, of shapes that the encoder can express."""
-        most, seed = self.settings.validate_queries, self.settings.seed
+        most = self.settings.validate_queries
+        seed = self.settings.seed
         plans = plans_of(SHAPES if valid is None else valid, valid or {})
         shapes = [name for name, plan in plans.items() if _passes(self.module.check, plan)]
         if valid is None:
             return sampled(graph, shapes, most, seed)
-        return with_hard_answers({name: valid[name] for name in shapes}, most, np.random.default_rng(seed))
+        return with_hard_answers(
+            {name: valid[name] for name in shapes}, most, np.random.default_rng(seed)
+        )
 
 
 def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
     """Queries to validate with, from the valid facts; none where there are no such facts."""
-    there = len(graph.valid) > 0
+    has_valid_facts = len(graph.valid) > 0
     return {
         name: drawn
         for name in shapes
-        if there and len(drawn := sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries)
+        if has_valid_facts
+        and len(drawn := sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries)
     }
 
 
@@ -290,13 +344,17 @@ def falling(decay: str, share: float) -> float:
 
 
 def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
-    """What keeps numbers from exploding, of what the encoder learns by."""
-    high = {"lr": settings.lr, "weight_decay": settings.weight_decay, "margin": getattr(encoder, "margin", 0.0)}
-    advice = [f"lower {name} (it is {value:g})" for name, value in high.items() if value]
+    """Advice against exploding numbers, by the settings in use."""
+    high = {
+        "lr": settings.lr,
+        "weight_decay": settings.weight_decay,
+        "margin": getattr(encoder, "margin", 0.0),
+    }
+    advice = [f"lower `{name}` (it is {value:g})" for name, value in high.items() if value]
     if hasattr(encoder, "temperature"):
-        advice.append(f"raise temperature (it is {settings.temperature:g})")
+        advice.append(f"raise `temperature` (it is {settings.temperature:g})")
     if precision != "float32":
-        advice.append("use precision float32")
+        advice.append("use `precision='float32'`")
     return ", or ".join(advice)
 
 

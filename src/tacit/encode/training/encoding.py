@@ -1,4 +1,4 @@
-"""Training an encoder on a graph, in a way that can be stopped at any moment and gone on with."""
+"""Training an encoder on a graph, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tacit.encode.models import save_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.errors import DataError, SettingsError
-from tacit.fitting.loop import Fitting, fit
+from tacit.fitting.loop import Trainer, fit
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
 from tacit.links.training.memory import clear_memory_errors
-from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries
+from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries, without_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
-from tacit.run.folder import ENCODER, ENCODING, RunFolder
+from tacit.run.folder import ENCODER, ENCODING, MODEL, RunFolder
 
 
 @dataclass(frozen=True, eq=False)
 class EncodeResult:
-    """The encoder with its best weights, and what happened on the way: one entry of `trace` per validation."""
+    """The encoder with its best weights; `trace` has an entry per validation."""
 
     encoder: Encoder
     settings: EncodeSettings
@@ -48,81 +48,108 @@ def encode(
     progress: Progress | bool = False,
     resume: bool = False,
 ) -> EncodeResult:
-    """Train an encoder; the best weights on `valid`, or on queries sampled from the valid facts, are kept.
+    """Train an encoder, and keep the weights that are best on the validation queries.
 
-    It learns from `queries` by shape; shapes that are asked for and not among them are drawn over the train facts, and
-    so are all where none are given. With a `run`, validations are traced, checkpoints are written, from which `resume`
-    goes on, and the encoder is saved there in the end; one that is there goes when the first step is taken. Ctrl-C
-    raises `KeyboardInterrupt` between two steps, after saving a checkpoint. LMPNN works on a `scorer`, which stays as
-    it is.
+    The validation queries are `valid`, or sampled from the valid facts. It learns from `queries` by
+    shape; queries of further shapes of the settings are drawn over the train facts. With a `run`,
+    it traces validations, writes checkpoints, from which `resume` goes on, and saves the encoder in
+    the end; the first step deletes an encoder of the run. Ctrl-C raises `KeyboardInterrupt` between
+    two steps, after saving a checkpoint. LMPNN works on a `scorer`, which stays as it is.
     """
-    settings = (settings or EncodeSettings()).settled(graph.num_entities)
-    if run is not None:
-        run.begin(graph)
-    for given in (queries or {}, valid or {}):
-        check_ids(given, graph)
+    settings = (settings or EncodeSettings()).with_derived(graph.num_entities)
+    for query_sets in (queries or {}, valid or {}):
+        check_ids(query_sets, graph)
     size = f"model {settings.model}, batch {settings.batch} and answers {settings.answers}"
-    advice = "lower those numbers, negatives, width, hidden or bases"
+    advice = "lower those numbers, `negatives`, `width`, `hidden` or `bases`"
 
-    def begin(fitting: Fitting) -> None:
-        training.clock = lambda: fitting.share
+    def begin(trainer: Trainer) -> None:
+        training.clock = lambda: trainer.share
         if run is None:
             return
         run.tidy()
-        made_for_it = "train" not in run.settings or ("encode" in run.settings and not run.has(ENCODER))
+        made_for_encoder = "train" not in run.settings or (
+            "encode" in run.settings and not run.has(ENCODER)
+        )
         if not resume:
             run.drop("encode")
-        if made_for_it:  # by these a training that is killed goes on
+        if made_for_encoder:  # a killed training resumes by these
             run.write_settings("encode", settings.to_dict())
 
-    with clear_memory_errors(size, advice), _apart(pick_device(settings.device)):
+    with (
+        _lock_facts(run, graph),
+        clear_memory_errors(size, advice),
+        _isolate_generators(pick_device(settings.device)),
+    ):
         training = EncoderTraining(graph, settings, queries, valid, scorer)
         with float32_products(training.products):
-            fitting = fit(training, settings, progress, run, ENCODING, resume=resume, begin=begin)
-    training.module.renew()
-    summary = fitting.summary() | {
-        "model": settings.model,
-        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
-        "learned_from": {name: "given" if name in training.queries else "drawn" for name in training.shapes},
-        "precision": training.precision,
-        "seed": settings.seed,
-    }
-    if run is not None:
-        save_encoder(run, training.module, settings)
-        run.write_settings("encode", settings.to_dict())
-        with run.changed_results() as results:
-            results["encode"] = summary
-        run.remove(ENCODING)
-    return EncodeResult(training.module, settings, fitting.at.history, summary)
+            trainer = fit(training, settings, progress, run, ENCODING, resume=resume, begin=begin)
+        training.module.renew()
+        summary = trainer.summary() | {
+            "model": settings.model,
+            "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+            "learned_from": {
+                name: "given" if name in training.queries else "drawn" for name in training.shapes
+            },
+            "precision": training.precision,
+            "seed": settings.seed,
+        }
+        if run is not None:
+            save_encoder(run, training.module, settings, summary)
+            run.remove(ENCODING)
+    return EncodeResult(training.module, settings, trainer.at.history, summary)
 
 
 def given_queries(
     graph: Graph, settings: EncodeSettings, source: str | Path | QuerySets | None
 ) -> tuple[QuerySets, QuerySets | None]:
-    """The queries to learn from, of query sets or of a folder, and those of the folder to validate with.
+    """The queries to learn from, of sets or of a folder, and the folder's validation queries.
 
-    Of a folder it takes the train queries of the shapes to learn from that it has, and the valid ones of any shape.
+    Of a folder these are the train queries of the shapes of the settings, and the valid queries of
+    any shape.
     """
     if not isinstance(source, str | Path):
-        given = {} if source is None else source
-        check_ids(given, graph)
-        if given and settings.shapes and given.keys().isdisjoint(settings.shapes):
-            raise SettingsError(f"queries are of {', '.join(given)}, and shapes names none of them", "shapes")
-        return given, None
+        query_sets = {} if source is None else source
+        check_ids(query_sets, graph)
+        if query_sets and settings.shapes and query_sets.keys().isdisjoint(settings.shapes):
+            raise SettingsError(
+                f"shapes names none of {', '.join(query_sets)}, of which queries are given; "
+                "leave it out",
+                "shapes",
+            )
+        return query_sets, None
+    if not has_queries(source, "train"):
+        raise without_queries(source, "train")
     learned, valid = (
-        queries_for(graph, source, split, shapes, absent_ok=True) if has_queries(source, split) else {}
+        queries_for(graph, source, split, shapes, absent_ok=True)
+        if has_queries(source, split)
+        else {}
         for split, shapes in (("train", settings.shapes), ("valid", None))
     )
     if not learned:
-        wanted = ", ".join(settings.shapes or ("any shape",))
-        raise DataError(f"has no train queries of {wanted} to learn from; leave it out, and they are drawn", source)
+        names = ", ".join(settings.shapes or ("any shape",))
+        raise DataError(
+            f"has no train queries of {names} to learn from; leave `queries` out, and they are "
+            "drawn",
+            source,
+        )
     return learned, valid or None
 
 
 @contextmanager
-def _apart(device: torch.device) -> Iterator[None]:
-    """Compute on a device, and put the generators that steps seed back as they were: others may draw from them."""
+def _lock_facts(run: RunFolder | None, graph: Graph) -> Iterator[None]:
+    """Lock the facts of a run; without other weights, the encoder replaces those there."""
+    if run is None:
+        yield
+        return
+    with run.in_use(changes=not run.has(MODEL)):
+        run.begin(graph)
+        yield
+
+
+@contextmanager
+def _isolate_generators(device: torch.device) -> Iterator[None]:
+    """Compute on a device, and restore the global generators that steps seed."""
     on_gpu = device.type == "cuda"
-    apart = torch.cuda.device(device) if on_gpu else nullcontext()
-    with apart, torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
+    on_device = torch.cuda.device(device) if on_gpu else nullcontext()
+    with on_device, torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
         yield

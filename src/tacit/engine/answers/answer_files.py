@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.graph.formats.files import extension
-from tacit.graph.formats.writing import NUMBER, RDF, TEXT, TRUTH, WHOLE, check_format, write_lines, write_table
+from tacit.graph.formats.writing import (
+    NUMBER,
+    RDF,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    check_format,
+    write_lines,
+    write_table,
+)
 from tacit.graph.labels.terms import SCHEME, n_triples
 
 if TYPE_CHECKING:
@@ -21,7 +30,7 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 def write(path: str | Path, answers: Answers, kind: str = "") -> None:
-    """Write answers in a format, by default the one that the name of the file ends in."""
+    """Write answers in a format, by default that of the file's extension."""
     if not kind:
         check_format(path, FORMATS, "answers")
         kind = extension(Path(path))
@@ -34,27 +43,36 @@ def write(path: str | Path, answers: Answers, kind: str = "") -> None:
 
 
 def columns(answers: Answers) -> dict[str, str]:
-    """The columns of answers as a table, and what each holds.
+    """The columns of answers as a table, and the type of each.
 
-    Where one variable was asked for, its label and name; else a label for each. Then what the first reason of an answer
-    chose for the others.
+    One answer variable has its label and name, several have a label each. Then come the values that
+    the first reason of an answer chose for other variables.
     """
     if answers.counted is not None:
         return {"known": WHOLE, "expected": NUMBER}
-    asked = ["entity", "name"] if len(answers.variables) == 1 else [f"?{name}" for name in answers.variables]
+    targets = (
+        ["entity", "name"]
+        if len(answers.variables) == 1
+        else [f"?{name}" for name in answers.variables]
+    )
     chosen = [f"?{name}" for answer in answers for name in _chosen(answer)]
-    told = {"rank": WHOLE, **dict.fromkeys(asked, TEXT), "score": NUMBER, "known": TRUTH}
-    return told | dict.fromkeys(chosen, TEXT)
+    fixed = {"rank": WHOLE, **dict.fromkeys(targets, TEXT), "score": NUMBER, "known": TRUTH}
+    return fixed | dict.fromkeys(chosen, TEXT)
 
 
 def rows(answers: Answers) -> list[tuple[Any, ...]]:
-    """A row for each answer, with None for what it has no value of."""
+    """The rows of answers as a table, with None for missing values."""
     if answers.counted is not None:
         return [answers.counted]
-    names, table = list(columns(answers)), []
+    names = list(columns(answers))
+    table = []
     for rank, answer in answers.ranked:
-        cells: dict[str, Any] = {f"?{name}": value for name, value in (_chosen(answer) | answer.values).items()}
-        cells |= {name: getattr(answer, name) for name in ("entity", "name", "score", "known")} | {"rank": rank}
+        cells: dict[str, Any] = {
+            f"?{name}": value for name, value in (_chosen(answer) | answer.values).items()
+        }
+        cells |= {name: getattr(answer, name) for name in ("entity", "name", "score", "known")} | {
+            "rank": rank
+        }
         table.append(tuple(map(cells.get, names)))
     return table
 
@@ -64,9 +82,9 @@ def _chosen(answer: Answer) -> dict[str, str]:
 
 
 def statements(answers: Answers) -> Iterator[str]:
-    """Lines of N-Triples: a result set, its variables, and a solution for each answer, with its place as index.
+    """Lines of N-Triples: a result set, its variables, and a solution per answer by rank.
 
-    An answer is no fact of the graph, so none is written as one: it is what a question was answered with.
+    An answer is no fact of the graph, so it is written as a solution of the question.
     """
     stem = "_:tacit"
     while any(label.startswith(stem) for answer in answers for label in answer.values.values()):
@@ -75,7 +93,7 @@ def statements(answers: Answers) -> Iterator[str]:
     yield f"{results} <{_RDF}type> <{_RS}ResultSet> ."
     yield f"{results} <{SCHEME}question> {_literal(answers.query)} ."
     if answers.kind == "truth":
-        yield f"{results} <{_RS}boolean> {_typed('true' if answers.likely else 'false', 'boolean')} ."
+        yield f"{results} <{_RS}boolean> {_boolean(bool(answers.likely))} ."
     if answers.counted is not None:
         yield f"{results} <{SCHEME}known> {_typed(str(answers.counted.known), 'integer')} ."
         yield f"{results} <{SCHEME}expected> {_typed(repr(answers.counted.expected), 'double')} ."
@@ -86,7 +104,7 @@ def statements(answers: Answers) -> Iterator[str]:
         yield f"{results} <{_RS}solution> {solution} ."
         yield f"{solution} <{_RS}index> {_typed(str(rank), 'integer')} ."
         yield f"{solution} <{SCHEME}score> {_typed(repr(answer.score), 'double')} ."
-        yield f"{solution} <{SCHEME}known> {_typed('true' if answer.known else 'false', 'boolean')} ."
+        yield f"{solution} <{SCHEME}known> {_boolean(answer.known)} ."
         for number, (variable, label) in enumerate(answer.values.items(), start=1):
             binding = f"{solution}x{number}"
             yield f"{solution} <{_RS}binding> {binding} ."
@@ -99,6 +117,10 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 def _literal(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
+
+
+def _boolean(value: bool) -> str:
+    return _typed("true" if value else "false", "boolean")
 
 
 def _typed(text: str, kind: str) -> str:

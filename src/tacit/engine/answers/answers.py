@@ -1,4 +1,4 @@
-"""Ranked answers, with the reason for each, ready to be read by people and programs."""
+"""Ranked answers with reasons, for people and programs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tacit.graph.labels.prefixes import Prefixes
 if TYPE_CHECKING:
     import pandas as pd
 
-LIKELY = 0.5  # the score from which an answer is taken to hold rather than not: sensible answers end below it
+LIKELY = 0.5  # the score from which an answer counts as true
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What answers a question: an entity by label and readable name, its score in [0, 1], and why.
+    """An answer: an entity by label and readable name, its score in [0, 1], and its reasons.
 
-    `values` are the labels of the variables that were asked for, `names` their readable names. Where that is not one,
-    `entity` is empty and `id` -1.
+    `values` are the labels of all answer variables, `names` their readable names. Where there is
+    not exactly one variable, `entity` is empty and `id` is -1.
     """
 
     entity: str
@@ -42,15 +42,16 @@ class Answer:
         object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
 
     def __str__(self) -> str:
-        return f"{self.name}  {self.score:.3f} {self.mark}".lstrip()  # what is asked by yes or no has no name
+        # A truth value has no name.
+        return f"{self.name}  {self.score:.3f} {self.mark}".lstrip()
 
     @property
     def mark(self) -> str:
-        """What the answer is, in a word."""
+        """`known` or `predicted`."""
         return "known" if self.known else "predicted"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The answer as plain data for JSON."""
         data: dict[str, Any] = {"entity": self.entity, "name": self.name} if self.entity else {}
         data |= {
             "values": self.values,
@@ -59,14 +60,16 @@ class Answer:
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
         }
-        return data | ({"witnesses": [witness.to_dict() for witness in self.witnesses]} if self.witnesses else {})
+        if self.witnesses:
+            data["witnesses"] = [witness.to_dict() for witness in self.witnesses]
+        return data
 
 
 class Count(NamedTuple):
-    """How many answers there are: those that the known facts imply, and how many are expected in all.
+    """The number of answers: those that the known facts imply, and all expected ones.
 
-    Each answer is expected with its score; what the facts imply counts whole, unless a negation is part of the
-    question: a fact that is missing may then rule it out.
+    The expected number is the sum of the answers' scores. Implied answers count whole, unless the
+    question has a negation: a missing fact may then rule them out.
     """
 
     known: int
@@ -75,30 +78,40 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers(Sequence[Answer]):
-    """The best answers to a question, best first: a sequence of `Answer` that prints as a table.
+    """The best answers to a question, best first; a sequence that prints as a table.
 
-    `kind` says what they are: `entities`, `tuples` of them or `relations`, with a value for each of the `variables`;
-    `truth`, a single answer without values; or `count`, none, with `counted` in their place.
+    `kind` says what they are: `entities`, `tuples` of them or `relations`, with a value for each of
+    the `variables`; `truth`, a single answer without values; or `count`, none, with `counted` in
+    their place.
 
-    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` hand them on, `to_csv`, `to_parquet` and
-    `to_rdf` write them to files; a notebook shows them as HTML.
+    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` convert them, `to_csv`,
+    `to_parquet` and `to_rdf` write them to files; a notebook shows them as HTML.
     """
 
     query: str
     answers: tuple[Answer, ...]
-    certified: bool | None = None  # whether dropped candidates provably change nothing; None where nobody asked
-    settings: dict[str, Any] = field(default_factory=dict)
-    explained: bool | None = None  # whether there are reasons; None where nobody asked, False where a search has none
-    rows: int | None = None  # how many candidates were followed, each by a row of scores; None where nobody counted
-    left_out: int | None = None  # how many known answers are not listed; None unless only new ones were asked for
+    # whether dropped candidates provably change nothing; None where nobody asked
+    certified: bool | None = None
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    # whether there are reasons; None where nobody asked, False where a search has none
+    explained: bool | None = None
+    # how many candidates were expanded, each by a row of scores; None where that is not counted
+    rows: int | None = None
+    # how many known answers are not listed; None unless only new answers are listed
+    left_out: int | None = None
+    # how many answers are known, listed or not; None for a truth value or a count
+    known_total: int | None = None
+    known_at_least: bool = False  # whether more may be known: the count of tuples is capped
+    # what ends the list where others may follow: `top`, `LIMIT` or `likely`
+    cut_by: str | None = None
     estimated: bool = False  # whether scores are shares of sums that were estimated
     kind: str = "entities"
-    variables: tuple[str, ...] = ()  # what was asked for, without question marks
-    counted: Count | None = None  # how many there are, where that was asked
+    variables: tuple[str, ...] = ()  # the answer variables, without question marks
+    counted: Count | None = None  # the result of a count
     offset: int = 0  # how many better answers come before these
-    prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # what makes IRIs of labels
+    prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # expand labels to IRIs
     leading: int = 0  # how many of the first answers are proven where not all are
-    ordered_by: str = ""  # the name of what scored them, where its scores are no probabilities
+    ordered_by: str = ""  # the reasoner's name, where its scores are no probabilities
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -115,25 +128,37 @@ class Answers(Sequence[Answer]):
 
     @property
     def entities(self) -> list[str]:
-        """The labels of the answers, best first, where one variable was asked for."""
+        """The labels of the answers, best first; for a single answer variable only."""
         if self.kind not in ("entities", "relations"):
-            raise QueryError(f"the answers are {self.kind}, not one entity each; see kind, values and counted")
+            raise QueryError(
+                f"the answers are {self.kind}, not one entity each; see kind, values and counted"
+            )
         return [answer.entity for answer in self.answers]
 
     @property
     def ranked(self) -> Iterator[tuple[int, Answer]]:
-        """The answers, each with its place among all."""
+        """The answers with their ranks among all."""
         return enumerate(self.answers, start=self.offset + 1)
 
     def by_score(self) -> Answers:
-        """The same answers by falling score alone, known ones no longer first; which of these is first, is open."""
+        """Sort the answers by falling score alone, known ones no longer first.
+
+        It is then open which of the known ones is first.
+        """
         leading = 0 if any(answer.known for answer in self) else self.leading
-        return replace(self, answers=tuple(sorted(self, key=lambda answer: -answer.score)), leading=leading)
+        return replace(
+            self, answers=tuple(sorted(self, key=lambda answer: -answer.score)), leading=leading
+        )
 
     @property
     def proven(self) -> int | None:
-        """How many of the first of these are provably those of exact search, scores included; None as above."""
-        return None if self.certified is None else len(self.answers) if self.certified else self.leading
+        """How many of the first answers are provably those of exact search, scores included.
+
+        None where nobody asked.
+        """
+        if self.certified is None:
+            return None
+        return len(self.answers) if self.certified else self.leading
 
     @property
     def likely(self) -> int:
@@ -141,59 +166,92 @@ class Answers(Sequence[Answer]):
         return sum(answer.score >= LIKELY for answer in self.answers)
 
     @property
+    def misses_likely(self) -> bool:
+        """Whether the list may end before its likely answers do.
+
+        Then known answers are missing, or the last one is likely itself.
+        """
+        if self.cut_by is None or not self.answers:
+            return self.cut_by is not None
+        last = bool(self.uncalibrated or self.answers[-1].score >= LIKELY)
+        return self.misses_known or (last and self.cut_by != "likely")
+
+    @property
+    def misses_known(self) -> bool:
+        """Whether known answers are missing from a list and from the answers before its offset."""
+        listed = sum(answer.known for answer in self) + self.offset
+        return self.left_out is None and (self.known_total or 0) > listed
+
+    @property
     def uncalibrated(self) -> str:
-        """That scores are no probabilities, where they are none; nothing elsewhere."""
+        """A note that scores are no probabilities; empty where they are."""
         name = self.ordered_by
         return f"Scores of {name} order the answers; they are no probabilities." if name else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The answers as plain data for JSON."""
         rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
-        told: dict[str, Any] = {"certified": self.certified, "proven": self.proven}
-        told |= {"explained": self.explained, "estimated": self.estimated}
+        summary: dict[str, Any] = {"certified": self.certified, "proven": self.proven}
+        summary |= {"explained": self.explained, "estimated": self.estimated}
         likely = None if self.uncalibrated else self.likely
-        told |= {"offset": self.offset, "likely": likely, "threshold": LIKELY}
-        told |= {"uncalibrated": self.uncalibrated} if self.uncalibrated else {}
-        told |= {} if self.left_out is None else {"left_out": self.left_out}
-        told |= {} if self.counted is None else {"count": self.counted._asdict()}
-        return {"query": self.query, "kind": self.kind, "variables": list(self.variables), **told, "answers": rows}
+        summary |= {"offset": self.offset, "likely": likely, "threshold": LIKELY}
+        summary |= {"uncalibrated": self.uncalibrated} if self.uncalibrated else {}
+        summary |= {
+            "cut_by": self.cut_by,
+            "known_total": self.known_total,
+            "known_at_least": self.known_at_least,
+        }
+        summary |= {} if self.left_out is None else {"left_out": self.left_out}
+        summary |= {} if self.counted is None else {"count": self.counted._asdict()}
+        return {
+            "query": self.query,
+            "kind": self.kind,
+            "variables": list(self.variables),
+            **summary,
+            "answers": rows,
+        }
 
     def to_json(self, indent: int | None = None) -> str:
         """The answers as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per answer, with a column for each of several variables; the first witness's variables as columns."""
+        """One row per answer, with a column for each of several variables.
+
+        Further columns are the variables of the first witness.
+        """
         import pandas as pd
 
         return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
 
     def to_csv(self, path: str | Path) -> None:
-        """Write a row for each answer, with the columns of `to_pandas`, below a line that names them."""
+        """Write the table of `to_pandas` as CSV, with a header line."""
         answer_files.write(path, self, ".csv")
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the same table as Parquet."""
+        """Write the table of `to_pandas` as Parquet."""
         answer_files.write(path, self, ".parquet")
 
     def to_rdf(self, path: str | Path) -> None:
-        """Write the answers as RDF, in N-Triples, which Turtle includes: solutions of W3C's result set vocabulary.
+        """Write the answers as N-Triples, in W3C's result set vocabulary.
 
-        Each solution has an index, bindings of variables to terms, and `tacit:score` and `tacit:known` of its own.
+        Turtle includes N-Triples. Each solution has an index, bindings of variables to terms, and
+        `tacit:score` and `tacit:known` of its own.
         """
         answer_files.write(path, self, ".nt")
 
     @property
     def truth(self) -> str:
-        """Whether a yes/no question is rather to be answered with yes or with no: from a score of `LIKELY` on, yes."""
+        """The answer to a yes/no question: yes from a score of `LIKELY` on, else no."""
         return "yes" if self.likely else "no"
 
     def __str__(self) -> str:
-        from tacit.engine.answers.answer_table import AnswerTable  # here, since it is one of answers
+        # Imported here, since the table imports this module.
+        from tacit.engine.answers.answer_table import AnswerTable
 
         return str(AnswerTable(self))
 
-    __repr__ = __str__  # what a prompt shows is what a person reads
+    __repr__ = __str__  # an interactive prompt shows the table
 
     def _repr_html_(self) -> str:
         from tacit.engine.answers.answer_table import AnswerTable

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from tacit.disk import is_device, written
+from tacit.engine.answers.paging import check_number
 from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.sharded import checked
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import step_memory
-from tacit.engine.search.exact_and_beam import checked
-from tacit.errors import SettingsError
+from tacit.errors import DataError, SettingsError
+from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.progress import Progress, counting
-from tacit.graph.formats.writing import write_scored
+from tacit.graph.builder import counted
+from tacit.graph.formats.writing import check_format, write_scored
 from tacit.graph.graph import Graph
 from tacit.links.scorer import shards_of
 
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PAIRS = 2**20  # candidates whose other direction is scored at a time
+_PROMPT = 2**22  # scores that take less than a second, so that Ctrl-C works promptly
+_FEWEST = 32  # rows at a time nevertheless
 _ROWS = {"cpu": 512, "cuda": 8192}  # scored at a time, where there is memory
 
 
@@ -37,44 +46,53 @@ class Prediction(NamedTuple):
 
 
 class _Best:
-    """The facts that were looked at so far and have at least a log-score: the `top` best of them, or all."""
+    """The best facts so far that reach a log-score: `top` of them, or all."""
 
     def __init__(self, least: float, top: int | None, device: torch.device) -> None:
-        self.least, self.top = least, top
-        self.triples = torch.zeros(0, 3, dtype=torch.long, device=device)  # [M, 3], relations forward
+        self.least = least
+        self.top = top
+        # [M, 3], relations forward
+        self.triples = torch.zeros(0, 3, dtype=torch.long, device=device)
         self.scores = torch.zeros(0, device=device)  # [M]
 
     def add(self, triples: Tensor, scores: Tensor) -> None:
-        """Look at more facts: whatever is worse than the last of the `top` best need not be looked at any more."""
+        """Add facts; with `top`, later ones must beat the last of the best."""
         good = scores >= self.least
-        self.triples, self.scores = torch.cat([self.triples, triples[good]]), torch.cat([self.scores, scores[good]])
+        self.triples = torch.cat([self.triples, triples[good]])
+        self.scores = torch.cat([self.scores, scores[good]])
         if self.top is not None:
             self.sort()
             if len(self.scores) == self.top:
                 self.least = max(self.least, float(self.scores[-1]))
 
     def sort(self) -> None:
-        """Bring the best first; of equal ones by relation, head and tail."""
+        """Sort by falling score; equal facts by relation, head and tail."""
         order = torch.arange(len(self.scores), device=self.scores.device)
         for column in (2, 0, 1):  # stable, so that the last order counts most
             order = order[self.triples[order, column].argsort(stable=True)]
         order = order[self.scores[order].argsort(descending=True, stable=True)][: self.top]
-        self.triples, self.scores = self.triples[order], self.scores[order]
+        self.triples = self.triples[order]
+        self.scores = self.scores[order]
 
     def named(self, graph: Graph) -> Iterator[Prediction]:
-        """The facts by labels, best first."""
+        """Yield the facts by labels, best first."""
         self.sort()
-        for (subject, relation, object), score in zip(self.triples.tolist(), self.scores.exp().tolist(), strict=True):
-            yield Prediction(graph.entities[subject], graph.relations[relation], graph.entities[object], score)
+        for (subject, relation, object), score in zip(
+            self.triples.tolist(), self.scores.exp().tolist(), strict=True
+        ):
+            yield Prediction(
+                graph.entities[subject], graph.relations[relation], graph.entities[object], score
+            )
 
 
 class Completion:
-    """The facts that an engine's observed facts lack, of at least a score: of some relations, about some entities.
+    """The facts that an engine's observed facts lack, by relations, entities and least score.
 
-    A fact is scored from both of its ends, as an answer to `r(s, ?)` and to `r(?, o)`; its score is the geometric mean
-    of the two. From one end alone every entity has a best answer, one that no fact of the relation fits as well; but
-    that entity is nobody's best answer. They are looked for while one iterates: without `top` they come relation by
-    relation or entity by entity, the best of each first; with `top`, the best of all come at the end.
+    A fact is scored from both of its ends, as an answer to `r(s, ?)` and to `r(?, o)`; its score is
+    the geometric mean of the two. From one end alone every entity has a best answer, even if it
+    fits badly; that bad answer is not best from its own end. The search runs as one iterates:
+    without `top` facts come relation by relation or entity by entity, the best of each first; with
+    `top`, the best of all come at the end.
     """
 
     def __init__(
@@ -87,36 +105,81 @@ class Completion:
         top: int | None = None,
         progress: Progress | bool = False,
     ) -> None:
-        if not 0.0 < min_score <= 1.0:
-            raise SettingsError(f"min_score is {min_score}; it must be above 0 and at most 1", "min_score")
-        if top is not None and top < 1:
-            raise SettingsError(f"top must be at least 1, not {top}", "top")
+        if not isinstance(min_score, int | float) or not 0.0 < min_score <= 1.0:
+            raise SettingsError(
+                f"min_score is {min_score!r}; it must be a number above 0 and at most 1",
+                "min_score",
+            )
+        if top is not None:
+            check_number("top", top, 1)
         if shards_of(engine.scorer).world > 1:
-            raise SettingsError("a graph is completed by one process that holds the whole run; open it without shards")
+            raise SettingsError(
+                "a graph is completed by one process that holds the whole run; open it without "
+                "`shards`"
+            )
         graph = engine.graph
         every = range(0, graph.num_relations, 2)
-        self.engine, self.least, self.top, self.progress = engine, math.log(min_score), top, progress
-        self.relations = sorted({graph.relations.id(name) & ~1 for name in relations}) or list(every)
+        self.engine = engine
+        self.least = math.log(min_score)
+        self.top = top
+        self.progress = progress
+        self.relations = sorted({graph.relations.id(name) & ~1 for name in relations}) or list(
+            every
+        )
         self.entities = sorted({graph.entities.id(name) for name in entities})
+        self.more = False
 
     def __iter__(self) -> Iterator[Prediction]:
-        graph, device = self.engine.graph, self.engine.scorer.device
-        what, total = ("entities", len(self.entities)) if self.entities else ("relations", len(self.relations))
-        best = _Best(self.least, self.top, device)
-        with counting(self.progress) as counts:
+        return self.until(Event())
+
+    def until(self, stop: Event) -> Iterator[Prediction]:
+        """Yield the facts; once `stop` is set, those found by then.
+
+        A `stop` set too late to leave anything out is cleared.
+        """
+        graph = self.engine.graph
+        device = self.engine.scorer.device
+        what = "entities" if self.entities else "relations"
+        total = len(self.entities or self.relations)
+        most = None if self.top is None else self.top + 1  # one more shows that there are others
+        best = _Best(self.least, most, device)
+        with counting(self.progress) as counts, suppress(Stopped):
             tell = counts(what, total)
-            for number, (heads, along) in enumerate(_tasks(self.engine, self.relations, self.entities)):
+            for number, (heads, along) in enumerate(
+                _tasks(self.engine, self.relations, self.entities)
+            ):
                 with torch.no_grad():
-                    _look(self.engine, heads, along, self.entities[:number], best)
+                    _look(self.engine, heads, along, self.entities[:number], best, stop)
                 if self.top is None:
-                    yield from best.named(graph)
+                    done = best
                     best = _Best(self.least, None, device)
+                    yield from done.named(graph)
                 tell(number + 1)
-        yield from best.named(graph)
+            stop.clear()
+        yield from islice(best.named(graph), self.top)
+        self.more = self.top is not None and len(best.scores) > self.top
 
     def write(self, path: str | Path) -> int:
-        """Write the facts as they are found to a `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.nt` or `.ttl` file."""
-        return write_scored(path, self, self.engine.graph.prefixes)
+        """Write the facts as they come to a file: a table, JSON lines or RDF by its extension.
+
+        Extensions are `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.nt` and `.ttl`. Ctrl-C leaves that
+        file as it was, and writes the facts found so far to a file beside it whose name begins with
+        `partial-`.
+        """
+        path = Path(path)
+        prefixes = self.engine.graph.prefixes
+        check_format(path)
+        if path.is_dir():
+            raise DataError("is a folder; give the name of a file", path)
+        draft = path if is_device(path) else path.with_name(f"partial-{path.name}")
+        with stop_on_signals() as stop:
+            count = write_scored(draft, self.until(stop), prefixes)
+        if stop.is_set():
+            raise Stopped(f"interrupted; {counted(count, 'fact')} found so far: {draft}")
+        if draft != path:
+            with written(path, DataError):
+                draft.replace(path)
+        return count
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per fact."""
@@ -125,55 +188,86 @@ class Completion:
         return pd.DataFrame(list(self), columns=list(Prediction._fields))
 
 
-def _tasks(engine: Engine, relations: list[int], entities: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The directed rows to score, `heads[B]` and `relations[B]`: those of an entity, or of a relation, at a time."""
-    graph, device = engine.graph, engine.scorer.device
-    directed = torch.tensor([way for relation in relations for way in (relation, relation ^ 1)], device=device)
+def _tasks(
+    engine: Engine, relations: list[int], entities: list[int]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield directed rows to score, `heads[B]` and `relations[B]`, by entity or by relation."""
+    graph = engine.graph
+    device = engine.scorer.device
+    directions = torch.tensor(
+        [direction for r in relations for direction in (r, r ^ 1)], device=device
+    )
     for entity in entities:
-        yield torch.full_like(directed, entity), directed
-    everyone = torch.arange(graph.num_entities, device=device)
-    for relation in relations if not entities else ():
-        yield everyone, torch.full_like(everyone, relation)
+        yield torch.full_like(directions, entity), directions
+    if entities:
+        return
+    all_entities = torch.arange(graph.num_entities, device=device)
+    for relation in relations:
+        yield all_entities, torch.full_like(all_entities, relation)
 
 
-def _look(engine: Engine, heads: Tensor, relations: Tensor, done: list[int], best: _Best) -> None:
-    """Look at the facts of some directed rows that are not known, and not about entities that are done with.
+def _look(
+    engine: Engine, heads: Tensor, relations: Tensor, done: list[int], best: _Best, stop: Event
+) -> None:
+    """Score directed rows and add their unknown facts to the best.
 
-    Neither direction is worth more than 1, so a fact whose mean is to be `m` is worth at least `m²` in each of them.
+    Facts about entities in `done` are skipped. It raises `Stopped` between two chunks of rows.
+    Neither direction scores more than 1, so a fact of mean `m` scores at least `m²` in each of
+    them.
     """
-    atoms, ahead = engine.atoms, list[tuple[Tensor, ...]]()
+    atoms = engine.atoms
+    pending = list[tuple[Tensor, ...]]()  # scored in one direction
     if atoms.possible is not None:
-        can = atoms.possible.starts(heads, relations)
-        heads, relations = heads[can], relations[can]
+        possible = atoms.possible.starts(heads, relations)
+        heads = heads[possible]
+        relations = relations[possible]
     finished = torch.tensor(done, dtype=torch.long, device=heads.device)
     rows = _rows_at_once(engine)
     for start in range(0, len(heads), rows):
-        chunk, along = heads[start : start + rows], relations[start : start + rows]
-        (block,), known = atoms.blocks(chunk, along, atoms.num_entities), atoms.known(chunk, along)
+        if stop.is_set():
+            raise Stopped
+        chunk = heads[start : start + rows]
+        along = relations[start : start + rows]
+        (block,) = atoms.blocks(chunk, along, atoms.num_entities)
+        known = atoms.known(chunk, along)
         if known is not None:
             known.lift(block.scores, block.columns, -math.inf)
         row, tails = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
-        fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))  # a loop has one way
-        row, tails = row[fresh], tails[fresh]
-        ahead.append((chunk[row], along[row], tails, block.scores[row, tails]))
-        if start + rows >= len(heads) or sum(len(part[0]) for part in ahead) >= _PAIRS:
-            from_, ways, to, scores = map(torch.cat, zip(*ahead, strict=True))
-            forward = ways % 2 == 0
-            ends = torch.where(forward, from_, to), torch.where(forward, to, from_)
-            triples = torch.stack([ends[0], ways & ~1, ends[1]], dim=1)
-            best.add(triples, (scores + _by_rows(atoms, to, ways ^ 1, from_, rows)) / 2.0)
-            ahead = []
+        # a loop is the same fact in both directions
+        fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))
+        row = row[fresh]
+        tails = tails[fresh]
+        pending.append((chunk[row], along[row], tails, block.scores[row, tails]))
+        if start + rows >= len(heads) or sum(len(part[0]) for part in pending) >= _PAIRS:
+            from_, directed, to, scores = map(torch.cat, zip(*pending, strict=True))
+            forward = directed % 2 == 0
+            subjects = torch.where(forward, from_, to)
+            objects = torch.where(forward, to, from_)
+            triples = torch.stack([subjects, directed & ~1, objects], dim=1)
+            backward_scores = _by_rows(atoms, to, directed ^ 1, from_, rows, stop)
+            best.add(triples, (scores + backward_scores) / 2.0)
+            pending = []
+            if stop.is_set():
+                raise Stopped
 
 
-def _by_rows(atoms: Atoms, heads: Tensor, relations: Tensor, tails: Tensor, rows: int) -> Tensor:
-    """Log-scores of single atoms, `[B]`, so many rows at a time: they share most, and each is scored once."""
+def _by_rows(
+    atoms: Atoms, heads: Tensor, relations: Tensor, tails: Tensor, rows: int, stop: Event
+) -> Tensor:
+    """Log-scores of single atoms, `[B]`; each distinct row is scored once, `rows` at a time.
+
+    Atoms not scored before `stop` have minus infinity.
+    """
     keys, place = torch.unique(heads * atoms.scorer.num_relations + relations, return_inverse=True)
-    scores = torch.empty(len(heads), device=heads.device)
+    scores = torch.full((len(heads),), -math.inf, device=heads.device)
     for start in range(0, len(keys), rows):
+        if stop.is_set():
+            break
         key = keys[start : start + rows]
         here = ((place >= start) & (place < start + rows)).nonzero()[:, 0]
-        ends, ways = key // atoms.scorer.num_relations, key % atoms.scorer.num_relations
-        (block,) = atoms.blocks(ends, ways, atoms.num_entities)
+        ends = key // atoms.scorer.num_relations
+        directed = key % atoms.scorer.num_relations
+        (block,) = atoms.blocks(ends, directed, atoms.num_entities)
         scores[here] = block.scores[place[here] - start, tails[here]]
     return scores
 
@@ -182,4 +276,5 @@ def _rows_at_once(engine: Engine) -> int:
     """How many rows of N scores to hold: they are written, calibrated, compared and cut."""
     device = engine.scorer.device
     memory = step_memory(engine.settings.memory, device)
-    return max(1, min(_ROWS.get(device.type, 512), memory // (16 * engine.graph.num_entities)))
+    at_once = _ROWS.get(device.type, 512), memory // (16 * engine.graph.num_entities)
+    return max(1, min(*at_once, max(_FEWEST, _PROMPT // engine.graph.num_entities)))

@@ -14,12 +14,12 @@ from tacit.engine.answers.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 
-_AT_ONCE = 64  # relations whose facts are predicted between two looks at the clock, at most
-_LOOKS = 20  # at the clock, at least, while the time lasts
+_AT_ONCE = 64  # relations between two checks of the time, at most
+_CHECKS = 20  # of the time, at least, until it is over
 
 
 class Related(NamedTuple):
-    """What a fact about an entity leads to: its label, its readable name, and the fact's score in [0, 1]."""
+    """The other end of a fact: its label, its readable name, and the fact's score in [0, 1]."""
 
     entity: str
     name: str
@@ -28,24 +28,24 @@ class Related(NamedTuple):
 
 @dataclass(frozen=True)
 class Relatives:
-    """The facts about an entity by one directed relation: how many there are, and some of them."""
+    """The facts about an entity by one directed relation: their number, and some of them."""
 
-    relation: str  # a directed label: `speaks^-1` leads from a language to who speaks it
-    name: str  # of the relation as it is stored, whatever the direction
+    relation: str  # a directed label: `speaks^-1` leads from a language to its speakers
+    name: str  # of the relation as stored, without its direction
     inverse: bool
     count: int
     facts: tuple[Related, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The facts as plain data for JSON."""
         return vars(self) | {"facts": [fact._asdict() for fact in self.facts]}
 
 
 @dataclass(frozen=True)
 class EntityFacts:
-    """Facts about an entity, those where it is the subject first, relations by name.
+    """Facts about an entity: first those with it as subject, then by relation name.
 
-    `next` names the relation to go on with where there was no time for all of them.
+    `next` names the relation to continue with where time ran out.
     """
 
     entity: str
@@ -55,28 +55,35 @@ class EntityFacts:
     next: str | None = None
 
     def page(self, limit: int, offset: int = 0, most: int | None = None) -> EntityFacts:
-        """The same with `limit` facts of each relation from the one at `offset` on, and no more than `most` in all."""
-        left, cut = math.inf if most is None else most, []
+        """Keep `limit` facts of each relation from `offset` on, `most` in all."""
+        left = math.inf if most is None else most
+        cut = []
         for each in self.relations:
             cut.append(replace(each, facts=each.facts[offset : offset + int(min(limit, left))]))
             left -= len(cut[-1].facts)
         return replace(self, relations=tuple(cut))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The facts as plain data for JSON."""
         return vars(self) | {"relations": [each.to_dict() for each in self.relations]}
 
 
 def known_facts(engine: Engine, entity: str, relation: str | None = None) -> EntityFacts:
-    """The facts about an entity that the engine was handed, of one directed relation or of all, ends by name."""
-    graph, ends = engine.graph, dict[int, list[tuple[int, float]]]()
-    here, score = graph.entities.id(entity), math.exp(engine.atoms.observed)
-    ways = np.arange(graph.num_relations) if relation is None else np.array([graph.relations.id(relation)])
+    """The observed facts about an entity, by one directed relation or all, ends by name."""
+    graph = engine.graph
+    ends = dict[int, list[tuple[int, float]]]()
+    here = graph.entities.id(entity)
+    score = math.exp(engine.atoms.observed)
+    directions = (
+        np.arange(graph.num_relations)
+        if relation is None
+        else np.array([graph.relations.id(relation)])
+    )
     if engine.index is not None:
-        rows, tails = engine.index.neighbours(np.full_like(ways, here), ways)
-        for way, tail in zip(ways[rows].tolist(), tails.tolist(), strict=True):
-            if way % 2 == 0 or tail != here:  # a loop is listed once, forward
-                ends.setdefault(way, []).append((tail, score))
+        rows, tails = engine.index.neighbours(np.full_like(directions, here), directions)
+        for directed, tail in zip(directions[rows].tolist(), tails.tolist(), strict=True):
+            if directed % 2 == 0 or tail != here:  # a loop is listed once, forward
+                ends.setdefault(directed, []).append((tail, score))
     return _collected(engine, here, True, ends)
 
 
@@ -89,42 +96,66 @@ def predicted_facts(
     start: str | None = None,
     seconds: float = math.inf,
 ) -> EntityFacts:
-    """The facts about an entity that the graph is most probably missing, of one directed relation or all, best first.
+    """The facts about an entity that the graph most probably lacks, best first.
 
-    They are those of `Completion`. Relations are looked at one after the other, from `start` on; after some `seconds`
-    no further ones are.
+    They are those of `Completion`, by one directed relation or all. Relations are searched one
+    after the other, from `start` on, until `seconds` have passed.
     """
-    graph, here, began = engine.graph, engine.graph.entities.id(entity), monotonic()
-    wanted = None if relation is None else graph.relations.id(relation)
+    graph = engine.graph
+    here = engine.graph.entities.id(entity)
+    began = monotonic()
+    relation_id = None if relation is None else graph.relations.id(relation)
     if relation is not None and start is not None:
-        raise SettingsError("start goes on with further relations; leave it out where relation names one", "start")
+        raise SettingsError(
+            "start goes on with further relations; leave it out where `relation` names one", "start"
+        )
     first = 0 if start is None else graph.relations.id(start) & ~1
-    along = range(first, graph.num_relations, 2) if wanted is None else [wanted & ~1]
+    along = range(first, graph.num_relations, 2) if relation_id is None else [relation_id & ~1]
     ends: dict[int, list[tuple[int, float]]] = {}
-    done, many = 0, 1
+    done = 0
+    many = 1
     while done < len(along) and (not done or monotonic() - began < seconds):
-        labels, before = [graph.relations[each] for each in along[done : done + many]], monotonic()
+        labels = [graph.relations[each] for each in along[done : done + many]]
+        before = monotonic()
         for fact in Completion(engine, labels, [graph.entities[here]], min_score=min_score):
-            way, subject = graph.relations.id(fact.relation), graph.entities.id(fact.subject)
+            directed = graph.relations.id(fact.relation)
+            subject = graph.entities.id(fact.subject)
             if subject == here:
-                ends.setdefault(way, []).append((graph.entities.id(fact.object), fact.score))
+                ends.setdefault(directed, []).append((graph.entities.id(fact.object), fact.score))
             else:
-                ends.setdefault(way ^ 1, []).append((subject, fact.score))
+                ends.setdefault(directed ^ 1, []).append((subject, fact.score))
         done += len(labels)
-        many = min(_AT_ONCE, 2 * many) if monotonic() - before < seconds / _LOOKS else max(1, many // 2)
-    ends = {way: rows for way, rows in ends.items() if wanted in (None, way)}
+        many = (
+            min(_AT_ONCE, 2 * many)
+            if monotonic() - before < seconds / _CHECKS
+            else max(1, many // 2)
+        )
+    ends = {directed: rows for directed, rows in ends.items() if relation_id in (None, directed)}
     return replace(
-        _collected(engine, here, False, ends), next=graph.relations[along[done]] if done < len(along) else None
+        _collected(engine, here, False, ends),
+        next=graph.relations[along[done]] if done < len(along) else None,
     )
 
 
-def _collected(engine: Engine, here: int, known: bool, ends: Mapping[int, list[tuple[int, float]]]) -> EntityFacts:
-    """Facts by directed relation, each with its other end and its score; known ones by name."""
-    entities, relations, relatives = engine.graph.entities, engine.graph.relations, []
-    for way, rows in ends.items():
+def _collected(
+    engine: Engine, here: int, known: bool, ends: Mapping[int, list[tuple[int, float]]]
+) -> EntityFacts:
+    """Group facts by directed relation; known ones are sorted by name."""
+    entities = engine.graph.entities
+    relations = engine.graph.relations
+    relatives = []
+    for directed, rows in ends.items():
         facts = [Related(entities[end], entities.name(end), score) for end, score in rows]
         if known:
             facts.sort(key=lambda fact: (fact.name.casefold(), fact.entity))
-        relatives.append(Relatives(relations[way], relations.name(way & ~1), bool(way & 1), len(facts), tuple(facts)))
+        relatives.append(
+            Relatives(
+                relations[directed],
+                relations.name(directed & ~1),
+                bool(directed & 1),
+                len(facts),
+                tuple(facts),
+            )
+        )
     relatives.sort(key=lambda each: (each.inverse, each.name.casefold(), each.relation))
     return EntityFacts(entities[here], entities.name(here), known, tuple(relatives))

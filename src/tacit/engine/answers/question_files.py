@@ -1,4 +1,4 @@
-"""Files of many questions, and of their answers: read, asked and written as they come."""
+"""Files of many questions and of their answers, processed as a stream."""
 
 from __future__ import annotations
 
@@ -12,23 +12,39 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.engine.answers.answers import Answers
-from tacit.engine.asked import Asked, Question, alone_where_wrong
+from tacit.engine.answers.paging import ListLength
 from tacit.engine.engine import Engine
+from tacit.engine.questions import BoundQuery, Question, retry_individually
 from tacit.errors import DataError, QueryError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.formats.files import BOM, LONGEST_LINE, extension, opened
-from tacit.graph.formats.writing import NUMBER, TEXT, TRUTH, WHOLE, check_format, write_lines, write_table
+from tacit.graph.formats.writing import (
+    NUMBER,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    check_format,
+    write_lines,
+    write_table,
+)
 
 FORMATS = (".jsonl", ".csv", ".parquet")
-_TOGETHER = 1024  # questions that are held at once, and run as a batch where they share a structure
+_TOGETHER = 1024  # questions held at once; those of one structure run as a batch
 _COLUMNS = {
-    "line": WHOLE, "query": TEXT, "rank": WHOLE, "entity": TEXT, "name": TEXT, "values": TEXT, "score": NUMBER,
-    "known": TRUTH, "error": TEXT,
-}  # fmt: skip
+    "line": WHOLE,
+    "query": TEXT,
+    "rank": WHOLE,
+    "entity": TEXT,
+    "name": TEXT,
+    "values": TEXT,
+    "score": NUMBER,
+    "known": TRUTH,
+    "error": TEXT,
+}
 
 
 class Line(NamedTuple):
-    """A line of a file of questions: its number and text, and what it asks, or why that is no question."""
+    """A line of a question file: its number, its text, and its question or an error."""
 
     number: int
     text: str
@@ -36,23 +52,37 @@ class Line(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a line: answers, or an error."""
+    """The result of a line: answers, or an error."""
 
     line: Line
     result: Answers | TacitError
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The result as plain data for JSON."""
         if isinstance(self.result, TacitError):
-            return {"line": self.line.number, "query": self.line.text, "error": self.result.to_dict()}
+            return {
+                "line": self.line.number,
+                "query": self.line.text,
+                "error": self.result.to_dict(),
+            }
         return {"line": self.line.number, **self.result.to_dict()}
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows of a table: one for each answer, or one that has none, and says why."""
+        """The rows of a table: one for each answer, or a single one with the error."""
         if isinstance(self.result, TacitError):
-            return [(self.line.number, self.line.text, *[None] * 6, self.result.to_dict()["message"])]
+            return [
+                (self.line.number, self.line.text, *[None] * 6, self.result.to_dict()["message"])
+            ]
         rows: list[tuple[Any, ...]] = [
-            (rank, a.entity, a.name, json.dumps(a.values, ensure_ascii=False), a.score, a.known, None)
+            (
+                rank,
+                a.entity,
+                a.name,
+                json.dumps(a.values, ensure_ascii=False),
+                a.score,
+                a.known,
+                None,
+            )
             for rank, a in self.result.ranked
         ]
         if self.result.counted is not None:
@@ -62,31 +92,39 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Tally:
-    """How many questions were asked, how many of them could not be answered, and the first of these."""
+    """The number of questions asked and failed, and the first failure.
+
+    `cut` counts answer lists that leave out likely answers.
+    """
 
     asked: int = 0
     failed: int = 0
+    cut: int = 0
     first: Outcome | None = None
 
     def over(self, many: Iterable[Outcome]) -> Iterator[Outcome]:
-        """The same outcomes, counted as they come."""
+        """Pass outcomes through and count them."""
         for outcome in many:
             self.asked += 1
             if isinstance(outcome.result, TacitError):
                 self.failed += 1
                 self.first = self.first or outcome
+            else:
+                self.cut += outcome.result.misses_likely
             yield outcome
 
     def __str__(self) -> str:
-        told = f"{self.failed:,} of {counted(self.asked, 'question')} could not be answered"
-        return f"{told}; line {self.first.line.number}: {self.first.result}" if self.first else told
+        summary = f"{self.failed:,} of {counted(self.asked, 'question')} could not be answered"
+        if self.first is None:
+            return summary
+        return f"{summary}; line {self.first.line.number}: {self.first.result}"
 
 
 @dataclass(frozen=True)
 class AskedFile:
-    """The questions of a file, asked as one iterates over what comes of each; `Run.ask_file` makes it.
+    """The questions of a file, asked as one iterates over the results; see `Run.ask_file`.
 
-    A line that is wrong keeps none of the others from their answers.
+    A wrong line does not keep the others from their answers.
     """
 
     engine: Engine
@@ -98,7 +136,7 @@ class AskedFile:
         return outcomes(self.engine, question_lines(self.path, self.parameters), **self.options)
 
     def write(self, path: str | Path) -> Tally:
-        """Write what comes of them as it comes, to a `.jsonl`, `.csv` or `.parquet` file."""
+        """Write the results as they come to a `.jsonl`, `.csv` or `.parquet` file."""
         check_format(Path(path), FORMATS, "answers")
         tally = Tally()
         many = tally.over(self)
@@ -110,21 +148,24 @@ class AskedFile:
 
 
 def question_lines(path: Path, parameters: Mapping[str, str]) -> Iterator[Line]:
-    """The questions of a file, one a line: in text or SPARQL, or a JSON object with `query` and `parameters`.
+    """Yield the questions of a file, one a line.
 
-    The parameters given here are those of every line, beside its own. Empty lines are none; `-` is standard input.
+    A line is text or SPARQL, or a JSON object with `query` and `parameters`. `parameters` are given
+    to every line, beside its own. Empty lines are skipped; `-` is standard input.
     """
     with nullcontext(sys.stdin.buffer) if str(path) == "-" else opened(path) as file:
         for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-                raise DataError(f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, number)
+                raise DataError(
+                    f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, number
+                )
             raw = raw.removeprefix(BOM if number == 1 else b"").strip()
             if raw:
                 yield Line(number, raw.decode("utf-8", "replace"), _question(raw, parameters))
 
 
 def _question(raw: bytes, parameters: Mapping[str, str]) -> Question | QueryError:
-    """What a line asks, or why it is no question."""
+    """Parse a line into its question, or the error of why it is none."""
     try:
         text = raw.decode()
         return _from_json(text, parameters) if text.startswith("{") else (text, parameters)
@@ -145,30 +186,39 @@ def _from_json(text: str, parameters: Mapping[str, str]) -> Question:
     for name in row:
         if name not in ("query", "parameters"):
             raise QueryError(f"unknown '{name}'; a question in JSON has query and parameters")
-    query, own = row.get("query"), row.get("parameters", {})
+    query = row.get("query")
+    own = row.get("parameters", {})
     if not isinstance(query, str) or not isinstance(own, dict):
         raise QueryError(
-            'a question in JSON is {"query": "text", "parameters": {"name": "label"}}, the latter optional'
+            'a question in JSON is {"query": "text", "parameters": {"name": "label"}}, the latter '
+            "optional"
         )
     return query, {**parameters, **own}
 
 
-def outcomes(engine: Engine, lines: Iterable[Line], top: int | None = 10, **options: Any) -> Iterator[Outcome]:
-    """What comes of each line, in order; those that are wrong keep none of the others from their answers.
+def outcomes(
+    engine: Engine, lines: Iterable[Line], top: ListLength = "likely", **options: Any
+) -> Iterator[Outcome]:
+    """Yield the result of each line, in order; a wrong line leaves the others unharmed.
 
     The options are those of `Engine.ask_many`.
     """
-    engine.ask_many([], top, **options)  # what is wrong with the options is not the questions' fault
-    left = iter(lines)
-    while chunk := list(islice(left, _TOGETHER)):
-        prepared = [_prepared(engine, line.question) for line in chunk]
-        asked = [question for question in prepared if isinstance(question, Asked)]
-        answers = iter(alone_where_wrong(lambda part: engine.ask_many(part, top, **options), asked, TacitError))
-        for line, question in zip(chunk, prepared, strict=True):
-            yield Outcome(line, next(answers) if isinstance(question, Asked) else question)
+    # Refuse wrong options at once, rather than once per question.
+    engine.ask_many([], top, **options)
+    remaining = iter(lines)
+    while chunk := list(islice(remaining, _TOGETHER)):
+        questions = [_prepared(engine, line.question) for line in chunk]
+        bound = [question for question in questions if isinstance(question, BoundQuery)]
+        answers = iter(
+            retry_individually(
+                lambda part: engine.ask_many(part, top, **options), bound, TacitError
+            )
+        )
+        for line, question in zip(chunk, questions, strict=True):
+            yield Outcome(line, next(answers) if isinstance(question, BoundQuery) else question)
 
 
-def _prepared(engine: Engine, question: Question | TacitError) -> Asked | TacitError:
+def _prepared(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
     try:
         return question if isinstance(question, TacitError) else engine.prepare(question)
     except TacitError as error:

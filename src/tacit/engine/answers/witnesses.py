@@ -1,4 +1,4 @@
-"""Why an answer came, for people: proofs with names in place of ids."""
+"""Reasons for people: proofs with names in place of ids."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.answers.aligned_cells import harmless
+from tacit.engine.answers.aligned_cells import escape_control_chars
 
 if TYPE_CHECKING:
     from tacit.engine.answers.reasons import Proof
     from tacit.graph.graph import Graph
-    from tacit.query.plans.plan import Prepared
+    from tacit.query.plans.plan import CompiledQuery
 
 
 @dataclass(frozen=True)
 class WitnessAtom:
-    """One atom of a witness, by names: its score, and whether it is an observed fact or a prediction."""
+    """An atom of a witness by names: its score, and whether it is observed or predicted."""
 
     subject: str
     relation: str
@@ -25,32 +25,33 @@ class WitnessAtom:
     score: float
     observed: bool
     negated: bool = False
-    subject_label: str = ""  # where names are shown, two entities may have the same one
+    subject_label: str = ""  # two entities may share a name
     object_label: str = ""
 
     def __str__(self) -> str:
         mark = "known" if self.observed else "predicted"
-        return (
-            f"{'not ' if self.negated else ''}{self.relation}({self.subject}, {self.object})  {self.score:.3f} {mark}"
-        )
+        atom = f"{'not ' * self.negated}{self.relation}({self.subject}, {self.object})"
+        return f"{atom}  {self.score:.3f} {mark}"
 
 
 @dataclass(frozen=True)
 class WitnessPart:
-    """A part of a witness: an atom, or `and`, `or`, `not` of smaller parts, with the variables that were chosen here.
+    """A part of a witness: an atom, or `and`, `or`, `not` of smaller parts.
 
-    Of an `or` the part that `carried` it is the one with the highest score; the others are what else was considered.
+    `variables` are those chosen here. Of an `or` the part that `carried` it is the one with the
+    highest score; the others were considered, too.
     """
 
-    kind: str  # "atom", "and", "or", "not" or "true"
+    kind: str  # "atom", "inequality", "and", "or", "not" or "true"
     score: float
     parts: tuple[WitnessPart, ...] = ()
     atom: WitnessAtom | None = None
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict, hash=False)
     carried: bool = True
+    text: str = ""  # of an inequality
 
     def atoms(self) -> Iterator[WitnessAtom]:
-        """All atoms below."""
+        """Yield all atoms below."""
         if self.atom is not None:
             yield self.atom
         for part in self.parts:
@@ -66,30 +67,41 @@ class WitnessPart:
 
     @property
     def counter_example(self) -> bool:
-        """Whether this is a `not exists`: its part is then the candidate that comes nearest to what is denied."""
+        """Whether this is a `not exists`, whose part is the nearest counter-example."""
         return self.kind == "not" and bool(self.parts[0].chosen)
 
     def lines(self) -> list[tuple[str, bool]]:
-        """The part for people: lines, each with whether it carries the answer."""
+        """The part as lines of text, each with whether it carries the answer."""
         if self.atom is not None:
             return [(str(self.atom), True)]
+        if self.text:
+            return [(self.text, True)]
         if self.kind == "or":
-            told: list[tuple[str, bool]] = []
+            lines: list[tuple[str, bool]] = []
             for part in sorted(self.parts, key=lambda part: not part.carried):
                 inner = part.lines()
-                told += inner if part.carried else [(f"or {part.score:.3f}", False), *_indented(inner, False)]
-            return told
+                lines += (
+                    inner
+                    if part.carried
+                    else [(f"or {part.score:.3f}", False), *_indented(inner, False)]
+                )
+            return lines
         if self.counter_example:
             denied = self.parts[0]
             nearest = ", ".join(f"?{name} = {value}" for name, value in denied.chosen.items())
-            return [(f"nothing found; nearest: {nearest}  {denied.score:.3f}", True), *_indented(denied.lines(), True)]
+            return [
+                (f"nothing found; nearest: {nearest}  {denied.score:.3f}", True),
+                *_indented(denied.lines(), True),
+            ]
         return [line for part in self.parts for line in part.lines()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The part as plain data for JSON."""
         data: dict[str, Any] = {"kind": self.kind, "score": self.score, "carried": self.carried}
         if self.atom is not None:
             data["atom"] = vars(self.atom) | {}
+        if self.text:
+            data["text"] = self.text
         if self.parts:
             data["parts"] = [part.to_dict() for part in self.parts]
         if self.variables:
@@ -103,12 +115,18 @@ def _indented(lines: list[tuple[str, bool]], carried: bool) -> list[tuple[str, b
 
 @dataclass(frozen=True)
 class Witness:
-    """The entity of every bound variable, and the atoms that make an answer true."""
+    """The entity of every bound variable, and the atoms that make an answer true.
+
+    The first witness of a `known` answer rests on known facts: its predicted atoms are denied, or
+    carry nothing.
+    """
 
     score: float
-    variables: dict[str, str]
+    variables: dict[str, str] = field(hash=False)
     tree: WitnessPart
-    labels: dict[str, str] = field(default_factory=dict)  # of the variables, which go by names
+    # the labels of the variables' entities
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+    known: bool = False
 
     @property
     def atoms(self) -> tuple[WitnessAtom, ...]:
@@ -121,12 +139,18 @@ class Witness:
         return sum(not atom.observed for atom in self.atoms)
 
     def lines(self) -> list[tuple[str, bool]]:
-        """The witness for people: lines, each with whether it carries the answer, and what share is predicted."""
-        lines, total = [(harmless(text), carries) for text, carries in self.tree.lines()], len(self.atoms)
-        return [*lines, (f"{self.predicted} of {total} atoms predicted", False)] if total > 1 else lines
+        """The witness as lines of text, each with whether it carries the answer.
+
+        The last line says how many atoms are predicted.
+        """
+        lines = [(escape_control_chars(text), carries) for text, carries in self.tree.lines()]
+        total = len(self.atoms)
+        if total < 2 or (self.known and self.predicted):
+            return lines
+        return [*lines, (f"{self.predicted} of {total} atoms predicted", False)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as JSON needs it."""
+        """The witness as plain data for JSON."""
         return {
             "score": self.score,
             "variables": self.variables,
@@ -134,21 +158,24 @@ class Witness:
             "atoms": [vars(atom) | {} for atom in self.atoms],
             "facts": len(self.atoms),
             "predicted": self.predicted,
+            "known": self.known,
             "tree": self.tree.to_dict(),
         }
 
 
-def witness(graph: Graph, prepared: Prepared, proof: Proof) -> Witness:
-    """The entity of every bound variable, and the atoms that make an answer true."""
+def witness(graph: Graph, prepared: CompiledQuery, proof: Proof, known: bool = False) -> Witness:
+    """Turn a proof into a witness by names; its answer may be `known`."""
     names = apart(prepared.variables)
     chosen = [(names[v], e) for v, e in sorted(proof.substitution().items())]
     readable = {variable: graph.entities.name(e) for variable, e in chosen}
     labels = {variable: graph.entities[e] for variable, e in chosen}
-    return Witness(math.exp(proof.score), readable, _part(graph, names, proof), labels)
+    return Witness(
+        math.exp(proof.score), readable, _part(graph, names, proof, known=known), labels, known
+    )
 
 
 def apart(names: Sequence[str]) -> list[str]:
-    """Names of variables, with a stroke more each time that one is bound again in a scope of its own.
+    """Make names of variables distinct: each reuse in another scope gets a prime more.
 
     >>> apart(("t", "x", "x"))
     ['t', 'x', "x'"]
@@ -156,16 +183,38 @@ def apart(names: Sequence[str]) -> list[str]:
     return [name + "'" * names[:place].count(name) for place, name in enumerate(names)]
 
 
-def _part(graph: Graph, names: Sequence[str], proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
-    entities, atom = graph.entities, None
+def _part(
+    graph: Graph,
+    names: Sequence[str],
+    proof: Proof,
+    negated: bool = False,
+    carried: bool = True,
+    known: bool = False,
+) -> WitnessPart:
+    """Turn a proof into a part by names.
+
+    Within a `known` answer, a branch of an `or` that known facts imply carries it.
+    """
+    entities = graph.entities
+    atom = None
+    text = ""
     if proof.atom is not None:
         s, r, o = proof.atom
         named = entities.name(s), graph.relations.name(r), entities.name(o)
-        atom = WitnessAtom(*named, math.exp(proof.score), proof.observed, negated, entities[s], entities[o])
-    best = max((part.score for part in proof.parts), default=0.0)
-    parts = tuple(
-        _part(graph, names, part, negated ^ (proof.kind == "not"), proof.kind != "or" or part.score == best)
-        for part in proof.parts
-    )
+        atom = WitnessAtom(
+            *named, math.exp(proof.score), proof.observed, negated, entities[s], entities[o]
+        )
+    if proof.sides is not None:
+        text = f"{'not ' * negated}{' != '.join(map(entities.name, proof.sides))}"
+    carriers = proof.parts
+    if known and proof.implied:
+        carriers = tuple(part for part in proof.parts if part.implied) or proof.parts
+    best = max((part.score for part in carriers), default=0.0)
+    parts = []
+    for part in proof.parts:
+        carries = proof.kind != "or" or (part.score == best and part in carriers)
+        parts.append(_part(graph, names, part, negated ^ (proof.kind == "not"), carries, known))
     variables = {names[v]: entities.name(e) for v, e in proof.values}
-    return WitnessPart(proof.kind, math.exp(proof.score), parts, atom, variables, carried)
+    return WitnessPart(
+        proof.kind, math.exp(proof.score), tuple(parts), atom, variables, carried, text
+    )

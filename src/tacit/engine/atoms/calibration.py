@@ -1,4 +1,4 @@
-"""From raw scores of a link predictor to log-scores that can be combined."""
+"""Calibration: raw scores of a link predictor become log-scores that can be combined."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
+from tacit.engine.atoms.hop_kernels import log_sums
 from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.atoms.sharded import largest
 from tacit.engine.logic import log_positive
-from tacit.engine.search.hop_kernels import log_sums
-from tacit.engine.search.sharded import largest
 
 EVERY = slice(None)
 Tails = slice | Tensor
@@ -25,10 +25,10 @@ _PART = 2048  # of a row that is summed by itself
 
 @dataclass(frozen=True, eq=False)
 class ByRow:
-    """How each number `x` of some rows becomes a log-score: `log σ(scale · x + shift)`, or `min(x + shift, cap)`.
+    """The calibration of some rows: `log σ(scale · x + shift)`, or `min(x + shift, cap)`.
 
-    With a `lift`, scale and shift are for the log-odds of `min(x + lift, cap)`. It is all that a kernel needs to
-    calibrate scores on their way to a maximum.
+    With a `lift`, scale and shift are for the log-odds of `min(x + lift, cap)`. It is all that a
+    kernel needs to calibrate scores on their way to a maximum.
     """
 
     shift: Tensor  # [B]
@@ -38,19 +38,21 @@ class ByRow:
 
 
 class Calibration(nn.Module):
-    """Turns rows of logits into log-scores: `forward(logits[B, n], heads[B], relations[B]) -> [B, n]`.
+    """Turns rows of logits into log-scores, `[B, n] -> [B, n]`.
 
-    A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of columns; the others
-    need whole rows. A *monotone* one keeps the order of every row. A *sigmoidal* one is `log σ` of what `moved` makes
-    of the logits; of a *rowwise* one `by_row` says all. All that one *by sum* needs of a row beside single logits is
-    `log Z`, the log of the sum of their `e^x`. No log-score is above its `supremum`, which best-first search trusts.
-    Where no gradient is asked for, results may use the memory of `logits`.
+    A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of
+    columns; the others need whole rows. A *monotone* one keeps the order of every row. A
+    *sigmoidal* one is `log σ` of the logits that `moved` returns. A *rowwise* one is described by
+    `by_row`. One *by sum* needs single logits and `log Z` of their row, the log of the sum of
+    `e^x`. No log-score is above its `supremum`, which best-first search relies on. Without
+    gradients, results may use the memory of `logits`.
 
-    Where processes share the entities out, each has a part of a row; one that is *shareable* gets by with that, and
-    with what `shards` can tell of the whole row. One that is not reads the vectors of the entities of an atom.
+    With sharded entities each process has a part of a row. A *shareable* calibration needs no more
+    than that and what `shards` computes of whole rows; the others read vectors of an atom's
+    entities.
 
-    An adapter moves the logits, or the log-odds of the scores where it is moved *by odds*. One that *rescales*
-    every row undoes what is done to the whole of it.
+    An adapter moves the logits, or the log-odds of the scores where it moves *by odds*. One that
+    *rescales* every row undoes any change of a whole row.
     """
 
     pointwise = False
@@ -67,43 +69,54 @@ class Calibration(nn.Module):
     def __init__(self, shards: Shards | None = None) -> None:
         super().__init__()
         self.shards = shards or Shards(0)
-        self.kind = self.name  # an adapter in it aside
-        self.instead: dict[str, Any] = {}  # engine settings that an adapter brings, as they would be without it
+        self.kind = self.name  # without an adapter in it
+        # engine settings that an adapter replaces, as they are without it
+        self.unadapted_defaults: dict[str, Any] = {}
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
-        """The log-scores of atoms `relation(head, ·)`; `tails` are the entities of the columns.
+    def forward(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
+        """The log-scores of atoms `relation(head, ·)`, `[B, n]`, where `tails` are the columns.
 
         They are a slice of all entities, or, for single atoms (`n = 1`), one entity a row.
         """
         raise TypeError(f"{type(self).__name__} does not calibrate")
 
-    def moved(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def moved(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """The logits whose sigmoids are the scores."""
         return logits
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
-        """What makes log-scores of whole rows `[B, N]`, where it is *rowwise*."""
+        """The calibration of whole rows `[B, N]` in parameters, where it is *rowwise*."""
         raise TypeError(f"{type(self).__name__} is not rowwise")
 
     def log_sums(self, logits: Tensor) -> Tensor:
         """`log Z` of whole rows, `[B, n] -> [B]`."""
         return self.shards.log_total(_log_sums(logits))
 
-    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
-        """The log-scores of parts of rows, `[B, n]`, which have the given `log Z`, `[B]`, where it needs it."""
+    def summed(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor
+    ) -> Tensor:
+        """The log-scores of parts of rows, `[B, n]`, given the rows' `log Z`, `[B]`."""
         if not self.pointwise:
             raise TypeError(f"{type(self).__name__} needs whole rows")
         scores: Tensor = self(logits, heads, relations, tails)
         return scores
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Calibration:
-        """The same calibration with other facts to count, where it counts any, of rows that are shared out so."""
+        """Return the same calibration with other facts to count, over other shards."""
         return self
 
-    def strengths(self, relations: Tensor | None) -> Tensor | None:
-        """Logs of how many times more strongly the negation of relations excludes than the logic says, `[B]`.
+    def forget(self) -> None:
+        """Drop everything derived from weights that were written to unseen."""
 
-        Without relations, that of negations which are about no single one, `[]`; None where the logic alone decides.
+    def strengths(self, relations: Tensor | None) -> Tensor | None:
+        """The logs of how many times more strongly negated relations exclude, `[B]`.
+
+        Without relations, that of negations which are about no single one, `[]`; None where the
+        logic alone decides.
         """
         return None
 
@@ -116,7 +129,9 @@ class Sigmoid(Calibration):
     rowwise = True
     name = "sigmoid"
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def forward(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """The log of the sigmoid of each logit."""
         return F.logsigmoid(logits)
 
@@ -131,10 +146,13 @@ class MinMax(Calibration):
     rescales = True
     name = "minmax"
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def forward(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """The log of each logit re-scaled to [0, 1] within its row."""
-        low, high = self._low(logits), largest(self.shards, logits.amax(dim=1, keepdim=True))
-        if bool(torch.isneginf(low).any()):  # what is impossible does not stretch the scale
+        low = self._low(logits)
+        high = largest(self.shards, logits.amax(dim=1, keepdim=True))
+        if bool(torch.isneginf(low).any()):  # impossible atoms do not stretch the scale
             low = self._low(logits.masked_fill(torch.isneginf(logits), torch.inf))
         span = (high - low).clamp(min=torch.finfo(logits.dtype).tiny)
         share = ((logits - low) / span).clamp(min=0.0)
@@ -144,12 +162,12 @@ class MinMax(Calibration):
         return -largest(self.shards, -logits.amin(dim=1, keepdim=True))
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> MinMax:
-        """The same for rows that are shared out otherwise."""
+        """Return the same calibration over other shards."""
         return MinMax(shards)
 
 
 class OfFacts(Calibration):
-    """A calibration that shifts whole rows of logits by what the known facts of each say, up to its supremum."""
+    """A calibration that shifts whole rows of logits by their known facts, up to a cap."""
 
     facts: KnownFacts
     rowwise = True
@@ -160,19 +178,23 @@ class OfFacts(Calibration):
             self.facts = facts
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Self:
-        """The same with other facts, of rows that are shared out so."""
+        """Return the same calibration with other facts, over other shards."""
         return type(self)(facts, shards)
 
     def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor, log_sums: Tensor) -> Tensor:
-        """What is added to each row of logits, `[B]`, by what its known tails and its `log Z` are."""
+        """The number added to each row of logits, `[B]`, by its known tails and its `log Z`."""
         raise NotImplementedError
 
-    def forward(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY) -> Tensor:
+    def forward(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
+    ) -> Tensor:
         """The logits, shifted and clipped."""
         return self.summed(logits, heads, relations, tails, self.log_sums(logits))
 
-    def summed(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor) -> Tensor:
-        """The same by a given `log Z`; in their own memory where no gradient is asked for."""
+    def summed(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor
+    ) -> Tensor:
+        """The log-scores by a given `log Z`; in place where no gradient is needed."""
         shift = self._shift(logits, heads, relations, log_sums)[:, None]
         if torch.is_grad_enabled() and logits.requires_grad:
             return (logits + shift).clamp(max=self.supremum)
@@ -180,13 +202,16 @@ class OfFacts(Calibration):
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
         """The shift of each row."""
-        return ByRow(self._shift(logits, heads, relations, self.log_sums(logits)), cap=self.supremum)
+        return ByRow(
+            self._shift(logits, heads, relations, self.log_sums(logits)), cap=self.supremum
+        )
 
 
 class SoftmaxCount(OfFacts):
-    """`log min(1, n · softmax(x))` with `n` the number of known tails of `(head, relation)`, at least 1.
+    """`log min(1, n · softmax(x))` with `n` the number of known tails, at least 1.
 
-    A softmax row sums to 1 whatever the number of right answers; times that number it reads as a probability.
+    A softmax row sums to 1 whatever the number of right answers; times that number it reads as a
+    probability.
     """
 
     by_odds = True
@@ -196,11 +221,12 @@ class SoftmaxCount(OfFacts):
 
     def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor, log_sums: Tensor) -> Tensor:
         """The log of the count of each row, less `log Z`."""
-        return self.facts.counts(heads, relations).clamp(min=1).to(log_sums.dtype).log() - _finite(log_sums)
+        counts = self.facts.counts(heads, relations).clamp(min=1)
+        return counts.to(log_sums.dtype).log() - _finite(log_sums)
 
 
 class SoftmaxObserved(OfFacts):
-    """`log min(0.999, n · softmax(x) / Σ_T softmax(x))` with `T` the `n` known tails of `(head, relation)`, as in FIT.
+    """`log min(0.999, n · softmax(x) / Σ_T softmax(x))` over `n` known tails `T`, as in FIT.
 
     The known tails of a row score 1 in the mean. A row without any is its softmax.
     """
@@ -209,14 +235,19 @@ class SoftmaxObserved(OfFacts):
     name = "softmax-observed"
 
     def _shift(self, logits: Tensor, heads: Tensor, relations: Tensor, log_sums: Tensor) -> Tensor:
-        """Less the log of the mean `e^x` of each row's known tails, or of its sum where there are none."""
+        """Minus the log of the mean `e^x` of a row's known tails, or of its sum without any."""
         counts = self.facts.counts(heads, relations)
         known = self.shards.log_total(self._log_known(logits, heads, relations, counts))
-        unknown = torch.isneginf(known)  # the sums cancel: only a row without known tails needs its own
-        return torch.where(unknown, -_finite(log_sums), counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0))
+        # Sums cancel, except in rows without known tails.
+        unknown = torch.isneginf(known)
+        return torch.where(
+            unknown, -_finite(log_sums), counts.clamp(min=1).log() - known.masked_fill(unknown, 0.0)
+        )
 
-    def _log_known(self, logits: Tensor, heads: Tensor, relations: Tensor, counts: Tensor) -> Tensor:
-        """`log Σ e^x` of the known tails of each row that are columns here, `[B]`; minus infinity where none is."""
+    def _log_known(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, counts: Tensor
+    ) -> Tensor:
+        """`log Σ e^x` of each row's known tails in this shard, `[B]`; `-inf` without any."""
         rows, tails = self.facts.tails(heads, relations)
         held, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
         x = logits[rows, places].float()
@@ -224,15 +255,17 @@ class SoftmaxObserved(OfFacts):
             x = x.masked_fill(~held, -torch.inf)
         top = torch.segment_reduce(x.detach(), "max", lengths=counts, unsafe=True)
         top = top.masked_fill(torch.isneginf(top), 0.0)
-        return log_positive(torch.segment_reduce((x - top[rows]).exp(), "sum", lengths=counts, unsafe=True)) + top
+        shares = (x - top[rows]).exp()
+        sums = torch.segment_reduce(shares, "sum", lengths=counts, unsafe=True)
+        return log_positive(sums) + top
 
 
 def _finite(log_sums: Tensor) -> Tensor:
-    return log_sums.masked_fill(torch.isneginf(log_sums), 0.0)  # where nothing is possible
+    return log_sums.masked_fill(torch.isneginf(log_sums), 0.0)  # rows where nothing is possible
 
 
 def _log_sums(logits: Tensor) -> Tensor:
-    """`log Σ e^x` of each row, `[B, n] -> [B]`; on a CPU by few rows, whose exponentials stay in cache."""
+    """`log Σ e^x` of each row, `[B, n] -> [B]`; on a CPU a few rows in cache at a time."""
     step = max(1, _CACHED // max(1, logits.shape[1]))
     if logits.is_cuda and not logits.requires_grad:
         return log_sums(logits)
@@ -242,10 +275,12 @@ def _log_sums(logits: Tensor) -> Tensor:
 
 
 def _steady(logits: Tensor) -> Tensor:
-    """`log Σ e^x` of each row by parts that no threads share, so that it does not change with their number."""
+    """`log Σ e^x` of each row, by parts that make it independent of the thread count."""
     whole = logits.shape[1] - logits.shape[1] % _PART
     parts = logits[:, :whole].unflatten(1, (-1, _PART)).logsumexp(dim=2)
-    return torch.cat([parts, logits[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(dim=1)
+    return torch.cat([parts, logits[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(
+        dim=1
+    )
 
 
 CALIBRATIONS: dict[str, type[Calibration]] = {
@@ -254,6 +289,6 @@ CALIBRATIONS: dict[str, type[Calibration]] = {
 
 
 def calibration(name: str, facts: KnownFacts | None = None) -> Calibration:
-    """The calibration of a name; `facts` are those that it counts, where it counts any, and may come by `counting`."""
+    """Make the calibration of a name; `facts` are those that it counts, if any."""
     kind = CALIBRATIONS[name]
     return kind(facts) if issubclass(kind, OfFacts) else kind()

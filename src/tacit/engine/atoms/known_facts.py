@@ -1,4 +1,4 @@
-"""The known facts, as tensors on the device where scores are computed, and as places in rows of scores."""
+"""The known facts as tensors on the scorer's device, and as places in rows of scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tacit.graph.fact_index import FactIndex
 
 
 class KnownFacts:
-    """A graph's sorted index on a device: counts and tails of many `(head, relation)` at once.
+    """A sorted index of facts on a device: counts and tails of many `(head, relation)`.
 
-    On a CPU its tensors are the arrays of the index, which may be those of a file, and take no memory of their own.
+    On a CPU its tensors share the memory of the index, which may be that of a mapped file.
     """
 
     def __init__(self, index: FactIndex, device: torch.device | str = "cpu") -> None:
@@ -22,60 +22,75 @@ class KnownFacts:
         self._tails = torch.from_numpy(index.all_tails).to(device)  # int32
 
     def spans(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the tails of each pair start, and how many there are."""
-        wanted = heads * self.num_relations + relations
+        """The start and the number of the tails of each pair."""
+        keys = heads * self.num_relations + relations
         if not len(self._keys):
-            return torch.zeros_like(wanted), torch.zeros_like(wanted)
-        at = torch.searchsorted(self._keys, wanted).clamp_(max=len(self._keys) - 1)
+            return torch.zeros_like(keys), torch.zeros_like(keys)
+        at = torch.searchsorted(self._keys, keys).clamp_(max=len(self._keys) - 1)
         starts = self._offsets[at]
-        there = self._keys[at] == wanted
-        return starts, (self._offsets[at + 1] - starts) * there
+        present = self._keys[at] == keys
+        return starts, (self._offsets[at + 1] - starts) * present
 
     def counts(self, heads: Tensor, relations: Tensor) -> Tensor:
         """The number of known tails of each pair."""
         return self.spans(heads, relations)[1]
 
     def tails(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """All known tails of many pairs: `(row, tail)`, where `row` says which pair a tail belongs to."""
+        """All known tails of many pairs: `(row, tail)`, where `row` is the place of the pair."""
         starts, sizes = self.spans(heads, relations)
         ends = sizes.cumsum(0)
         total = int(ends[-1]) if len(ends) else 0
-        rows = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes, output_size=total)
+        rows = torch.repeat_interleave(
+            torch.arange(len(sizes), device=sizes.device), sizes, output_size=total
+        )
         within = torch.arange(total, device=sizes.device) - (ends - sizes)[rows]
         return rows, self._tails[starts[rows] + within].long()
 
     def contains(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Whether each triple is a known fact."""
-        known = self.index.contains(heads.cpu().numpy(), relations.cpu().numpy(), tails.cpu().numpy())
+        known = self.index.contains(
+            heads.cpu().numpy(), relations.cpu().numpy(), tails.cpu().numpy()
+        )
         return torch.from_numpy(known).to(heads.device)
 
 
 class KnownTails:
-    """Places in rows of scores that are overwritten, such as known facts and loops, ready to be cut by columns."""
+    """Places in rows of scores to overwrite, as of known facts or loops, sorted by column."""
 
     def __init__(self, rows: Tensor, tails: Tensor) -> None:
         self.tails, order = tails.sort()
         self.rows = rows[order]
 
     def lift(self, scores: Tensor, columns: slice | Tensor, value: float) -> None:
-        """Overwrite the scores of the facts whose tail is in some columns: a slice, or single ones by rising id."""
+        """Overwrite the scores at the places that are in some columns.
+
+        The columns are a slice, or ids in rising order.
+        """
         if isinstance(columns, slice):
-            rows, tails = self.rows, self.tails
+            rows = self.rows
+            tails = self.tails
             if columns.start > 0 or (len(tails) and columns.stop <= int(tails[-1])):
                 edges = torch.tensor([columns.start, columns.stop], device=tails.device)
                 start, stop = torch.searchsorted(tails, edges).tolist()
-                rows, tails = rows[start:stop], tails[start:stop]
+                rows = rows[start:stop]
+                tails = tails[start:stop]
             scores[rows, tails - columns.start] = value
             return
         places = torch.searchsorted(columns, self.tails).clamp(max=len(columns) - 1)
-        there = columns[places] == self.tails if len(columns) else torch.zeros_like(self.tails, dtype=torch.bool)
-        scores[self.rows[there], places[there]] = value
+        present = torch.zeros_like(self.tails, dtype=torch.bool)
+        if len(columns):
+            present = columns[places] == self.tails
+        scores[self.rows[present], places[present]] = value
 
     def in_blocks(self, width: int, num_entities: int) -> list[tuple[Tensor, Tensor]]:
-        """Rows and places inside the block, for each block of `width` entities."""
+        """Rows and columns within the block, for each block of `width` entities."""
         if width >= num_entities:
             return [(self.rows, self.tails)]
         starts = range(0, num_entities, width)
-        edges = torch.searchsorted(self.tails, torch.tensor([*starts, num_entities], device=self.tails.device)).tolist()
+        edges = torch.searchsorted(
+            self.tails, torch.tensor([*starts, num_entities], device=self.tails.device)
+        ).tolist()
         spans = zip(edges, edges[1:], starts, strict=False)
-        return [(self.rows[first:last], self.tails[first:last] - start) for first, last, start in spans]
+        return [
+            (self.rows[first:last], self.tails[first:last] - start) for first, last, start in spans
+        ]

@@ -1,7 +1,8 @@
-"""The best answers of questions without hops: bounds of all scores, and exact ones of whatever they leave open.
+"""Coarse search: bounds of all scores, then exact scores of the answers they leave open.
 
-The bounds come from codes of the keys, a quarter of the bytes to read, or from rows of scores. Exact scores are sums
-that do not depend on what is computed beside them, so answers are the same to the bit, whatever the bounds came from.
+It serves questions without hops. The bounds come from codes of the keys, a quarter of the bytes to
+read, or from rows of scores. Exact scores are sums that do not depend on what is computed beside
+them, so answers are the same to the bit, whatever the bounds came from.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import EVERY
+from tacit.engine.atoms.constraints import IMPOSSIBLE
 from tacit.engine.atoms.known_facts import KnownTails
-from tacit.engine.atoms.possible import IMPOSSIBLE
-from tacit.engine.logic import ZERO, Logic
-from tacit.engine.search.best_answers import BestAnswers, Wanted
+from tacit.engine.atoms.sharded import checked
+from tacit.engine.logic import ZERO, Logic, different
 from tacit.engine.search.bounds import Bounds, BoundsFold
-from tacit.engine.search.exact_and_beam import checked
+from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.links.finders.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
-from tacit.query.plans.fold import Place
-from tacit.query.plans.plan import Complement, Node, Relation, Step, single_atom
+from tacit.query.plans.fold import EvalContext
+from tacit.query.plans.plan import Complement, Node, Relation, Step, Unequal, single_atom
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
-_MANY = 16  # where more than one in so many entities is asked for, all of them are scored
-_LOST = 2.0**-18  # of a bound on its way through calibration and logic
+_MANY = 16  # where more than one in so many entities is requested, all of them are scored
+_LOST = 2.0**-18  # relative rounding error of a bound after calibration and logic
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class _Leaf:
     log_sums: Tensor
     loops: KnownTails
     known: KnownTails | None
-    row: Tensor | None  # [B, N], raw, where there are no codes to ask, or no sum of the row
+    row: Tensor | None  # [B, N], raw, where codes or the sum of the row are missing
 
 
 @dataclass(eq=False)
@@ -57,27 +58,36 @@ class CoarseSearch:
     relations: Tensor
     leaves: dict[tuple[int, Relation], _Leaf] = field(default_factory=dict)
 
-    def top(self, root: Node, wanted: Sequence[Wanted]) -> list[BestAnswers]:
-        """The best answers to each query."""
-        first = [torch.tensor(each.first, dtype=torch.long) for each in wanted]
-        ids = torch.cat([self._contenders(root, wanted), *first]).unique()
+    def top(self, root: Node, requests: Sequence[TopKRequest]) -> list[TopKResult]:
+        """List the best answers to each query."""
+        first = [torch.tensor(each.first, dtype=torch.long) for each in requests]
+        ids = torch.cat([self._contenders(root, requests), *first]).unique()
         scores = checked(self._exact(root, ids), self.atoms.shards)
-        finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(wanted)
-        return [each.best_among(ids, *values) for each, *values in zip(wanted, scores, finer, strict=True)]
+        finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(requests)
+        return [
+            each.best_among(ids, *values)
+            for each, *values in zip(requests, scores, finer, strict=True)
+        ]
 
     def _exact(self, root: Node, ids: Tensor, raw: bool = False) -> Tensor:
-        return torch.cat([_InColumns(self, few, raw).of(root).low for few in ids.split(_GATHERED)], dim=1)
+        return torch.cat(
+            [_InColumns(self, few, raw).of(root).low for few in ids.split(_GATHERED)], dim=1
+        )
 
-    def _contenders(self, root: Node, wanted: Sequence[Wanted]) -> Tensor:
-        """Whatever may be an answer to one of the queries, beside those that go first."""
-        n, raw = self.atoms.num_entities, single_atom(root) is not None and self.atoms.facts_on_top
-        counts = torch.tensor([max(1, each.count) for each in wanted])[:, None]
+    def _contenders(self, root: Node, requests: Sequence[TopKRequest]) -> Tensor:
+        """The entities that may be an answer to a query, beside those that go first."""
+        n = self.atoms.num_entities
+        raw = single_atom(root) is not None and self.atoms.facts_on_top
+        counts = torch.tensor([max(1, each.count) for each in requests])[:, None]
         if int(counts.max()) > n // _MANY:
             return torch.arange(n)
-        aside = [(row, i) for row, each in enumerate(wanted) for i in (*each.first, *each.without)]
+        aside = [
+            (row, i) for row, each in enumerate(requests) for i in (*each.first, *each.without)
+        ]
         taken = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
-        lows, highs = list[Tensor](), list[Tensor]()
-        width = max(1, _CACHED // len(wanted))
+        lows = list[Tensor]()
+        highs = list[Tensor]()
+        width = max(1, _CACHED // len(requests))
         for columns in (slice(start, min(start + width, n)) for start in range(0, n, width)):
             bounds = _InColumns(self, columns, raw).of(root)
             for end in (bounds.low, bounds.high):
@@ -86,34 +96,41 @@ class CoarseSearch:
             highs.append(bounds.high)
         last = torch.cat(lows, dim=1).sort(dim=1, descending=True).values.gather(1, counts - 1)
         last = torch.where(last.isfinite(), last - last.abs() * _LOST, last)
-        floors = torch.tensor([ZERO if raw else each.floor for each in wanted])[:, None]
-        high, cut = torch.cat(highs, dim=1), torch.maximum(last, floors)
-        return (~(high < cut) & (high != ZERO)).nonzero()[:, 1]  # what is no number is no less
+        floors = torch.tensor([ZERO if raw else each.floor for each in requests])[:, None]
+        high = torch.cat(highs, dim=1)
+        cut = torch.maximum(last, floors)
+        return (~(high < cut) & (high != ZERO)).nonzero()[:, 1]  # keeps NaN, which is checked later
 
     def leaf(self, slot: int, step: Relation) -> _Leaf:
-        """What is to be known of an atom of all queries."""
+        """The cached data of an atom of all queries."""
         if (slot, step) not in self.leaves:
             atoms = self.atoms
-            heads, relations = self.entities[:, slot], self.relations[:, step.slot] ^ int(step.flip)
+            heads = self.entities[:, slot]
+            relations = self.relations[:, step.slot] ^ int(step.flip)
             sums = atoms.kept_sums(heads, relations)
             row = atoms.logits(heads, relations) if self.codes is None or sums is None else None
             if sums is None and row is not None:
                 sums = atoms.keep_sums(row, heads, relations)
             queries = cast(BilinearScorer, atoms.scorer).queries(heads, relations)
-            given = heads, relations, queries, cast(Tensor, sums)
-            self.leaves[slot, step] = _Leaf(*given, atoms.loops(heads, relations), atoms.known(heads, relations), row)
+            arguments = heads, relations, queries, cast(Tensor, sums)
+            self.leaves[slot, step] = _Leaf(
+                *arguments, atoms.loops(heads, relations), atoms.known(heads, relations), row
+            )
         return self.leaves[slot, step]
 
 
 class _InColumns(BoundsFold[int]):
-    """Values a plan in some columns: bounds of a slice of them, or of single ones, by rising id, what they are worth.
+    """Values a plan in some columns: bounds in a slice, exact values at rising ids.
 
-    With `raw`, that is what orders the answers to a single atom: logits, known ones above all.
+    With `raw`, the values order the answers to a single atom: logits, known facts above all.
     """
 
     def __init__(self, search: CoarseSearch, columns: slice | Tensor, raw: bool) -> None:
-        self.search, self.columns, self.raw = search, columns, raw
-        self.atoms, self.logic = search.atoms, search.logic
+        self.search = search
+        self.columns = columns
+        self.raw = raw
+        self.atoms = search.atoms
+        self.logic = search.logic
         self.keys = cast(BilinearScorer, self.atoms.scorer).keys()[columns]
 
     def entity(self, slot: int) -> int:
@@ -122,7 +139,7 @@ class _InColumns(BoundsFold[int]):
     def strength(self, step: Complement[Step]) -> Tensor | None:
         return self.atoms.strength(step, self.search.relations)
 
-    def relation(self, step: Relation, place: Place[int]) -> Bounds:
+    def relation(self, step: Relation, place: EvalContext[int]) -> Bounds:
         leaf = self.search.leaf(place.start, step)
         if isinstance(self.columns, slice):
             rough, slack = self._bounded(leaf, self.columns)
@@ -130,18 +147,31 @@ class _InColumns(BoundsFold[int]):
         exact = self._scored(leaf, steady_product(leaf.queries, self.keys))
         return Bounds(exact, exact)
 
+    def unequal(self, step: Unequal, place: EvalContext[int]) -> Bounds:
+        columns = self.columns
+        if isinstance(columns, slice):
+            columns = torch.arange(columns.start, columns.stop)
+        values = different(self.search.entities[:, place.start, None], columns[None])
+        return Bounds(values, values)
+
     def _bounded(self, leaf: _Leaf, columns: slice) -> tuple[Tensor, Tensor]:
         if leaf.row is None:
             return cast(Codes, self.search.codes).products(leaf.queries, columns)
         lengths = torch.linalg.vector_norm(leaf.queries, dim=1, keepdim=True)
-        return leaf.row[:, columns], lengths * (ROUNDING * leaf.queries.shape[1] * self.atoms.longest)
+        return leaf.row[:, columns], lengths * (
+            ROUNDING * leaf.queries.shape[1] * self.atoms.longest
+        )
 
     def _scored(self, leaf: _Leaf, logits: Tensor) -> Tensor:
         leaf.loops.lift(logits, self.columns, IMPOSSIBLE)
-        scores, certain = logits, torch.inf
+        scores = logits
+        certain = torch.inf
         if not self.raw:
-            calibrated = self.atoms.calibration.summed(logits, leaf.heads, leaf.relations, EVERY, leaf.log_sums)
-            scores, certain = self.atoms.capped(calibrated), self.atoms.observed
+            calibrated = self.atoms.calibration.summed(
+                logits, leaf.heads, leaf.relations, EVERY, leaf.log_sums
+            )
+            scores = self.atoms.capped(calibrated)
+            certain = self.atoms.observed
         if leaf.known is not None:
             leaf.known.lift(scores, self.columns, certain)
         return scores

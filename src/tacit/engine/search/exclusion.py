@@ -1,4 +1,4 @@
-"""What a reasoner answers without some of it: known answers, or those that only a loop would allow."""
+"""Reasoners without some answers: known ones, or those that only a loop allows."""
 
 from __future__ import annotations
 
@@ -9,41 +9,47 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from tacit.engine.atoms.constraints import AtomConstraints
 from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.atoms.possible import Possible
 from tacit.engine.logic import ZERO
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
-from tacit.query.plans.fold import Fold, Place
+from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import Complement, Plan, Relation, Step
 from tacit.query.plans.symbolic import answers
 
 
 class Exclusion(Reasoner):
-    """The scores of another reasoner, with minus infinity for what is ruled out."""
+    """The scores of another reasoner, with minus infinity for ruled-out answers."""
 
     def __init__(self, reasoner: Reasoner) -> None:
-        self.reasoner, self.num_entities, self.exact = reasoner, reasoner.num_entities, reasoner.exact
-        self.shards, self.probabilities, self.remedy = reasoner.shards, reasoner.probabilities, reasoner.remedy
-        self.calibrated, self.predicts, self.name = reasoner.calibrated, reasoner.predicts, reasoner.name
-        self.about = reasoner.about
+        self.reasoner = reasoner
+        self.num_entities = reasoner.num_entities
+        self.exact = reasoner.exact
+        self.shards = reasoner.shards
+        self.probabilities = reasoner.probabilities
+        self.remedy = reasoner.remedy
+        self.calibrated = reasoner.calibrated
+        self.predicts = reasoner.predicts
+        self.name = reasoner.name
+        self.config = reasoner.config
 
     @abstractmethod
     def ruled_out(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Which entities are no answers, `[B, n]`, or `[B, 1]` where all are or none is."""
+        """The entities that are no answers, `[B, n]`, or `[B, 1]` for all or none."""
 
-    def refusal(self, plan: Plan) -> PlanError | None:
-        """What the reasoner refuses."""
-        return self.reasoner.refusal(plan)
+    def unsupported_reason(self, plan: Plan) -> PlanError | None:
+        """The reason why the reasoner cannot express a plan; None where it can."""
+        return self.reasoner.unsupported_reason(plan)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Log-scores `[B, N]`; what is ruled out has none."""
+        """Log-scores `[B, N]`, minus infinity for ruled-out answers."""
         scores = self.reasoner.scores(plan, entities, relations)
         return _without(self.ruled_out(plan, entities, relations), scores)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """What orders the entities, those ruled out last."""
+        """Values that order the entities, ruled-out ones last."""
         ranking = self.reasoner.ranking(plan, entities, relations)
         return _without(self.ruled_out(plan, entities, relations), ranking)
 
@@ -54,12 +60,12 @@ class Exclusion(Reasoner):
         return _without(out, scores), _without(out, finer)
 
     def batch(self, plan: Plan) -> int:
-        """As many queries at once as the reasoner takes."""
+        """How many queries of a plan to run at once: as many as the reasoner takes."""
         return self.reasoner.batch(plan)
 
 
 class NewAnswers(Exclusion):
-    """What a reasoner answers beside what the facts of an index imply."""
+    """The answers of a reasoner that the facts of an index do not imply."""
 
     def __init__(self, reasoner: Reasoner, index: FactIndex) -> None:
         super().__init__(reasoner)
@@ -67,7 +73,9 @@ class NewAnswers(Exclusion):
 
     def ruled_out(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The known answers."""
-        known = answers(plan, entities.cpu().numpy(), relations.cpu().numpy(), self.index, self.num_entities)
+        known = answers(
+            plan, entities.cpu().numpy(), relations.cpu().numpy(), self.index, self.num_entities
+        )
         held, columns = self.shards.inside(torch.from_numpy(known.ids).long())
         out = torch.zeros(len(relations), self.shards.stop - self.shards.start, dtype=torch.bool)
         out[torch.from_numpy(known.rows).long()[held], columns[held]] = True
@@ -75,42 +83,59 @@ class NewAnswers(Exclusion):
 
 
 class Loopless(Exclusion):
-    """What a reasoner that values questions whole answers without loops of relations that never loop in training.
+    """The answers of a whole-question reasoner without loops that never occur in training.
 
-    An atom between an answer and an entity of the question is ruled out as a search over atoms rules it out. Values
-    of the variables between them are nobody's to see here: through them nothing is ruled out.
+    An atom between an answer and an entity of the question is ruled out as in a search over atoms.
+    The values of variables between them are not visible here, so nothing is ruled out through them.
     """
 
-    def __init__(self, reasoner: Reasoner, possible: Possible, facts: KnownFacts | None) -> None:
+    def __init__(
+        self, reasoner: Reasoner, possible: AtomConstraints, facts: KnownFacts | None
+    ) -> None:
         super().__init__(reasoner)
-        self.possible, self.facts = possible, facts
+        self.possible = possible
+        self.facts = facts
 
     def ruled_out(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The answers that only a loop would allow."""
         device = self.possible.without_loops.device
         slots = entities.to(device).long(), relations.to(device).long()
-        everyone = torch.arange(self.num_entities, device=device)[None]
-        return _RuledOut(self.possible, self.facts, *slots).of(plan.root, Place(target=everyone))
+        all_entities = torch.arange(self.num_entities, device=device)[None]
+        return _RuledOut(self.possible, self.facts, *slots).of(
+            plan.root, EvalContext(target=all_entities)
+        )
 
 
 def _without(out: Tensor, table: Tensor) -> Tensor:
-    """A table `[B, n]` without what is ruled out, in memory of its own: a reasoner may hand out what it keeps."""
+    """Mask ruled-out entities in a table `[B, n]`; a copy, as reasoners may keep theirs."""
     return table.masked_fill(out.to(table.device), ZERO)
 
 
 class _RuledOut(Fold[Tensor, Tensor]):
-    """Whether steps surely do not hold, for each query and entity, `[B, N]` or `[B, 1]`; ends are ids `[B or 1, n]`."""
+    """Whether steps surely do not hold, for each query and entity, `[B, N]` or `[B, 1]`.
 
-    def __init__(self, possible: Possible, facts: KnownFacts | None, entities: Tensor, relations: Tensor) -> None:
-        self.possible, self.facts, self.entities, self.relations = possible, facts, entities, relations
+    Ends are ids `[B or 1, n]`.
+    """
+
+    def __init__(
+        self,
+        possible: AtomConstraints,
+        facts: KnownFacts | None,
+        entities: Tensor,
+        relations: Tensor,
+    ) -> None:
+        self.possible = possible
+        self.facts = facts
+        self.entities = entities
+        self.relations = relations
         self.nothing = torch.zeros(len(relations), 1, dtype=torch.bool, device=entities.device)
 
     def entity(self, slot: int) -> Tensor:
         """The entities of a slot."""
         return self.entities[:, slot, None]
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Tensor:
-        """Loops of relations that have none, unless one is known."""
+    def relation(self, step: Relation, place: EvalContext[Tensor]) -> Tensor:
+        """Rule out loops of relations that have none, unless the loop is known."""
         relations = self.relations[:, step.slot, None] ^ int(step.flip)
         loops = (place.start == place.target) & self.possible.without_loops[relations]
         if self.facts is not None:
@@ -119,18 +144,18 @@ class _RuledOut(Fold[Tensor, Tensor]):
             loops[at] = ~self.facts.contains(looping, relations.expand_as(loops)[at], looping)
         return loops
 
-    def all(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
-        """What any part rules out."""
+    def all(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+        """Rule out the entities that any part rules out."""
         return reduce(torch.logical_or, parts)
 
-    def any(self, parts: Sequence[Tensor], place: Place[Tensor]) -> Tensor:
-        """What every part rules out."""
+    def any(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+        """Rule out the entities that every part rules out."""
         return reduce(torch.logical_and, parts)
 
-    def negation(self, step: Complement[Step], part: Tensor, place: Place[Tensor]) -> Tensor:
-        """Nothing: no atom is sure."""
+    def negation(self, step: Complement[Step], part: Tensor, place: EvalContext[Tensor]) -> Tensor:
+        """Rule out nothing: no atom is certain."""
         return self.nothing
 
-    def otherwise(self, step: Step, place: Place[Tensor]) -> Tensor:
-        """Nothing: a hop comes from any entity."""
+    def generic_visit(self, step: Step, place: EvalContext[Tensor]) -> Tensor:
+        """Rule out nothing: a hop may start at any entity."""
         return self.nothing

@@ -1,4 +1,4 @@
-"""Best-first search over lists: the best entities of every set of a plan, never a row of all of them."""
+"""Best-first search over lists: the best entities of every set, without whole rows."""
 
 from __future__ import annotations
 
@@ -11,118 +11,161 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms.weights_memo import Kept
-from tacit.engine.logic import ZERO, Logic
+from tacit.engine.atoms.weight_cache import WeightCache
+from tacit.engine.logic import ZERO, Logic, different
 from tacit.engine.reasoner import MessageReasoner
-from tacit.engine.search.best_answers import BestAnswers, Wanted
 from tacit.engine.search.bounds import Bounds, BoundsFold
 from tacit.engine.search.row_lists import Listing, RowLists
-from tacit.links.finders.finder import TopScorer
-from tacit.query.plans.fold import EVERYWHERE, Place, Visitor
-from tacit.query.plans.plan import Complement, Intersect, Node, Plan, Project, Relation, Row, Step, Union, anchored, has
+from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below
+from tacit.links.finders.retriever import TopKRetriever
+from tacit.query.plans.fold import EVERYWHERE, EvalContext, Visitor
+from tacit.query.plans.plan import (
+    Complement,
+    Intersect,
+    Node,
+    Plan,
+    Project,
+    Relation,
+    Row,
+    Step,
+    Unequal,
+    Union,
+    anchored,
+    has,
+)
 from tacit.query.plans.traits import listable
 
-Combination = Callable[[Sequence[Bounds], Place[Tensor]], Bounds]
-_LISTED = 128  # tails of a row that are looked at
-_FIRST = 4  # candidates that are expanded at first; then twice as many each time
-_CANDIDATES = 64  # of a variable that are asked for at first; then four times as many each time
-_EQUALS = 1024  # that are kept beyond what is asked for
-_MOST = 2048  # of a variable that are asked for at all
+Combination = Callable[[Sequence[Bounds], EvalContext[Tensor]], Bounds]
+_LISTED = 128  # tails listed of a row
+_FIRST = 4  # candidates expanded at first; then twice as many each time
+_CANDIDATES = 64  # candidates listed at first; then four times as many each time
+_EQUALS = 1024  # ties kept beyond the requested number
+_MOST = 2048  # candidates listed of a variable, at most
 
 
 class ListReasoner(MessageReasoner):
-    """Best-first search over what a finder lists; questions that lists cannot answer go to another reasoner, over rows.
+    """Best-first search over lists from a finder; a reasoner over rows does the rest.
 
-    So do the scores of all entities that an evaluation ranks, reasons, and everything once weights were written to.
+    The rest is other plans, scores of all entities, reasons, and everything once weights changed.
     """
 
-    def __init__(self, rows: MessageReasoner, finder: TopScorer) -> None:
+    def __init__(self, rows: MessageReasoner, finder: TopKRetriever) -> None:
         super().__init__(rows.atoms, rows.logic, rows.k)
-        self.rows, self.finder, self.memory = rows, finder, rows.memory
-        self._weights = Kept().now(rows.atoms.scorer)
+        self.rows = rows
+        self.finder = finder
+        self.memory = rows.memory
+        self._weights = WeightCache().now(rows.atoms.scorer)
 
     def batch(self, plan: Plan) -> int:
-        """As many queries at once as the search over rows takes."""
+        """How many queries of a plan to run at once: as many as over rows."""
         return self.rows.batch(plan)
 
     def explaining(self, by_scores: bool = False) -> Any:
-        """What explains over rows."""
+        """Return the reasoner over rows that explains answers."""
         return self.rows.explaining(by_scores)
 
     def _current(self) -> bool:
-        """Whether nobody has written to the weights, as far as that can be seen: what finders keep is of these."""
-        atoms, weights = self.rows.atoms, self._weights
+        """Whether the weights are those that the finder has read, as far as visible."""
+        atoms = self.rows.atoms
+        weights = self._weights
         return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
 
-    def top(self, plan: Plan, entities: Tensor, relations: Tensor, wanted: Sequence[Wanted]) -> list[BestAnswers]:
-        """The best answers to each query; certified where the finder knows what it has not listed."""
+    def top(
+        self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
+    ) -> list[TopKResult]:
+        """List the best answers, certified where the finder bounds what it leaves out."""
         if not listable(plan) or not self._current():
-            return self.rows.top(plan, entities, relations, wanted)
-        slots = zip(entities.tolist(), relations.tolist(), wanted, strict=True)
+            return self.rows.top(plan, entities, relations, requests)
+        slots = zip(entities.tolist(), relations.tolist(), requests, strict=True)
         return [self._listed(plan, *each) for each in slots]
 
-    def _listed(self, plan: Plan, entities: list[int], relations: list[int], wanted: Wanted) -> BestAnswers:
-        """The best answers to one query: what goes first is valued whether a search would find it or not."""
-        rows, k = RowLists(self.rows.atoms, self.finder), self.rows.k or self.num_entities
+    def _listed(
+        self, plan: Plan, entities: list[int], relations: list[int], request: TopKRequest
+    ) -> TopKResult:
+        """List the best answers to one query; requested first ones are valued anyway."""
+        rows = RowLists(self.rows.atoms, self.finder)
+        k = self.rows.k or self.num_entities
         lists = Lists(rows, self.rows.logic, entities, relations, k)
-        first = torch.tensor(wanted.first, dtype=torch.long)
-        more = not wanted.only and (len(first) < wanted.count or wanted.least < wanted.floor)  # some may not do
-        unwanted = torch.tensor(wanted.without, dtype=torch.long)
-        listing = lists.top(plan.root, wanted.count + len(unwanted)) if more else Listing.empty()
-        listing = listing.leaving_out(unwanted)
+        first = torch.tensor(request.first, dtype=torch.long)
+        enough = len(first) >= request.count and request.least >= request.floor
+        more = not request.only and not enough
+        excluded = torch.tensor(request.without, dtype=torch.long)
+        listing = lists.top(plan.root, request.count + len(excluded)) if more else Listing.empty()
+        listing = listing.leaving_out(excluded)
         unlisted = first[~torch.isin(first, listing.ids)]
-        valued = lists.valued(plan.root, unlisted, wanted.least)
-        # By rising id, so that equal ones are told apart by it; a row comes by logits, which are finer than scores.
+        valued = lists.valued(plan.root, unlisted, request.least)
+        # Rising ids break ties; a row is listed by logits, which are finer than scores.
         ids, order = torch.cat([listing.ids, unlisted]).sort()
-        low, high = torch.cat([listing.low, valued.low])[order], torch.cat([listing.high, valued.high])[order]
+        low = torch.cat([listing.low, valued.low])[order]
+        high = torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        answers = wanted.best_among(ids, low, finer, (low, high)) if len(ids) else BestAnswers((), (), True)
-        beyond, ahead, sure = listing.rest, set(wanted.first), rows.sure and not rows.estimated
-        full = len(answers.ids) == wanted.count and answers.ids
-        settled = beyond < answers.scores[-1] if full else beyond == ZERO or beyond < wanted.floor
-        certified = bool(answers.certified) and settled and sure
+        answers = (
+            request.best_among(ids, low, finer, (low, high))
+            if len(ids)
+            else TopKResult((), (), True)
+        )
+        beyond = listing.rest
+        ahead = set(request.first)
+        sure = rows.sure and not rows.estimated
+        full = len(answers.ids) == request.count and answers.ids
+        closed = certainly_below(beyond, answers.scores[-1] if full else request.floor)
+        certified = bool(answers.certified) and closed and sure
+        if self.exact and sure and not certified:  # only rounding is open
+            (evaluated,) = self.rows.top(
+                plan, torch.tensor([entities]), torch.tensor([relations]), [request]
+            )
+            return replace(evaluated, rows=len(lists.expanded))
         listed = zip(answers.ids[: answers.proven], answers.scores, strict=False)
-        leading = len(list(takewhile(lambda each: each[0] in ahead or beyond < each[1], listed))) if sure else 0
-        return BestAnswers(answers.ids, answers.scores, certified, len(lists.followed), rows.estimated, leading)
+        sound = takewhile(lambda each: each[0] in ahead or certainly_below(beyond, each[1]), listed)
+        leading = len(list(sound)) if sure else 0
+        return TopKResult(
+            answers.ids, answers.scores, certified, len(lists.expanded), rows.estimated, leading
+        )
 
 
 @dataclass(eq=False)
 class Lists(BoundsFold[Tensor]):
-    """Values the steps of a plan for one query: at some entities by the fold, and its best entities by `top`.
+    """Values the steps of a plan for one query: at entities by the fold, its best by `top`.
 
-    A hop takes candidates by falling value, a few at a time, and stops when those that are left cannot reach what is
-    asked for: with `⊤` monotone and no score above the supremum, they reach `source[next] ⊤ supremum` at most.
+    A hop takes candidates by falling value, a few at a time, and stops when the others cannot lead
+    to the best entities: they lead to `source[next] ⊤ supremum` at most.
     """
 
     rows: RowLists
     logic: Logic
     entities: Sequence[int]
     relations: Sequence[int]
-    k: int  # candidates of a hop to try at most; with more to do, what is left is not proven
-    floor: float = ZERO  # what lower values of entities need not be told apart from
-    followed: set[tuple[Node, int]] = field(default_factory=set)  # candidates that were tried, by where they come from
+    k: int  # candidates of a hop to expand at most; beyond them nothing is proven
+    floor: float = ZERO  # lower values need no exact bounds
+    # expanded candidates, by their set
+    expanded: set[tuple[Node, int]] = field(default_factory=set)
 
     def top(self, step: Node, count: int) -> Listing:
-        """The best `count` entities of a set at least, where there are so many."""
+        """List the best `count` entities of a set at least, as far as it has so many."""
         return _Best(self, count).of(step)
 
     def valued(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
-        """Bounds of the values of a set at some entities; those below a floor need not be told apart from it."""
-        return replace(self, floor=floor).of(step, Place(target=ids))
+        """Bound the values of a set at some entities, those below a floor by the floor."""
+        return replace(self, floor=floor).of(step, EvalContext(target=ids))
 
-    def union(self, step: Union[Step], place: Place[Tensor]) -> Bounds:
-        """The bounds of a disjunction, which is worth more than its parts, so that floors are none of theirs."""
+    def union(self, step: Union[Step], place: EvalContext[Tensor]) -> Bounds:
+        """Bound a disjunction; its parts have no floor, since it is worth more than each."""
         return super(Lists, replace(self, floor=ZERO)).union(step, place)
 
-    def joined(self, step: Intersect[Node] | Union[Node], combine: Combination, count: int) -> Listing:
-        """What is best in one of the parts, valued in all of them; the parts list more until that is enough."""
-        asked, parts = max(count, _LISTED), step.parts
+    def joined(
+        self, step: Intersect[Node] | Union[Node], combine: Combination, count: int
+    ) -> Listing:
+        """List the best of each part, valued in all; lists grow until that is enough."""
+        size = max(count, _LISTED)
+        parts = step.parts
         while True:
-            listed = [self.top(part, asked) if anchored(part) else None for part in parts]
+            listed = [self.top(part, size) if anchored(part) else None for part in parts]
             ids = torch.cat([listing.ids for listing in listed if listing is not None]).unique()
-            # A hop is worth what its list says, at first; what may yet be among the best is valued by itself.
+            # Lists bound hops at first; entities that this leaves open are valued one by one.
             known = [
-                self.valued(part, ids) if listing is None or not has(part, Project) else listing.at(ids)
+                self.valued(part, ids)
+                if listing is None or not has(part, Project)
+                else listing.at(ids)
                 for part, listing in zip(parts, listed, strict=True)
             ]
             value = combine(known, EVERYWHERE)
@@ -130,18 +173,23 @@ class Lists(BoundsFold[Tensor]):
             open_ = ((value.high > value.low) & (value.high >= cut)).nonzero()[:, 0]
             if len(open_):
                 closer = self.valued(step, ids[open_], cut)
-                value = Bounds(value.low.index_put((open_,), closer.low), value.high.index_put((open_,), closer.high))
+                value = Bounds(
+                    value.low.index_put((open_,), closer.low),
+                    value.high.index_put((open_,), closer.high),
+                )
             rests = [torch.tensor(0.0 if listing is None else listing.rest) for listing in listed]
             rest = combine([Bounds(bound, bound) for bound in rests], EVERYWHERE).high
             joined = Listing(ids, value.low, value.high, float(rest))
-            if joined.settled(count) or asked >= _MOST:
+            if joined.is_decided(count) or size >= _MOST:
                 return joined
-            asked *= 4
+            size *= 4
 
-    def reached(self, source: Node, relation: int, count: int) -> Listing:
-        """The best targets of a hop: found in the lists of candidates, then valued from all candidates tried."""
+    def targets(self, source: Node, relation: int, count: int) -> Listing:
+        """List the best targets of a hop, valued from all expanded candidates."""
         hop = _Expansion(self, source)
-        ids, values, beyond = torch.empty(0, dtype=torch.long), torch.empty(0), ZERO
+        ids = torch.empty(0, dtype=torch.long)
+        values = torch.empty(0)
+        beyond = ZERO
         while True:
             enough = len(values) >= count
             if hop.exhausted or (enough and hop.reach <= float(values.topk(count).values[-1])):
@@ -152,39 +200,56 @@ class Lists(BoundsFold[Tensor]):
             row_lists = self.rows.of(few.ids.tolist(), relation, max(count, _LISTED))
             rests = self.logic.conjunction(few.high, torch.tensor([row.rest for row in row_lists]))
             beyond = max(beyond, float(rests.max()))
-            reached = [self.logic.conjunction(value, row.low) for value, row in zip(few.low, row_lists, strict=True)]
-            ids, values = _greatest(torch.cat([ids, *(row.ids for row in row_lists)]), torch.cat([values, *reached]))
-        # Known tails of one candidate are worth the same: who cuts among equals must see them all.
-        equals = int((values >= values.topk(count).values[-1]).sum()) if len(values) > count else count
+            through = [
+                self.logic.conjunction(value, row.low)
+                for value, row in zip(few.low, row_lists, strict=True)
+            ]
+            ids, values = _greatest(
+                torch.cat([ids, *(row.ids for row in row_lists)]), torch.cat([values, *through])
+            )
+        # Known tails of one candidate tie, and ties are broken later, so all are listed.
+        equals = (
+            int((values >= values.topk(count).values[-1]).sum()) if len(values) > count else count
+        )
         places = best(values[None], min(equals, count + _EQUALS))[1][0]
-        kept, left = ids[places], values.scatter(0, places, ZERO)
-        valued = hop.valued(relation, kept)
+        listed = ids[places]
+        left = values.scatter(0, places, ZERO)
+        valued = hop.valued(relation, listed)
         others = float(left.max()) if len(left) else ZERO
-        return Listing(kept, valued.low, valued.high, max(hop.reach, beyond, others))
+        return Listing(listed, valued.low, valued.high, max(hop.reach, beyond, others))
 
-    def project(self, step: Project, place: Place[Tensor]) -> Bounds:
-        """Values at targets; candidates are tried until none that is left can raise the lowest of them."""
-        hop, relation = _Expansion(self, step.source), self.along(step.edge)
+    def project(self, step: Project, place: EvalContext[Tensor]) -> Bounds:
+        """Bound targets; expand candidates until no other can raise the lowest of them."""
+        hop = _Expansion(self, step.source)
+        relation = self.along(step.edge)
         hop.next()
         while True:
             valued = hop.valued(relation, place.end)
-            if hop.exhausted or not len(valued.low) or hop.reach <= max(self.floor, float(valued.low.min())):
+            if (
+                hop.exhausted
+                or not len(valued.low)
+                or hop.reach <= max(self.floor, float(valued.low.min()))
+            ):
                 return valued
             hop.next()
 
     def entity(self, slot: int) -> Tensor:
         return torch.tensor([self.entities[slot]])
 
-    def relation(self, step: Relation, place: Place[Tensor]) -> Bounds:
+    def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
         scores = self.rows.scores(place.start, self.along(step), place.end)[0]
         return Bounds(scores, scores)
+
+    def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Bounds:
+        values = different(place.start, place.end)
+        return Bounds(values, values)
 
     def strength(self, step: Complement[Step]) -> Tensor | None:
         strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
         return None if strength is None else strength[0]
 
     def along(self, edge: Step) -> int:
-        """The relation that an edge is."""
+        """The directed relation of an edge."""
         if not isinstance(edge, Relation):
             raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
         return self.relations[edge.slot] ^ int(edge.flip)
@@ -197,67 +262,80 @@ class _Best(Visitor[None, Listing]):
     lists: Lists
     count: int
 
-    def row(self, step: Row, place: Place[None]) -> Listing:
-        lists, most = self.lists, max(self.count, _LISTED)
+    def row(self, step: Row, place: EvalContext[None]) -> Listing:
+        lists = self.lists
+        most = max(self.count, _LISTED)
         return lists.rows.of([lists.entities[step.slot]], lists.along(step.edge), most)[0]
 
-    def project(self, step: Project, place: Place[None]) -> Listing:
-        return self.lists.reached(step.source, self.lists.along(step.edge), self.count)
+    def project(self, step: Project, place: EvalContext[None]) -> Listing:
+        return self.lists.targets(step.source, self.lists.along(step.edge), self.count)
 
-    def intersect(self, step: Intersect[Node], place: Place[None]) -> Listing:
+    def intersect(self, step: Intersect[Node], place: EvalContext[None]) -> Listing:
         return self.lists.joined(step, self.lists.all, self.count)
 
-    def union(self, step: Union[Node], place: Place[None]) -> Listing:
+    def union(self, step: Union[Node], place: EvalContext[None]) -> Listing:
         return self.lists.joined(step, self.lists.any, self.count)
 
 
 class _Expansion:
-    """The candidates of a hop by falling value: those that were tried, and how far those that are left can reach."""
+    """The candidates of a hop by falling value: the expanded ones, and a bound of the rest."""
 
     def __init__(self, lists: Lists, source: Node) -> None:
-        self.lists, self.source, self.tried = lists, source, Listing.empty()
-        self._step, self._asked = _FIRST, _CANDIDATES
+        self.lists = lists
+        self.source = source
+        self.tried = Listing.empty()
+        self._step = _FIRST
+        self._limit = _CANDIDATES
         self._list()
 
     def _list(self) -> None:
-        """Ask for candidates, and leave out what was tried."""
-        listing = self.lists.top(self.source, self._asked).leaving_out(self.tried.ids)
+        """List candidates, without those expanded already."""
+        listing = self.lists.top(self.source, self._limit).leaving_out(self.tried.ids)
         listing = listing[listing.high > ZERO]
-        self._left = listing[torch.sort(listing.high, descending=True, stable=True).indices]
+        self._remaining = listing[torch.sort(listing.high, descending=True, stable=True).indices]
 
     @property
     def reach(self) -> float:
-        """The highest value that can be reached from a candidate that was not tried."""
-        ahead = max([self._left.rest, *self._left.high[:1].tolist()])
-        return float(self.lists.logic.conjunction(torch.tensor(ahead), torch.tensor(self.lists.rows.atoms.supremum)))
+        """The upper bound of values reached from candidates that were not expanded."""
+        ahead = max([self._remaining.rest, *self._remaining.high[:1].tolist()])
+        return float(
+            self.lists.logic.conjunction(
+                torch.tensor(ahead), torch.tensor(self.lists.rows.atoms.supremum)
+            )
+        )
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is none left to try, or no leave to."""
-        none_left = not len(self._left.ids) and (self._left.rest == ZERO or self._asked >= _MOST)
-        return none_left or len(self.tried.ids) >= self.lists.k
+        """Whether no candidate is left to expand, or none may be."""
+        is_empty = not len(self._remaining.ids) and (
+            self._remaining.rest == ZERO or self._limit >= _MOST
+        )
+        return is_empty or len(self.tried.ids) >= self.lists.k
 
     def next(self) -> Listing:
-        """The next few candidates, now tried."""
-        if not len(self._left.ids):
-            self._asked *= 4
+        """Expand the next few candidates and return them."""
+        if not len(self._remaining.ids):
+            self._limit *= 4
             self._list()
-        few, self._left = self._left[: self._step], self._left[self._step :]
+        few = self._remaining[: self._step]
+        self._remaining = self._remaining[self._step :]
         self._step *= 2
-        self.lists.followed |= {(self.source, candidate) for candidate in few.ids.tolist()}
+        self.lists.expanded |= {(self.source, candidate) for candidate in few.ids.tolist()}
         pairs = (self.tried.ids, few.ids), (self.tried.low, few.low), (self.tried.high, few.high)
         ids, low, high = map(torch.cat, pairs)
         self.tried = Listing(ids, low, high, ZERO)
         return few
 
     def valued(self, relation: int, targets: Tensor) -> Bounds:
-        """Bounds of the values of targets, from every candidate that was tried."""
+        """Bound the values of targets, from every expanded candidate."""
         scores = self.lists.rows.scores(self.tried.ids, relation, targets)  # [tried, T]
         if not len(scores):
             low = high = torch.full(targets.shape, ZERO)
         else:
             ends = (self.tried.low, self.tried.high)
-            low, high = (self.lists.logic.conjunction(end[:, None], scores).amax(dim=0) for end in ends)
+            low, high = (
+                self.lists.logic.conjunction(end[:, None], scores).amax(dim=0) for end in ends
+            )
         return Bounds(low, high.clamp(min=self.reach))
 
 

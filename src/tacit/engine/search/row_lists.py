@@ -1,4 +1,4 @@
-"""Calibrated scores of the best tails of rows, and of single atoms, without ever a row of all entities."""
+"""Calibrated scores of the best tails of rows, and of single atoms, without whole rows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.sharded import checked
 from tacit.engine.logic import ZERO
 from tacit.engine.search.bounds import Bounds
-from tacit.engine.search.exact_and_beam import checked
-from tacit.links.finders.finder import TopScorer
+from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The best entities of a fuzzy set, bounds of their values, and of the value of whatever is not listed."""
+    """The best entities of a fuzzy set with bounds of their values, and of all others."""
 
     ids: Tensor  # [n], distinct
     low: Tensor  # [n]
@@ -27,73 +27,92 @@ class Listing:
 
     @classmethod
     def empty(cls) -> Listing:
-        """Nothing, where nothing else has any value."""
+        """The list of an empty set."""
         return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
 
     def __getitem__(self, places: Tensor | slice) -> Listing:
         return Listing(self.ids[places], self.low[places], self.high[places], self.rest)
 
     def leaving_out(self, ids: Tensor) -> Listing:
-        """The list without some entities."""
+        """Return the list without some entities."""
         return self[~torch.isin(self.ids, ids)]
 
     def at(self, ids: Tensor) -> Bounds:
-        """What the list says of some entities."""
+        """Bound the values of some entities by the list."""
         listed, order = self.ids.sort()
         places = torch.searchsorted(listed, ids).clamp(max=max(0, len(listed) - 1))
-        there = listed[places] == ids if len(listed) else torch.zeros_like(ids, dtype=torch.bool)
-        low, high = torch.full(ids.shape, ZERO), torch.full(ids.shape, self.rest)
-        low[there], high[there] = self.low[order[places[there]]], self.high[order[places[there]]]
+        present = torch.zeros_like(ids, dtype=torch.bool)
+        if len(listed):
+            present = listed[places] == ids
+        chosen = order[places[present]]
+        low = torch.full(ids.shape, ZERO)
+        high = torch.full(ids.shape, self.rest)
+        low[present] = self.low[chosen]
+        high[present] = self.high[chosen]
         return Bounds(low, high)
 
-    def settled(self, count: int) -> bool:
-        """Whether nothing that is not listed can be among the best `count`."""
+    def is_decided(self, count: int) -> bool:
+        """Whether no unlisted entity can be among the best `count`."""
         if self.rest == ZERO:
             return True
         return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
 
 
 class RowLists:
-    """The rows that one question needs, each found once, from a `finder` of tails.
+    """The listed rows of one question, each retrieved once from a `finder` of tails.
 
-    `sure` is lost where a finder does not know what it has not found; `estimated` says that some `log Z` was.
+    `sure` becomes false where a finder does not bound the tails it leaves out; `estimated` becomes
+    true where it estimates some `log Z`.
     """
 
-    def __init__(self, atoms: Atoms, finder: TopScorer) -> None:
+    def __init__(self, atoms: Atoms, finder: TopKRetriever) -> None:
         if not isinstance(atoms.scorer, BilinearScorer):
             raise TypeError("lists of tails are found by products")
-        self.atoms, self.scorer, self.finder = atoms, atoms.scorer, finder
-        self.sure, self.estimated = True, False
+        self.atoms = atoms
+        self.scorer = atoms.scorer
+        self.finder = finder
+        self.sure = True
+        self.estimated = False
         self._rows: dict[tuple[int, int], tuple[int, Listing]] = {}
         self._sums: dict[tuple[int, int], float] = {}
 
     def of(self, heads: list[int], relation: int, m: int) -> list[Listing]:
-        """The best tails of rows over one relation: those that are known first, and at least `m` predicted ones by
-        falling logit. Where a finder does not know what it has not found, that none scores higher is taken for granted.
+        """The best tails of rows over a relation: known ones, then at least `m` predicted ones.
+
+        Predicted ones come by falling logit. Where a finder does not bound the others, they are
+        taken to score no higher.
         """
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]
         if missing:
-            rows = self._found(torch.tensor(missing), torch.full((len(missing),), relation), m)
-            self._rows |= {(head, relation): (m, row) for head, row in zip(missing, rows, strict=True)}
+            rows = self._retrieved(torch.tensor(missing), torch.full((len(missing),), relation), m)
+            self._rows |= {
+                (head, relation): (m, row) for head, row in zip(missing, rows, strict=True)
+            }
         return [self._rows[head, relation][1] for head in heads]
 
     def scores(self, heads: Tensor, relation: int, tails: Tensor) -> Tensor:
         """The log-scores of all atoms between heads and tails, `[B] x [T] -> [B, T]`."""
-        atoms, relations = self.atoms, torch.full_like(heads, relation)
+        atoms = self.atoms
+        relations = torch.full_like(heads, relation)
         shape = (len(heads), len(tails))
         logits = even_product(self.scorer.queries(heads, relations), self.scorer.keys()[tails])
         rows = torch.arange(len(heads)).repeat_interleave(len(tails))
-        from_, over, to = heads[rows], relations[rows], tails.repeat(len(heads))
-        scores = self._calibrated(logits.reshape(-1), from_, over, to, self._log_sums(heads, relations)[rows])
+        from_ = heads[rows]
+        over = relations[rows]
+        to = tails.repeat(len(heads))
+        scores = self._calibrated(
+            logits.reshape(-1), from_, over, to, self._log_sums(heads, relations)[rows]
+        )
         if atoms.possible is not None:
             scores = scores.masked_fill(atoms.possible.excluded(from_, over, to), -torch.inf)
         if atoms.facts is not None:
             scores = torch.where(atoms.facts.contains(from_, over, to), atoms.observed, scores)
         return scores.view(shape)
 
-    def _found(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
-        """Rows that were not found before."""
-        top, sums = self.finder.top(heads, relations, m), self._log_sums(heads, relations)
+    def _retrieved(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
+        """Retrieve rows that are not cached."""
+        top = self.finder.top(heads, relations, m)
+        sums = self._log_sums(heads, relations)
         unknown = top.rest.isposinf()
         self.sure &= not bool(unknown.any())
         lowest = torch.where(top.ids >= 0, top.logits, torch.inf).amin(dim=1)
@@ -101,21 +120,26 @@ class RowLists:
         bounds = self._calibrated(rest, heads, relations, heads, sums).tolist()
         rows, places = (top.ids >= 0).nonzero(as_tuple=True)
         ids = top.ids[rows, places]
-        scores = self._calibrated(top.logits[rows, places], heads[rows], relations[rows], ids, sums[rows])
+        scores = self._calibrated(
+            top.logits[rows, places], heads[rows], relations[rows], ids, sums[rows]
+        )
         known = self.atoms.known(heads, relations)
         if known is not None:
             fresh = ~self.atoms.facts.contains(heads[rows], relations[rows], ids)  # type: ignore[union-attr]
             lifted = torch.full((len(known.rows),), self.atoms.observed)
-            rows, ids = torch.cat([known.rows, rows[fresh]]), torch.cat([known.tails, ids[fresh]])
+            rows = torch.cat([known.rows, rows[fresh]])
+            ids = torch.cat([known.tails, ids[fresh]])
             scores = torch.cat([lifted, scores[fresh]])
             order = rows.argsort(stable=True)
-            rows, ids, scores = rows[order], ids[order], scores[order]
+            rows = rows[order]
+            ids = ids[order]
+            scores = scores[order]
         sizes = torch.bincount(rows, minlength=len(heads)).tolist()
         parts = zip(ids.split(sizes), scores.split(sizes), bounds, strict=True)
         return [Listing(ids, scores, scores, rest) for ids, scores, rest in parts]
 
     def _log_sums(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """`log Z` of rows, looked up once each; nothing where the calibration needs none."""
+        """`log Z` of rows, looked up once each; zeros where the calibration needs none."""
         if not self.atoms.calibration.by_sum:
             return torch.zeros(len(heads))
         keys = list(zip(heads.tolist(), relations.tolist(), strict=True))
@@ -126,6 +150,8 @@ class RowLists:
             self._sums |= {keys[i]: value for i, value in zip(missing, sums.tolist(), strict=True)}
         return torch.tensor([self._sums[key] for key in keys])
 
-    def _calibrated(self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, sums: Tensor) -> Tensor:
+    def _calibrated(
+        self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, sums: Tensor
+    ) -> Tensor:
         scores = self.atoms.calibration.summed(logits[:, None], heads, relations, tails, sums)
         return checked(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)

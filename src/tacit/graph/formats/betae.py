@@ -26,25 +26,30 @@ def is_betae(folder: Path) -> bool:
 
 
 def read_betae(folder: Path, name: str) -> Graph:
-    """The graph of a BetaE folder; ids and labels, those of the inverses too, stay as they are."""
+    """Reads the graph of a BetaE folder, with its ids and labels unchanged."""
     entities = read_vocabulary(folder / "id2ent.pkl", "entity")
     relations = read_vocabulary(folder / "id2rel.pkl", "relation")
     if len(relations) % 2:
-        odd = f"has {len(relations)} relations; expected an even number, each 2i followed by its inverse 2i + 1"
-        raise DataError(odd, folder / "id2rel.pkl")
+        problem = (
+            f"has {len(relations)} relations; expected an even number, "
+            "each 2i followed by its inverse 2i + 1"
+        )
+        raise DataError(problem, folder / "id2rel.pkl")
     _check_counts(folder / "stats.txt", len(entities), len(relations))
     splits = [_forward(folder / f"{split}.txt", len(entities), len(relations)) for split in SPLITS]
     return assemble(entities, relations, splits, name)
 
 
 def read_vocabulary(path: Path, kind: str) -> Vocabulary:
-    """The labels of a map from ids, a pickle of BetaE."""
+    """Reads the labels of a BetaE pickle, a map from ids."""
     labels = load_pickle(path)
     if not isinstance(labels, dict) or not labels:
         raise DataError(f"expected a dict from {kind} ids to labels", path)
     for i in range(len(labels)):
         if not isinstance(labels.get(i), str):
-            raise DataError(f"has no label for {kind} {i}; expected the ids 0 to {len(labels) - 1}", path)
+            raise DataError(
+                f"has no label for {kind} {i}; expected the ids 0 to {len(labels) - 1}", path
+            )
     try:
         "".join(labels.values()).encode()
         return Vocabulary((labels[i] for i in range(len(labels))), kind=kind)
@@ -55,46 +60,65 @@ def read_vocabulary(path: Path, kind: str) -> Vocabulary:
 
 
 def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
-    """Compares `stats.txt`, which may be missing, with the id maps."""
+    """Compares `stats.txt`, if present, with the id maps."""
     if not path.exists():
         return
     expected = {"numentity": num_entities, "numrelations": num_relations}
     for number, text in lines(path):
         said = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
-        if said and said[2].lstrip("0") != str(expected[said[1]]):  # as text: it may have any number of digits
-            raise DataError(f"says {said[1]} {said[2]:.20}, but the id map has {expected[said[1]]}", path, number)
+        # as text: it may have any number of digits
+        if said and said[2].lstrip("0") != str(expected[said[1]]):
+            raise DataError(
+                f"says {said[1]} {said[2]:.20}, but the id map has {expected[said[1]]}",
+                path,
+                number,
+            )
 
 
 def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
-    """The forward facts of a file of triples in which each has its inverse."""
+    """Reads the forward facts of a file of triples in which each has its inverse."""
     chunks = [_ids(fields) for fields in table_fields(path)]
-    if not chunks and path.stem == "train":  # the other splits may be empty: all facts are known ones
+    # the other splits may be empty: all facts are known ones
+    if not chunks and path.stem == "train":
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
-    strange = ((triples < 0) | (triples >= (num_entities, num_relations, num_entities))).max(axis=1, initial=False)
-    _refuse(strange, path, f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0")
+    strange = ((triples < 0) | (triples >= (num_entities, num_relations, num_entities))).max(
+        axis=1, initial=False
+    )
+    _refuse(
+        strange,
+        path,
+        f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0",
+    )
     facts: Triples = triples.astype(np.int32)
     odd = facts[:, 1] % 2 == 1
     facts[odd] = facts[odd][:, [2, 1, 0]]
     facts[:, 1] &= ~1
     (keys,) = packed([facts], num_entities, num_relations)
     lone = ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd]))
-    _refuse(lone, path, "this triple's inverse (tail, relation ± 1, head) is not in the file; both directions must be")
+    _refuse(
+        lone,
+        path,
+        "this triple's inverse (tail, relation ± 1, head) is not in the file; both directions must "
+        "be",
+    )
     forward: Triples = facts[~odd]
     return forward
 
 
 def _ids(fields: list[str]) -> NDArray[np.int64]:
-    """Rows of ids; what is no number, or none that could be an id, is -1."""
+    """Parses rows of ids; -1 stands for a word that cannot be one."""
     try:
         numbers = np.array(list(map(int, fields)), dtype=np.int64)
     except (ValueError, OverflowError):
-        numbers = np.array([int(f) if re.fullmatch(r"\d{1,10}", f) else -1 for f in fields], dtype=np.int64)
+        numbers = np.array(
+            [int(f) if re.fullmatch(r"\d{1,10}", f) else -1 for f in fields], dtype=np.int64
+        )
     return numbers.reshape(-1, 3)
 
 
 def _refuse(wrong: NDArray[np.bool_], path: Path, what: str) -> None:
-    """Raise a `DataError` with the line of the first row that is wrong, for which the file is read again."""
+    """Raises a `DataError` with the line of the first wrong row, reading the file again."""
     if wrong.any():
         rows = ((number, text) for number, text in lines(path) if text.strip(" \t"))
         number, text = next(islice(rows, int(wrong.argmax()), None))
@@ -102,9 +126,7 @@ def _refuse(wrong: NDArray[np.bool_], path: Path, what: str) -> None:
 
 
 def write_betae(graph: Graph, folder: str | Path) -> None:
-    """Writes a BetaE folder: each fact followed by its inverse, the id maps and their reverses, `stats.txt`, and
-    what labels stand for.
-    """
+    """Writes a BetaE folder: triples with their inverses, id maps, `stats.txt`, names."""
     with atomic_folder(Path(folder), NAMING) as draft:
         write_naming(graph, draft)
         for split in SPLITS:
@@ -113,6 +135,8 @@ def write_betae(graph: Graph, folder: str | Path) -> None:
         for short, vocabulary in (("ent", graph.entities), ("rel", graph.relations)):
             labels = dict(enumerate(vocabulary))
             (draft / f"id2{short}.pkl").write_bytes(pickle.dumps(labels, protocol=4))
-            (draft / f"{short}2id.pkl").write_bytes(pickle.dumps({v: k for k, v in labels.items()}, protocol=4))
+            (draft / f"{short}2id.pkl").write_bytes(
+                pickle.dumps({v: k for k, v in labels.items()}, protocol=4)
+            )
         stats = f"numentity: {graph.num_entities}\nnumrelations: {graph.num_relations}\n"
         (draft / "stats.txt").write_text(stats)

@@ -1,4 +1,4 @@
-"""Which column of a table is head, relation and tail: told by the user, by a header, or doubted by what is in them."""
+"""Finds the head, relation and tail columns of a table, by option, header or values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
 _LONGEST = 100  # letters of a word that names a column
 _SHARED = 0.1  # of the relations that are entities, too, are too many
-_SAY = "say which is which with columns, such as 'head,tail,relation' or '1,3,2'"
+_SAY = "say which is which, such as `columns='head,tail,relation'` or `columns='1,3,2'`"
 _MELT = "; a table with a column for each relation is melted into these first"
 _WORDS = {
     "head": "head h subject subj s source src from start node1 entity1 arg1",
-    "relation": "relation rel r relationship predicate pred p property type edge label link interaction",
+    "relation": (
+        "relation rel r relationship predicate pred p property type edge label link interaction"
+    ),
     "tail": "tail t object obj o target tgt dst dest destination to end node2 entity2 arg2",
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
@@ -31,13 +33,16 @@ _NEO4J = re.compile(r":(START_ID|END_ID|TYPE)\b.*")
 
 
 def column_order(columns: str, header: Sequence[str] = ()) -> Order:
-    """The places of head, relation and tail that `columns` gives, in a table that may have a header.
+    """The positions of head, relation and tail that the option `columns` gives.
 
-    They are positions, or words for the three roles in the order of the file, or names of columns: where these are
-    such words they may be in any order, else they are those of head, relation and tail.
+    They are positions, or words for the three roles in the order of the file, or names of columns:
+    where these are such words they may be in any order, else they are those of head, relation and
+    tail.
 
-    >>> column_order("head,tail,relation"), column_order("subject object predicate"), column_order("2,3,1")
-    ((0, 2, 1), (0, 2, 1), (1, 2, 0))
+    >>> column_order("head,tail,relation"), column_order("subject object predicate")
+    ((0, 2, 1), (0, 2, 1))
+    >>> column_order("2,3,1")
+    (1, 2, 0)
     >>> column_order("year, book, author", ["author", "book", "pages", "year"])
     (3, 1, 0)
     """
@@ -51,7 +56,11 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
         if all(header.count(word) == 1 for word in words):
             head, relation, tail = (header.index(words[i]) for i in roles or USUAL)
             return head, relation, tail
-    names = "the three, as in 'head,tail,relation'," if len(header) <= 3 else f"three of {', '.join(header)}"
+    names = (
+        "the three, as in 'head,tail,relation',"
+        if len(header) <= 3
+        else f"three of {', '.join(header)}"
+    )
     positions = "the positions of head, relation and tail, as in '1,3,2'"
     raise SettingsError(f"columns '{columns}' must name {names} or give {positions}", "columns")
 
@@ -66,10 +75,12 @@ def _are_positions(words: Sequence[str]) -> bool:
 
 
 def header_order(words: Sequence[str]) -> Order | None:
-    """The order that a header gives: one word for each role, among others; None where it is none.
+    """The column order that a header gives, one word per role; None where it is no header.
 
-    >>> header_order([":START_ID(Person)", ":END_ID", ":TYPE"]), header_order(["France", "type", "country"])
-    ((0, 2, 1), None)
+    >>> header_order([":START_ID(Person)", ":END_ID", ":TYPE"])
+    (0, 2, 1)
+    >>> header_order(["France", "type", "country"]) is None
+    True
     """
     roles = [_role(word) for word in words]
     if any(roles.count(role) != 1 for role in COLUMNS):
@@ -78,28 +89,36 @@ def header_order(words: Sequence[str]) -> Order | None:
 
 
 def is_half_a_header(fields: Sequence[str]) -> bool:
-    """Whether the first line of a table (three fields a line) looks like a header, though not of which columns.
+    """Whether the first line (three fields a line) names columns, but not all roles.
 
-    Two of its words, or one that is hardly a label, name columns, and not the same one; none of the three is in its
-    column again.
+    Two of its words, or one that is hardly a label, name columns, and not the same one; none of the
+    three is in its column again.
     """
     first = fields[:3]
     roles = {_role(word) for word in first if len(word) > 1} - {None}
     telling = [word for word in first if word.lower() in _TELLING or _NEO4J.fullmatch(word)]
-    return (len(roles) > 1 or bool(telling)) and not any(word in fields[i + 3 :: 3] for i, word in enumerate(first))
+    return (len(roles) > 1 or bool(telling)) and not any(
+        word in fields[i + 3 :: 3] for i, word in enumerate(first)
+    )
 
 
-def header_in(fields: Sequence[str], columns: str | None, given: Order | None, path: Path) -> Order | None:
-    """The order of columns where the first line of a table (three fields a line) is a header; None where it is none.
+def header_in(
+    fields: Sequence[str], columns: str | None, given: Order | None, path: Path
+) -> Order | None:
+    """The column order if the first line (three fields a line) is a header, else None.
 
     The `given` one counts before what the header says; half a header without any is refused.
     """
-    first, words = fields[:3], words_of(columns or "")
-    order, named = header_order(first), set(words) <= set(first) and not _are_positions(words)
+    first = fields[:3]
+    words = words_of(columns or "")
+    order = header_order(first)
+    named = set(words) <= set(first) and not _are_positions(words)
     if not named and order is None and not is_half_a_header(fields):
         return None
     if given is None and order is None:
-        names = f"its first line ({', '.join(first)}) names columns, but not head, relation and tail"
+        names = (
+            f"its first line ({', '.join(first)}) names columns, but not head, relation and tail"
+        )
         raise DataError(f"{names}; {_SAY}, or delete it", path)
     return given or order
 
@@ -107,31 +126,47 @@ def header_in(fields: Sequence[str], columns: str | None, given: Order | None, p
 def told_order(
     header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
 ) -> tuple[Order, bool]:
-    """Where head, relation and tail stand in a table with these columns, and whether something told it."""
-    told = header_order(header) if columns is None else column_order(columns, header)
-    if told is None and len(header) != 3:
-        wide = f" or columns that say which are meant{_MELT}" if len(header) > 3 else ""
+    """The positions of head, relation and tail, and whether an option or header gives them."""
+    explicit = header_order(header) if columns is None else column_order(columns, header)
+    if explicit is None and len(header) != 3:
+        wide = f", or `columns='2,4,3'`, the positions of these{_MELT}" if len(header) > 3 else ""
         number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
-    order, roles = told or usual, [_role(word) for word in header]
-    if told is None and any(role and order[COLUMNS.index(role)] != at for at, role in enumerate(roles)):
+    order = explicit or usual
+    roles = [_role(word) for word in header]
+    if explicit is None and any(
+        role and order[COLUMNS.index(role)] != at for at, role in enumerate(roles)
+    ):
         names = ", ".join(header)
-        raise DataError(f"its columns ({names}) are not all named as head, relation and tail; {_SAY}", path, line)
+        raise DataError(
+            f"its columns ({names}) are not all named as head, relation and tail; {_SAY}",
+            path,
+            line,
+        )
     if max(order) >= len(header):
-        wanted = f"columns '{columns}' ask for column {max(order) + 1}"
-        raise SettingsError(f"{wanted}, and {path} has {len(header)}", "columns")
-    return order, told is not None
+        problem = f"columns '{columns}' ask for column {max(order) + 1}"
+        raise SettingsError(f"{problem}, and {path} has {len(header)}", "columns")
+    return order, explicit is not None
 
 
 def review(
-    path: Path, split: str, builder: Builder, header: Sequence[str], order: Order, asked: bool, told: bool, lines: int
+    path: Path,
+    split: str,
+    builder: Builder,
+    header: Sequence[str],
+    order: Order,
+    asked: bool,
+    told: bool,
+    lines: int,
 ) -> None:
-    """Refuses a train split without facts, notes how columns were read unasked, and doubts what nothing has told."""
+    """Refuses a train split without facts, and notes or doubts a guessed column order."""
     if not lines and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected rows of head, relation and tail", path)
     if not asked and len(header) > 3:
         names = ", ".join(header[i] for i in order)
-        builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}")
+        builder.notes.append(
+            f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}"
+        )
     elif not asked and order != USUAL:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
@@ -140,21 +175,33 @@ def review(
 
 
 def _doubt(path: Path, split: str, builder: Builder) -> None:
-    """Notes a relation column with far more values than another, and refuses it where many of them are entities."""
-    heads, relations, tails = (np.count_nonzero(np.bincount(column)) for column in builder.facts(split).T)
+    """Notes a relation column with too many values; refuses one of mostly entities."""
+    heads, relations, tails = (
+        np.count_nonzero(np.bincount(column)) for column in builder.facts(split).T
+    )
     fewest = min(heads, tails)
     if _FEWER * fewest > relations:
         return
     column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
-    values = f"column 2, read as the relation, has {relations:,} different values and column {column} only {fewest:,}"
+    values = (
+        f"column 2, read as the relation, has {relations:,} different values "
+        f"and column {column} only {fewest:,}"
+    )
     if len(builder.relations.keys() & builder.entities.keys()) >= _SHARED * relations:
-        raise DataError(f"{values}; say which is the relation with columns, '{positions}' or '1,2,3'", path)
-    builder.notes.append(f"{split}: in {path.name} {values}; if that is the relation, give columns '{positions}'")
+        raise DataError(
+            f"{values}; say which is the relation, `columns='{positions}'` or `columns='1,2,3'`",
+            path,
+        )
+    builder.notes.append(
+        f"{split}: in {path.name} {values}; if that is the relation, give `columns='{positions}'`"
+    )
 
 
 def _role(word: str) -> str | None:
-    """What a word of a header stands for: `source_id`, `Head entity` and `:START_ID(City)` for the head."""
+    """The role of a header word: head for `source_id`, `Head entity`, `:START_ID(City)`."""
     if len(word) > _LONGEST:
         return None
     plain = re.sub(r"\(.*\)|[\W_]", "", word.casefold())
-    return _ROLES.get(plain) or _ROLES.get(re.sub(r"(?<=.)(id|uri|iri|name|label|entity|node|type)$", "", plain))
+    return _ROLES.get(plain) or _ROLES.get(
+        re.sub(r"(?<=.)(id|uri|iri|name|label|entity|node|type)$", "", plain)
+    )

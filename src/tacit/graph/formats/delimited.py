@@ -1,42 +1,95 @@
-"""Tables of text: columns separated by tabs or commas."""
+"""Tables of text with columns separated by tabs, commas or semicolons."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.builder import counted
+from tacit.graph.formats.bad_lines import BadLines
 from tacit.graph.formats.files import blocks, decoded, extension, lines, plain_blocks
 
 COLUMNS = ("head", "relation", "tail")
 TEXTS = (".tsv", ".txt", ".csv")
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}  # of a `.csv`, the usual one first
+_JUDGED = 100  # lines to tell the separator by
 _TAB, _NEWLINE, _SPACE = b"\t\n "
 
 
-def table_fields(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[list[str]]:
-    """The columns of a table in flat lists, block by block: of a `.csv` by commas and quotes, else by tabs."""
+def table_fields(
+    path: Path, columns: Sequence[str] = COLUMNS, bad: BadLines | None = None
+) -> Iterator[list[str]]:
+    """Reads the columns of a table as flat lists, block by block.
+
+    A `.csv` is split by its separator and quotes, any other by tabs.
+
+    Lines that lack a column go to `bad`; where there are any at the end, these are one error unless
+    they are skipped.
+    """
+    bad = BadLines(path) if bad is None else bad
+    separator = separator_of(path)
     if extension(path) == ".csv":
-        yield from batched(_checked(row, columns, "commas", path, line) for line, row in _csv_rows(path))
+        yield from batched(
+            _checked(row, columns, separator, bad, line) for line, row in _csv_rows(path, separator)
+        )
+        bad.check()
         return
     for line, block in plain_blocks(path):
         text = decoded(block, line, path)[:-1]
         if is_regular(block, len(columns)):
             yield text.replace("\n", "\t").split("\t")
-        else:  # line by line: blank lines go, spaces around labels too, and anything else is an error with its line
+        else:  # line by line: blank lines go, spaces around labels too, and anything else is bad
             rows = _tab_rows(enumerate(text.split("\n"), start=line))
-            yield [field for number, row in rows for field in _checked(row, columns, "tabs", path, number)]
+            yield [
+                field
+                for number, row in rows
+                for field in _checked(row, columns, separator, bad, number)
+            ]
+    bad.check()
+
+
+def separator_of(path: Path) -> str:
+    """The column separator of a table: a tab, or for a `.csv` also a comma or semicolon.
+
+    It is what gives most of the first lines the same number of columns, two or more; of several
+    that do so the one that a space follows less often, and else the comma.
+    """
+    return max(SEPARATORS, key=partial(_regularity, path)) if extension(path) == ".csv" else "\t"
+
+
+def _regularity(path: Path, separator: str) -> tuple[int, int]:
+    """How many first lines share a column count, and minus the spaces after separators."""
+    most = max((count for width, count in _widths(path, separator).items() if width > 1), default=0)
+    with suppress(DataError):  # which whoever reads the file comes upon again
+        return most, -sum(text.count(f"{separator} ") for _, text in islice(lines(path), _JUDGED))
+    return 0, 0
+
+
+def _widths(path: Path, separator: str) -> Counter[int]:
+    """Counts the first lines by their number of columns."""
+    widths: Counter[int] = Counter()
+    with suppress(DataError):
+        widths.update(len(row) for _, row in islice(_rows(path, separator), _JUDGED))
+    return widths
 
 
 def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
-    """Whether every line of a block has so many fields without spaces at their ends, told without a loop."""
+    """Whether every line of a block has that many fields, stripped; checked without a loop."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero((data == separator) | (data == _NEWLINE))
-    if len(ends) % width or (data[ends].reshape(-1, width) != (*[separator] * (width - 1), _NEWLINE)).any():
+    if (
+        len(ends) % width
+        or (data[ends].reshape(-1, width) != (*[separator] * (width - 1), _NEWLINE)).any()
+    ):
         return False
     starts = np.concatenate([[0], ends[:-1] + 1])
     spaced = (data[starts] == _SPACE) | (data[ends - 1] == _SPACE)
@@ -47,24 +100,36 @@ def _tab_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]
     return ((number, content.split("\t")) for number, content in lines if content.strip(" \t"))
 
 
-def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table of any width with their lines; blank ones go, and all others are as wide as the first."""
-    width = 0
-    for line, row in _csv_rows(path) if extension(path) == ".csv" else _tab_rows(lines(path)):
-        width = width or len(row)
-        if len(row) != width:
-            raise DataError(f"has {counted(len(row), 'column')}; the first line has {width}", path, line)
-        yield line, [field.strip(" ") for field in row]
+def table_rows(path: Path, bad: BadLines | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Reads the rows of a table of any width, with their line numbers.
+
+    Blank rows are dropped; rows of an unusual width are bad.
+    """
+    bad = BadLines(path) if bad is None else bad
+    separator = separator_of(path)
+    ((width, _),) = _widths(path, separator).most_common(1) or [(0, 0)]
+    for line, row in _rows(path, separator):
+        if len(row) == width:
+            yield line, [field.strip(" ") for field in row]
+        else:
+            bad.add(line, f"has {counted(len(row), 'column')}", f"the table has {width}")
+    bad.check()
 
 
-def chosen_fields(path: Path, order: Sequence[int]) -> Iterator[list[str]]:
-    """Some columns of a wider table in flat lists, block by block."""
-    return batched(_checked([row[i] for i in order], COLUMNS, "", path, line) for line, row in table_rows(path))
+def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table that are not blank, with their lines."""
+    return _csv_rows(path, separator) if extension(path) == ".csv" else _tab_rows(lines(path))
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def chosen_fields(path: Path, order: Sequence[int], bad: BadLines) -> Iterator[list[str]]:
+    """Reads some columns of a wider table as flat lists, block by block."""
+    rows = table_rows(path, bad)
+    return batched(_checked([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows)
+
+
+def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     lines = (row for line, block in blocks(path) for row in io.StringIO(decoded(block, line, path)))
-    rows = csv.reader(lines, strict=True, skipinitialspace=True)
+    rows = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     try:
         yield from ((rows.line_num, row) for row in rows if any(row))
     except csv.Error as error:
@@ -72,7 +137,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Rows in flat lists of many."""
+    """Groups rows into long flat lists."""
     fields: list[str] = []
     for row in rows:
         fields += row
@@ -82,18 +147,25 @@ def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     yield fields
 
 
-def _checked(row: list[str], columns: Sequence[str], separators: str, path: Path, line: int) -> list[str]:
+def _checked(
+    row: list[str], columns: Sequence[str], separator: str, bad: BadLines, line: int
+) -> list[str]:
+    """The stripped labels of a row; empty for a bad one."""
     row = [field.strip(" ") for field in row]
     if len(row) != len(columns):
-        expected = f"{len(columns)} ({', '.join(columns)}) separated by {separators}"
-        raise DataError(f"has {counted(len(row), 'column')}; expected {expected}", path, line)
+        expected = (
+            f"expected {len(columns)} ({', '.join(columns)}) separated by {SEPARATORS[separator]}"
+        )
+        bad.add(line, f"has {counted(len(row), 'column')}", expected)
+        return []
     if not all(row):
-        raise DataError(f"the {columns[row.index('')]} is empty; expected {listed(columns)}", path, line)
+        bad.add(line, f"the {columns[row.index('')]} is empty", f"expected {listed(columns)}")
+        return []
     return row
 
 
 def listed(columns: Sequence[str]) -> str:
-    """The names of columns, as a sentence has them."""
+    """Joins the names of columns for a sentence."""
     return f"{', '.join(columns[:-1])} and {columns[-1]}"
 
 
@@ -101,4 +173,7 @@ def check_writable(labels: Iterable[str]) -> None:
     """Refuses a label that would not read back from a table separated by tabs."""
     for label in labels:
         if label != label.strip(" ") or not label or any(c in label for c in "\t\n\r"):
-            raise DataError(f"label {label!r} cannot be in a TSV: it is empty or has a tab, newline or outer space")
+            raise DataError(
+                f"label {label!r} cannot be in a TSV: it is empty or has a tab, newline or outer "
+                "space"
+            )

@@ -1,6 +1,7 @@
-"""Large tables and Parquet files through DuckDB, which gives ids to labels several times faster than a dict does.
+"""Reads large tables and Parquet files through DuckDB, much faster than by a dict.
 
-Of a table of text only what is regular goes this way, so that facts, ids and errors are those of the own reader.
+Of a table of text only what is regular goes this way, so that facts, ids and errors are those of
+the own reader.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,43 +19,55 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.delimited import COLUMNS, is_regular, listed
+from tacit.graph.formats.bad_lines import SHOWN, BadLines
+from tacit.graph.formats.delimited import COLUMNS, is_regular, listed, separator_of
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
-ROWS, ROWS_A_BYTE = 1_000_000, 20  # of a Parquet file
+# of a Parquet file
+ROWS = 1_000_000
+ROWS_A_BYTE = 20
 PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
 _PACKED = 4  # times smaller is a text that is packed
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
-# A label's number is its rank among all by the place where it first occurs, a head before the tail of its fact.
+# A label's number is its rank by first occurrence, the head of a fact before its tail.
 _NUMBERED = (
     "CREATE TABLE of_{} AS SELECT x, (row_number() OVER (ORDER BY first) - 1)::INTEGER id "
     "FROM (SELECT x, min(place) first FROM ({}) GROUP BY x)"
 )
 NUMBERING = (
     _NUMBERED.format(
-        "e", "SELECT h x, 2 * rowid place FROM facts UNION ALL SELECT t x, 2 * rowid + 1 place FROM facts"
+        "e",
+        "SELECT h x, 2 * rowid place FROM facts UNION ALL SELECT t x, 2 * rowid + 1 place FROM "
+        "facts",
     ),
     _NUMBERED.format("r", "SELECT r x, rowid place FROM facts"),
 )
 NUMBERS = (
-    "SELECT facts.rowid AS place, h.id h, r.id r, t.id t FROM facts "
-    "JOIN of_e h ON facts.h = h.x JOIN of_r r ON facts.r = r.x JOIN of_e t ON facts.t = t.x"
+    "SELECT facts.rowid AS place, h.id h, r.id r, t.id t FROM facts JOIN of_e h ON facts.h = h.x "
+    "JOIN of_r r ON facts.r = r.x JOIN of_e t ON facts.t = t.x"
 )
 LABELS = "SELECT x FROM of_{} ORDER BY id"
 TEXT = (
-    "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote = '', escape = '', "
-    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'}, hive_partitioning = false)"
+    "read_csv(?, compression = ?, delim = ?, skip = ?, header = false, auto_detect = false, quote "
+    "= '', escape = '', "
+    "new_line = '\\n', columns = {'c0': 'VARCHAR', 'c1': 'VARCHAR', 'c2': 'VARCHAR'}, "
+    "hive_partitioning = false)"
 )
 _SIZES = (
     "SELECT max(num_rows) FROM parquet_file_metadata(?)",
     "SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)",
 )
-_OF_PARQUET = "read_parquet(?, hive_partitioning = false)"  # else a folder named relation=x overrides a column
+# else a folder named relation=x overrides a column
+_OF_PARQUET = "read_parquet(?, hive_partitioning = false)"
 
 
-def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], skip: int) -> int | None:
-    """Adds the facts of a large and regular table of text, and gives their number; None where the own reader must.
+def add_text(
+    path: Path, split: str, builder: Builder, order: Sequence[int], skip: int
+) -> int | None:
+    """Adds the facts of a large regular text table; returns their number.
+
+    None says that the plain reader must read it.
 
     `order` has the positions of head, relation and tail; the first `skip` lines are a header.
     """
@@ -63,17 +76,19 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
     unknown = unpacked(path) != path and not packed  # a packing that DuckDB does not read
     if size < LARGE or unknown or find_spec("duckdb") is None:
         return None
-    separator = b"," if extension(path) == ".csv" else b"\t"
-    lines = _regular_lines(path, separator)
+    separator = separator_of(path)
+    lines = _regular_lines(path, separator.encode())
     if lines is None:
         return None
     import duckdb
 
     try:
         with connected() as connection:
-            chosen = ", ".join(f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True))
-            given = [_exactly(path), "gzip" if packed else "none", separator.decode(), skip]
-            connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", given)
+            chosen = ", ".join(
+                f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True)
+            )
+            arguments = [_exactly(path), "gzip" if packed else "none", separator, skip]
+            connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", arguments)
             coded = _coded(connection)
     except duckdb.Error:  # what is not UTF-8, most likely: the own reader says where
         return None
@@ -83,10 +98,18 @@ def add_text(path: Path, split: str, builder: Builder, order: Sequence[int], ski
     return lines - skip
 
 
-def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) -> int:
-    """Adds the facts of a Parquet file whose columns have an order, and gives their number."""
-    with _reading(path) as (connection, there):
-        _take(connection, path, [there[at] for at in order], dict(zip("hrt", COLUMNS, strict=True)))
+def add_parquet(
+    path: Path, split: str, builder: Builder, order: Sequence[int], bad: BadLines
+) -> int:
+    """Adds the facts of a Parquet file in a given column order; returns their number."""
+    with _reading(path) as (connection, available):
+        _take(
+            connection,
+            path,
+            [available[at] for at in order],
+            dict(zip("hrt", COLUMNS, strict=True)),
+            bad,
+        )
         coded = _coded(connection)
     builder.add_coded(*coded[:2], {split: coded[2]})
     return len(coded[2])
@@ -94,37 +117,42 @@ def add_parquet(path: Path, split: str, builder: Builder, order: Sequence[int]) 
 
 def parquet_columns(path: Path) -> list[str]:
     """The names of the columns of a Parquet file."""
-    with _reading(path) as (_, there):
-        return [name for name, _ in there]
+    with _reading(path) as (_, available):
+        return [name for name, _ in available]
 
 
-def parquet_fields(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    """The columns of a Parquet file in flat lists, block by block."""
-    with _reading(path) as (connection, there):
-        if len(there) != len(columns):
-            number = counted(len(there), "column")
+def parquet_fields(path: Path, columns: Sequence[str], bad: BadLines) -> Iterator[list[str]]:
+    """Reads the columns of a Parquet file as flat lists, block by block."""
+    with _reading(path) as (connection, available):
+        if len(available) != len(columns):
+            number = counted(len(available), "column")
             raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
-        _take(connection, path, there, {f"c{i}": column for i, column in enumerate(columns)})
+        _take(
+            connection, path, available, {f"c{i}": column for i, column in enumerate(columns)}, bad
+        )
         connection.execute("SELECT * FROM facts ORDER BY rowid")
         while rows := connection.fetchmany(10_000):
             yield [field for row in rows for field in row]
 
 
 def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
-    """The entities and relations of the table `facts` in order of first occurrence, and its rows as their numbers."""
+    """The distinct labels of the table `facts` in order of occurrence, and its rows as ids."""
     for statement in NUMBERING:
         connection.execute(statement)
     numbers = connection.execute(NUMBERS).fetchnumpy()
     rows = np.empty((len(numbers["place"]), 3), dtype=np.int32)
     for column, name in enumerate("hrt"):
         rows[numbers["place"], column] = numbers[name]  # a join keeps no order
-    entities, relations = (connection.execute(LABELS.format(kind)).fetchnumpy()["x"].tolist() for kind in "er")
+    entities, relations = (
+        connection.execute(LABELS.format(kind)).fetchnumpy()["x"].tolist() for kind in "er"
+    )
     return entities, relations, rows
 
 
 def _regular_lines(path: Path, separator: bytes) -> int | None:
-    """How many lines a table has that any reader would read alike; None where one might not."""
-    lines, odd = 0, (b"\r", b"\0", b'"') if separator == b"," else (b"\r", b"\0")
+    """The number of lines of a table that any reader reads alike; else None."""
+    lines = 0
+    odd = (b"\r", b"\0", b'"') if extension(path) == ".csv" else (b"\r", b"\0")
     for _, block in blocks(path):
         if any(byte in block for byte in odd) or not is_regular(block, len(COLUMNS), separator[0]):
             return None
@@ -132,24 +160,39 @@ def _regular_lines(path: Path, separator: bytes) -> int | None:
     return lines
 
 
-def connected() -> Any:
-    """A DuckDB of its own, in memory, which keeps the order of rows and prints nothing."""
+@contextmanager
+def connected() -> Iterator[Any]:
+    """Opens a DuckDB in memory that keeps the order of rows; Ctrl-C interrupts it."""
     import duckdb
 
-    connection = duckdb.connect(config={"preserve_insertion_order": True, "temp_directory": tempfile.gettempdir()})
-    connection.execute("SET enable_progress_bar = false")
-    return connection
+    config: dict[str, Any] = {
+        "preserve_insertion_order": True,
+        "temp_directory": tempfile.gettempdir(),
+    }
+    try:
+        with duckdb.connect(config=config) as connection:
+            with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
+                connection.execute("SET enable_progress_bar = false")
+            yield connection
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except RuntimeError as error:  # what it makes of a signal
+        if "interrupted" not in str(error).lower():
+            raise
+        raise KeyboardInterrupt from None
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
-    """A connection to read a Parquet file by, and its columns with their types; what goes wrong is a `DataError`.
+    """Opens a connection and reads a Parquet schema; problems become a `DataError`.
 
-    One that holds far more than its size is refused: it may have a million rows and 20 for each byte, and unpack to
-    16 MB and 500 bytes for each.
+    One that holds far more than its size is refused: it may have a million rows and 20 for each
+    byte, and unpack to 16 MB and 500 bytes for each.
     """
     if find_spec("duckdb") is None:
-        raise DataError("needs duckdb to be read; install it with: pip install 'tacit[large]'", path)
+        raise DataError(
+            "needs duckdb to be read; install it with: pip install 'tacit[large]'", path
+        )
     if not path.is_file():
         raise DataError("no such file", path)
     import duckdb
@@ -157,29 +200,64 @@ def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
     try:
         with connected() as connection:
             size = path.stat().st_size
-            rows, bytes_ = (connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in _SIZES)
-            if rows > ROWS + ROWS_A_BYTE * size or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size:
-                raise DataError(f"has {rows:,} rows in {size:,} bytes, which files of facts have not", path)
-            described = connection.execute(f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]).fetchall()
+            rows, bytes_ = (
+                connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in _SIZES
+            )
+            if (
+                rows > ROWS + ROWS_A_BYTE * size
+                or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size
+            ):
+                raise DataError(
+                    f"has {rows:,} rows in {size:,} bytes, more than Tacit unpacks; if it is meant "
+                    "to, save it as text",
+                    path,
+                )
+            described = connection.execute(
+                f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]
+            ).fetchall()
             yield connection, [(name, kind) for name, kind, *_ in described]
     except duckdb.Error as error:
-        raise DataError(f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})", path) from None
+        raise DataError(
+            f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})", path
+        ) from None
 
 
-def _take(connection: Any, path: Path, columns: Sequence[tuple[str, str]], roles: Mapping[str, str]) -> None:
-    """Makes the table `facts` of columns that all hold labels, called by the keys of `roles`; none may be empty."""
+def _take(
+    connection: Any,
+    path: Path,
+    columns: Sequence[tuple[str, str]],
+    roles: Mapping[str, str],
+    bad: BadLines,
+) -> None:
+    """Creates the table `facts` from label columns, named as `roles`; empty labels are bad."""
     for name, kind in columns:
         if not _LABELS.fullmatch(kind):
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
     quoted = [name.replace('"', '""') for name, _ in columns]
-    chosen = ", ".join(f"trim(\"{name}\"::VARCHAR, ' ') AS {short}" for name, short in zip(quoted, roles, strict=True))
-    connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {_OF_PARQUET}", [_exactly(path)])
-    for short, role in roles.items():
-        row = connection.execute(f"SELECT min(rowid) FROM facts WHERE {short} IS NULL OR {short} = ''").fetchone()[0]
-        if row is not None:
-            raise DataError(f"row {row + 1}: the {role} is empty; expected {listed(tuple(roles.values()))}", path)
+    chosen = ", ".join(
+        f"trim(\"{name}\"::VARCHAR, ' ') AS {short}"
+        for name, short in zip(quoted, roles, strict=True)
+    )
+    connection.execute(
+        f"CREATE TABLE facts AS SELECT {chosen} FROM {_OF_PARQUET}", [_exactly(path)]
+    )
+    empty = " OR ".join(f"coalesce({short}, '') = ''" for short in roles)
+    (count,) = connection.execute(f"SELECT count(*) FROM facts WHERE {empty}").fetchone()
+    if not count:
+        return
+    first = f"SELECT rowid, * FROM facts WHERE {empty} ORDER BY rowid LIMIT {SHOWN}"
+    for row, *labels in connection.execute(first).fetchall():
+        role = next(role for role, label in zip(roles.values(), labels, strict=True) if not label)
+        bad.add(row + 1, f"the {role} is empty", f"expected {listed(tuple(roles.values()))}")
+    bad.count = count
+    bad.check()
+    connection.execute(
+        f"CREATE TABLE whole AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"
+    )
+    connection.execute("DROP TABLE facts")
+    connection.execute("ALTER TABLE whole RENAME TO facts")
 
 
 def _exactly(path: Path) -> str:
-    """A path as a pattern that no other path matches."""
+    """Escapes a path to a pattern that matches it alone."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))

@@ -1,4 +1,4 @@
-"""The facts of a SPARQL endpoint, page by page, into a file of N-Triples."""
+"""Fetches the facts of a SPARQL endpoint, page by page, to a file of N-Triples."""
 
 from __future__ import annotations
 
@@ -9,33 +9,40 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from tacit.disk import write_text, written
+from tacit.disk import locked, write_text, written
 from tacit.errors import DataError, SettingsError
 
 PATTERN = "?s ?p ?o"
-MOST, PAGE = 1_000_000, 10_000
+MOST = 1_000_000
+PAGE = 10_000
 _ANSWER = "application/sparql-results+json"
 _LARGEST = 1 << 28  # bytes of a page that are read
-_TRIES, _PATIENCE = 6, 120.0  # for a page, and the longest wait in seconds that a server may ask for
+# for a page, and the longest wait in seconds that a server may ask for
+_TRIES = 6
+_PATIENCE = 120.0
 _BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer later
 _ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+# where nothing is a variable
+_OPAQUE = re.compile(r"""<[^<>\s]*>|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|#[^\n]*""")
 FactCount = Callable[[int], None]  # hears how many facts there are so far
 _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to ask, for which facts, and how gently.
+    """A SPARQL endpoint, a pattern of facts, and limits on the rate of requests.
 
-    `pattern` is a graph pattern over `?s`, `?p` and `?o`: all facts by default. Facts about blank nodes are left out,
-    whose names mean nothing from one page to the next, and rows that leave one of the three open.
+    `pattern` is a graph pattern over `?s`, `?p` and `?o`: all facts by default. Facts about blank
+    nodes are left out, whose names mean nothing from one page to the next, and rows that leave one
+    of the three open.
     """
 
     url: str
@@ -46,21 +53,42 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not _is_address(self.url):
-            raise SettingsError(f"'{self.url}' is no address of an endpoint; it begins with http:// or https://", "url")
-        for name, least, most in (("page", 1, 10**9), ("delay", 0, 86_400), ("timeout", 0.1, 86_400)):
+            raise SettingsError(
+                f"'{self.url}' is no address of an endpoint; it must begin with http:// or "
+                "https://",
+                "url",
+            )
+        said = _OPAQUE.sub(" ", self.pattern)
+        if missing := [
+            name for name in ("?s", "?p", "?o") if not re.search(rf"[?$]{name[1]}(?!\w)", said)
+        ]:
+            raise SettingsError(
+                f"pattern '{self.pattern}' says nothing of {' and '.join(missing)}; it must be "
+                f"about the facts ?s ?p ?o to fetch, as in '{PATTERN}' or '{PATTERN} . ?s a "
+                "<http://example.org/City>'",
+                "pattern",
+            )
+        for name, least, most in (
+            ("page", 1, 10**9),
+            ("delay", 0, 86_400),
+            ("timeout", 0.1, 86_400),
+        ):
             if not least <= getattr(self, name) <= most:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}", name)
+                raise SettingsError(
+                    f"{name} is {getattr(self, name)}; it must be from {least} to {most}", name
+                )
 
     def query(self, offset: int, most: int) -> str:
-        """The query for the rows of a page; ordered, since pages of an unordered whole may overlap."""
+        """The query for the rows of a page, ordered so that pages do not overlap."""
         named = "FILTER(isIRI(?s) && isIRI(?p) && (isIRI(?o) || isLiteral(?o)))"
         return (
-            f"SELECT DISTINCT ?s ?p ?o WHERE {{ {self.pattern}\n{named} }} "  # the pattern may end in a comment
+            # the pattern may end in a comment
+            f"SELECT DISTINCT ?s ?p ?o WHERE {{ {self.pattern}\n{named} }} "
             f"ORDER BY ?s ?p ?o LIMIT {most} OFFSET {offset}"
         )
 
     def rows(self, offset: int, most: int) -> list[bytes]:
-        """The facts of a page as lines of N-Triples; a server that is busy is asked again later."""
+        """The facts of a page as lines of N-Triples; a busy server is asked again later."""
         body = urlencode({"query": self.query(offset, most)}).encode()
         headers = {"Accept": _ANSWER, "User-Agent": "tacit (knowledge graph completion)"}
         request = urllib.request.Request(self.url, body, headers)
@@ -70,48 +98,64 @@ class Endpoint:
                     text = reply.read(_LARGEST + 1)
                     if reply.length and len(text) <= _LARGEST:
                         raise OSError("its answer was cut short")
-                if reply.status != 200:  # 206, say, where a server gave up before all rows were found
-                    raise DataError(f"{self.url} answers {reply.status} {reply.reason}, which is no whole page")
+                # 206, say, where a server gave up before all rows were found
+                if reply.status != 200:
+                    raise DataError(
+                        f"{self.url} answers {reply.status} {reply.reason}, which is no whole page"
+                    )
                 break
             except urllib.error.HTTPError as error:
                 said = " ".join(error.read(2000).decode(errors="replace").split())[:200]
                 if 300 <= error.code < 400:
                     place = error.headers.get("Location", "elsewhere")[:200]
-                    raise DataError(f"{self.url} sends us to {place}; give that address if you trust it") from None
+                    raise DataError(
+                        f"{self.url} sends us to {place}; give that address if you trust it"
+                    ) from None
                 if error.code not in _BUSY or tries == _TRIES:
-                    raise DataError(f"{self.url} answers {error.code} {error.reason}: {said}") from None
+                    raise DataError(
+                        f"{self.url} answers {error.code} {error.reason}: {said}"
+                    ) from None
                 time.sleep(_wait(error.headers.get("Retry-After", ""), tries))
             except (OSError, http.client.HTTPException) as error:
                 if tries == _TRIES:
-                    raise DataError(f"{self.url} does not answer ({getattr(error, 'reason', error)})") from None
+                    raise DataError(
+                        f"{self.url} does not answer ({getattr(error, 'reason', error)})"
+                    ) from None
                 time.sleep(_wait("", tries))
         if len(text) > _LARGEST:
-            raise DataError(f"a page of {self.url} is larger than {_LARGEST >> 20} MB; ask for smaller pages")
+            raise DataError(
+                f"a page of {self.url} is larger than {_LARGEST >> 20} MB; ask for smaller pages"
+            )
         return _lines(self.url, text)[:most]
 
 
 class Fetched(NamedTuple):
-    """How many facts were written, and whether they are all that the endpoint has."""
+    """The number of facts written, and whether they are all that the endpoint has."""
 
     facts: int
     whole: bool
 
 
-def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None) -> Fetched:
+def fetch(
+    endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None
+) -> Fetched:
     """Write the facts of an endpoint to a file of N-Triples.
 
-    What has come so far lies beside the file under its name and `.part`; the same call goes on from there.
+    What has come so far lies beside the file under its name and `.part`; the same call goes on from
+    there.
     """
     if most < 1:
         raise SettingsError(f"most is {most}; it must be at least 1", "most")
     path = Path(out)
     if path.suffix != ".nt":
-        raise SettingsError(f"'{path}' is no name for N-Triples; it ends in .nt", "out")
+        raise SettingsError(f"out is '{path}'; a file of N-Triples must end in .nt", "out")
     if path.exists():
-        raise DataError("exists already; choose another file, or delete it", path)
-    part, state = path.with_name(path.name + ".part"), path.with_name(path.name + ".part.json")
+        raise DataError("exists already; choose another file, or delete this one", path)
+    part = path.with_name(path.name + ".part")
+    state = path.with_name(path.name + ".part.json")
     with written(path, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
+    with written(path, DataError), _exclusive(path):
         count, size = _progress_of(state, part, endpoint)
         with part.open("ab+") as file:
             file.truncate(size)
@@ -120,55 +164,87 @@ def fetch(endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactC
                 lines = endpoint.rows(count, min(endpoint.page, most - count))
                 whole = not lines  # a server may cap its pages: only an empty one is the last
                 file.seek(0)
-                if lines and file.readline() == lines[0]:  # rows are distinct, and those of a page come after others
-                    raise DataError(f"{endpoint.url} gives its first rows again: it does not heed OFFSET")
+                # rows are distinct, and those of a page come after others
+                if lines and file.readline() == lines[0]:
+                    raise DataError(
+                        f"{endpoint.url} gives its first rows again: it does not heed OFFSET"
+                    )
                 file.write(b"".join(lines))  # at the end, wherever it was read
                 file.flush()
                 os.fsync(file.fileno())
                 count += len(lines)
-                values = {"url": endpoint.url, "pattern": endpoint.pattern, "facts": count, "bytes": file.tell()}
+                values = {
+                    "url": endpoint.url,
+                    "pattern": endpoint.pattern,
+                    "facts": count,
+                    "bytes": file.tell(),
+                }
                 write_text(state, json.dumps(values))
                 progress(count)
                 if not whole and count < most:
                     time.sleep(endpoint.delay)
         if not count:
-            raise DataError(f"{endpoint.url} has no facts that match {endpoint.pattern}")
+            raise DataError(f"{endpoint.url} has no facts that match '{endpoint.pattern}'")
         part.replace(path)
         state.unlink()
     return Fetched(count, whole)
 
 
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """Locks a file, so that no other process fetches into it."""
+    lock = path.with_name(path.name + ".part.lock")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(lock, wait=False))
+        except BlockingIOError:
+            raise DataError(
+                "is being fetched by another process; wait for it, or stop it", path
+            ) from None
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows deletes no file that is open
+                lock.unlink()
+
+
 def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]:
-    """How many facts of this endpoint were fetched before, and in how many bytes."""
+    """The facts and bytes of this endpoint that were fetched before."""
     try:
         before = json.loads(state.read_text(encoding="utf-8"))
         same = (before["url"], before["pattern"]) == (endpoint.url, endpoint.pattern)
-        count, size = int(before["facts"]), int(before["bytes"])
+        count = int(before["facts"])
+        size = int(before["bytes"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return 0, 0
     if count and not same:
-        raise DataError(f"{part} was begun from {before['url']} for {before['pattern']}; delete it to start anew")
+        raise DataError(
+            f"{part} was begun from {before['url']} for {before['pattern']}; delete it to start "
+            "anew"
+        )
     return (count, size) if same and part.is_file() and part.stat().st_size >= size else (0, 0)
 
 
-def _wait(asked: str, tries: int) -> float:
-    """How long to leave a server alone: as long as it asks for, else longer each time."""
-    if asked.isdecimal():
-        return min(float(asked), _PATIENCE)
+def _wait(retry_after: str, tries: int) -> float:
+    """The delay before a retry: what the server asks for, else growing with each try."""
+    if retry_after.isdecimal():
+        return min(float(retry_after), _PATIENCE)
     try:
-        return min(max(parsedate_to_datetime(asked).timestamp() - time.time(), 0.0), _PATIENCE)
+        return min(
+            max(parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0), _PATIENCE
+        )
     except (TypeError, ValueError):
         return min(2.0 ** (tries - 1), _PATIENCE)
 
 
-class _Staying(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: what is posted would be lost on the way, and another server has not been asked for."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: a POST would lose its body, and another server is not meant."""
 
     def redirect_request(self, *arguments: Any) -> None:
-        """No request, so that the answer counts as an error."""
+        """Returns no request, so that the response counts as an error."""
 
 
-_OPENER = urllib.request.build_opener(_Staying)
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def _is_address(url: str) -> bool:
@@ -180,17 +256,22 @@ def _is_address(url: str) -> bool:
 
 
 def _lines(url: str, text: bytes) -> list[bytes]:
-    """The rows of an answer as lines of N-Triples."""
+    """The rows of a response as lines of N-Triples."""
     try:
         rows = json.loads(text)["results"]["bindings"]
-        return [b" ".join(_term(row[name], name == "o") for name in "spo") + b" .\n" for row in rows]
+        return [
+            b" ".join(_term(row[name], name == "o") for name in "spo") + b" .\n" for row in rows
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{url} does not answer as a SPARQL endpoint does ({error!r:.100})") from None
+        raise DataError(
+            f"{url} does not answer as a SPARQL endpoint does ({error!r:.100})"
+        ) from None
 
 
 def _term(term: Mapping[str, str], is_object: bool) -> bytes:
-    """A term of SPARQL's JSON results, as N-Triples writes it; half a surrogate pair is no character."""
-    kind, value = term["type"], term["value"]
+    """A term of SPARQL's JSON results as N-Triples; half a surrogate pair is no character."""
+    kind = term["type"]
+    value = term["value"]
     if kind == "uri":
         return _iri(value)
     if not is_object or kind not in ("literal", "typed-literal"):
@@ -204,9 +285,11 @@ def _term(term: Mapping[str, str], is_object: bool) -> bytes:
 
 
 def _iri(value: str) -> bytes:
-    """An IRI; what none may hold is percent-encoded, since a reader would refuse the whole file for it."""
+    """An IRI with the characters that no IRI may have percent-encoded."""
     return f"<{value.translate(_IRI)}>".encode(errors="replace")
 
 
 _STRING = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
-_IRI = str.maketrans({letter: f"%{ord(letter):02X}" for letter in [*map(chr, range(33)), "\x7f", *'<>"{}|^`\\']})
+_IRI = str.maketrans(
+    {letter: f"%{ord(letter):02X}" for letter in [*map(chr, range(33)), "\x7f", *'<>"{}|^`\\']}
+)

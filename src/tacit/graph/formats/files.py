@@ -1,8 +1,9 @@
-"""Files in and out, packed ones too: reading in blocks of whole lines, and writing that leaves nothing half-done.
+"""Reads files in blocks of whole lines, packed or not, and writes them atomically.
 
-A file is read block by block, so that its size takes no memory; what is made of its lines does. A packed file may
-unpack to 16 MB and a multiple of what was read of it so far, twice what sorted facts of a single relation come to: 100
-times for gzip, 250 for bzip2, 500 for xz. What unpacks to more was made to fill a memory.
+A file is read block by block, so that its size takes no memory; what is made of its lines does. A
+packed file may unpack to 16 MB and a multiple of what was read of it so far, twice what sorted
+facts of a single relation come to: 100 times for gzip, 250 for bzip2, 500 for xz. What unpacks to
+more was made to fill a memory.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ from typing import IO, Any, cast
 from tacit.disk import replacing, written
 from tacit.errors import DataError
 
-BLOCK = 1 << 16  # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
+# bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
+BLOCK = 1 << 16
 LONGEST_LINE = 1 << 24
-UNPACKED, UNPACKED_A_BYTE = 1 << 24, {".gz": 100, ".bz2": 250, ".xz": 500}  # bytes
+# bytes
+UNPACKED = 1 << 24
+UNPACKED_A_BYTE = {".gz": 100, ".bz2": 250, ".xz": 500}
 BOM = b"\xef\xbb\xbf"
-PACKINGS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # of a path or a file
+# of a path or a file
+PACKINGS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 class _Unpacking(io.RawIOBase):
-    """What a packed file holds, as long as that is in proportion to the file."""
+    """The content of a packed file, within a limit relative to the file's size."""
 
     def __init__(self, raw: IO[bytes], path: Path) -> None:
-        self._raw, self._path, self._given = raw, path, 0
+        self._raw = raw
+        self._path = path
+        self._given = 0
         self._file = PACKINGS[path.suffix](raw, "rb")
 
     def readable(self) -> bool:
@@ -45,25 +52,25 @@ class _Unpacking(io.RawIOBase):
         self._given += len(data)
         times = UNPACKED_A_BYTE[self._path.suffix]
         if self._given > UNPACKED + times * self._raw.tell():
-            what = f"unpacks to more than {times} times its size, which files of facts do not"
+            what = f"unpacks to more than {times} times its size, more than files of facts do"
             raise DataError(f"{what}; if it is meant to, unpack it first", self._path)
         buffer[: len(data)] = data
         return len(data)
 
 
 def unpacked(path: Path) -> Path:
-    """The name of a file without the extension of its packing."""
+    """The path without the extension of a packing."""
     return path.with_suffix("") if path.suffix in PACKINGS else path
 
 
 def extension(path: Path) -> str:
-    """The extension that tells the format: the one before that of a packing where there is one."""
+    """The extension of the format, without that of a packing."""
     return unpacked(path).suffix.lower()
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file open for reading bytes, unpacked where its name says so; what goes wrong becomes a `DataError`."""
+    """Opens a file for reading bytes, unpacking it; problems become a `DataError`."""
     packing = PACKINGS.get(path.suffix)
     try:
         with path.open("rb") as raw:
@@ -73,24 +80,34 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     except IsADirectoryError:
         raise DataError("is a folder where a file is expected", path) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if packing and getattr(error, "errno", None) is None:  # not the system's, but that of what unpacks
+        # not the system's, but that of what unpacks
+        if packing and getattr(error, "errno", None) is None:
             whole = f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again"
             raise DataError(whole, path) from None
-        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
+        raise DataError(
+            f"cannot be read ({getattr(error, 'strerror', None) or error})", path
+        ) from None
 
 
 def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The file in blocks of whole lines, without a byte order mark, each with the number of its first line."""
-    line, rest = 1, b""
+    """The file in blocks of whole lines, each with the number of its first line.
+
+    A byte order mark is dropped.
+    """
+    line = 1
+    rest = b""
     with opened(path) as file:
         while chunk := file.read(BLOCK):
             cut = chunk.rfind(b"\n") + 1
             if not cut:
                 rest += chunk
                 if len(rest) > LONGEST_LINE:
-                    raise DataError(f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, line)
+                    raise DataError(
+                        f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, line
+                    )
                 continue
-            block, rest = rest + chunk[:cut], chunk[cut:]
+            block = rest + chunk[:cut]
+            rest = chunk[cut:]
             yield line, block.removeprefix(BOM) if line == 1 else block
             line += block.count(b"\n")
     if rest:
@@ -98,45 +115,58 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def plain_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The same with lines that end in `\\n`, those that ended in `\\r\\n` too."""
-    return ((line, block.replace(b"\r\n", b"\n") if b"\r" in block else block) for line, block in blocks(path))
+    """The blocks of a file, with `\\n` for `\\r\\n`."""
+    return (
+        (line, block.replace(b"\r\n", b"\n") if b"\r" in block else block)
+        for line, block in blocks(path)
+    )
 
 
 def decoded(block: bytes, line: int, path: Path) -> str:
-    """A block as text; a byte that is not UTF-8 is an error that names its line."""
+    """Decodes a block; a byte that is not UTF-8 is an error that names its line."""
     try:
         return block.decode()
     except UnicodeDecodeError as error:
         at = line + block.count(b"\n", 0, error.start)
         byte = block[error.start]
-        raise DataError(f"is not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8", path, at) from None
+        raise DataError(
+            f"is not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8", path, at
+        ) from None
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file as text, each with its number."""
+    """The lines of a file as text, with their numbers."""
     for line, block in plain_blocks(path):
         yield from enumerate(decoded(block, line, path)[:-1].split("\n"), start=line)
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name, packed where that says so, once it is written without error."""
+    """A file that appears under its name once written without error; packed by suffix."""
     with written(path, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, DataError) as target, target.open("wb") as raw, _packed(raw, path.suffix) as file:
+    with (
+        replacing(path, DataError) as target,
+        target.open("wb") as raw,
+        _packed(raw, path.suffix) as file,
+    ):
         yield file
 
 
 def _packed(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
-    """A file to write to that is packed into another, as its suffix says."""
+    """A writer that packs into another file, as the suffix says."""
     if suffix == ".gz":  # without a time, so that equal facts give equal files
         return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
-    return cast(AbstractContextManager[Any], PACKINGS[suffix](raw, "wb")) if suffix in PACKINGS else nullcontext(raw)
+    return (
+        cast(AbstractContextManager[Any], PACKINGS[suffix](raw, "wb"))
+        if suffix in PACKINGS
+        else nullcontext(raw)
+    )
 
 
 @contextmanager
 def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
-    """A folder to fill; its files move to `path` once all are written, and replace those of the same names.
+    """A folder to fill, whose files replace those at `path` once all are written.
 
     Files named by `stale` go where no new ones take their place.
     """
@@ -161,7 +191,7 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
 
 @contextmanager
 def spooled(file: IO[bytes], name: str, shown: str | Path) -> Iterator[Path]:
-    """A file of what can be read once, since readers may look at a file twice; errors speak of what is `shown`."""
+    """A temporary copy of a stream, since readers may look twice; errors name `shown`."""
     with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         path = Path(folder) / name
         with written(path, DataError), path.open("wb") as copy:

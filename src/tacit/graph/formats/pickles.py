@@ -1,8 +1,9 @@
-"""Pickles, opened on trial first: in a process of its own, with little stack and limits of memory and processor time.
+"""Loads untrusted pickles, after a trial in a process with limited resources.
 
-A pickle is a program. It can call nothing here, and still a few hundred bytes can make it build what takes a lifetime
-to hash, overflow the stack or ask for all memory there is. What ends well in that process ends well in this one, too.
-The file is that process's script as well, so that it imports nothing but the standard library at its top.
+A pickle is a program. It can call nothing here, and still a few hundred bytes can make it build
+what takes a lifetime to hash, overflow the stack or ask for all memory there is. What ends well in
+that process ends well in this one, too. The file is that process's script as well, so that it
+imports nothing but the standard library at its top.
 """
 
 from __future__ import annotations
@@ -21,47 +22,69 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
 
-SECONDS, SECONDS_A_MB = 2.0, 1.0  # of processor time; honest pickles take up to 0.08 a megabyte
-BYTES, BYTES_A_BYTE = 1 << 28, 64  # of memory; honest pickles take 6 to 31 a byte
-_PATIENCE = 20  # times as long by the clock, for machines with much else to do or without such limits
+# of processor time; honest pickles take up to 0.08 a megabyte
+SECONDS = 2.0
+SECONDS_A_MB = 1.0
+# of memory; honest pickles take 6 to 31 a byte
+BYTES = 1 << 28
+BYTES_A_BYTE = 64
+# times as long by the clock, for machines with much else to do or without such limits
+_PATIENCE = 20
 _STACK = 1 << 18  # less than any thread has that may open a file
-_WIDTHS = {"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1}
+_WIDTHS = {
+    "Double": 8,
+    "Float": 4,
+    "Half": 2,
+    "BFloat16": 2,
+    "Long": 8,
+    "Int": 4,
+    "Short": 2,
+    "Char": 1,
+    "Byte": 1,
+}
 
 
 class PlainData(pickle.Unpickler):
-    """An unpickler that knows ints, strings, tuples, sets, dicts and defaultdicts, and can call nothing else."""
+    """An unpickler that knows plain types alone, and can call nothing else.
+
+    These are ints, strings, tuples, sets, dicts and defaultdicts.
+    """
 
     allowed: ClassVar[dict[tuple[str, str], Any]] = {
         ("collections", "defaultdict"): defaultdict,
-        **{(module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (set, frozenset)},
+        **{
+            (module, kind.__name__): kind
+            for module in ("builtins", "__builtin__")
+            for kind in (set, frozenset)
+        },
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """One of the few types that are plain."""
+        """Returns one of the few plain types."""
         try:
             return self.allowed[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it refers to {module}.{name}") from None
 
     def persistent_load(self, pid: Any) -> Any:
-        """Refuses what is elsewhere."""
+        """Refuses references to external objects."""
         raise pickle.UnpicklingError("it refers to objects outside the file")
 
 
 class _Storage(NamedTuple):
-    """What stands for the numbers of a tensor, which are not read."""
+    """A placeholder for the numbers of a tensor, which are not read."""
 
     numel: int
 
 
 def _tensor(storage: _Storage, offset: int, size: tuple[int, ...], *_: Any) -> None:
-    """Refuses a tensor that is larger than its numbers: it would take that much once it is copied."""
+    """Refuses a tensor larger than its storage, since a copy would need that memory."""
     if not all(type(n) is int and n >= 0 for n in size) or math.prod(size) > storage.numel:
         raise pickle.UnpicklingError("it holds a tensor with fewer numbers than its shape says")
 
 
 class _Tensors(PlainData):
-    """Reads what torch saves, dicts of tensors, without torch; their numbers must fit into the file."""
+    """Reads torch's dicts of tensors without torch, checking sizes against the file."""
 
     allowed: ClassVar[dict[tuple[str, str], Any]] = {
         **PlainData.allowed,
@@ -74,10 +97,12 @@ class _Tensors(PlainData):
 
     def __init__(self, file: IO[bytes], room: int) -> None:
         super().__init__(file)
-        self._room, self._bytes = room, dict[str, int]()  # of the file; of each storage that was named
+        # of the file; of each storage that was named
+        self._room = room
+        self._bytes = dict[str, int]()
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """The numbers of a tensor, which several tensors may have in common."""
+        """The storage of a tensor, which several tensors may share."""
         try:
             _, width, key, _, numel, *_ = pid
             self._bytes[str(key)] = width * numel
@@ -90,9 +115,10 @@ class _Tensors(PlainData):
 
 
 def load_pickle(path: str | Path) -> Any:
-    """The plain data in a pickle; anything that could run code is refused before it does.
+    """Loads the plain data of a pickle; it refuses anything that could run code.
 
-    What would crash, never end or take all memory is refused by `rehearse`, which says how much a pickle may take.
+    What would crash, never end or take all memory is refused by `rehearse`, which says how much a
+    pickle may take.
     """
     from tacit.errors import DataError
     from tacit.graph.formats.files import opened
@@ -112,17 +138,21 @@ def load_pickle(path: str | Path) -> Any:
 
 
 def rehearse(data: bytes, *, pickles: int = 1, room: int | None = None) -> str:
-    """What is wrong with some pickles one after another, or nothing.
+    """The first problem in a sequence of pickles, found in a child process; or none.
 
-    They are plain data; with `room`, which is the size of a file, they describe the tensors in it. They may take 2 s of
-    processor time and one more for each megabyte, and 256 MB of memory and 64 bytes for each byte. Where the system has
-    no such limits, as on Windows, they may take 20 times that long by the clock, and memory is not limited.
+    They are plain data; with `room`, which is the size of a file, they describe the tensors in it.
+    They may take 2 s of processor time and one more for each megabyte, and 256 MB of memory and 64
+    bytes for each byte. Where the system has no such limits, as on Windows, they may take 20 times
+    that long by the clock, and memory is not limited.
     """
-    seconds, memory = SECONDS + SECONDS_A_MB * len(data) / 1e6, BYTES + BYTES_A_BYTE * len(data)
-    told = (seconds, memory, pickles, -1 if room is None else room)
-    command = [sys.executable or "python3", "-I", "-S", __file__, *map(str, told)]
+    seconds = SECONDS + SECONDS_A_MB * len(data) / 1e6
+    memory = BYTES + BYTES_A_BYTE * len(data)
+    arguments = (seconds, memory, pickles, -1 if room is None else room)
+    command = [sys.executable or "python3", "-I", "-S", __file__, *map(str, arguments)]
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=_PATIENCE * seconds, check=False)
+        done = subprocess.run(
+            command, input=data, capture_output=True, timeout=_PATIENCE * seconds, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"it takes more than {_PATIENCE * seconds:.0f} s"
     except OSError as error:
@@ -134,11 +164,15 @@ def rehearse(data: bytes, *, pickles: int = 1, room: int | None = None) -> str:
     if -done.returncode == getattr(signal, "SIGPROF", 0):
         return f"it takes more than {seconds:.0f} s of processor time"
     crashed = done.returncode < 0 or os.name == "nt"
-    return "it nests so deep that reading it ends the process" if crashed else "the process to try it in did not start"
+    return (
+        "it nests so deep that reading it ends the process"
+        if crashed
+        else "the process to try it in did not start"
+    )
 
 
 def _limit(seconds: float, memory: int) -> None:
-    """Have the system end this process where it takes too much, as far as the system can."""
+    """Limits the time and memory of this process, as far as the system can."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -148,7 +182,7 @@ def _limit(seconds: float, memory: int) -> None:
 
 
 def _fault(file: IO[bytes], pickles: int, room: int) -> str:
-    """What goes wrong when pickles are read; what they held is let go of, which can overflow the stack as well."""
+    """The problem in reading pickles; freeing their data can overflow the stack too."""
     try:
         for _ in range(pickles):
             (PlainData(file) if room < 0 else _Tensors(file, room)).load()
@@ -160,7 +194,7 @@ def _fault(file: IO[bytes], pickles: int, room: int) -> str:
 
 
 def _main(seconds: str, memory: str, pickles: str, room: str) -> None:
-    """Read pickles from standard input, say what is wrong with them, and end with 1; or say that they are whole."""
+    """Reads pickles from standard input; reports the first problem and exits with 1."""
     gc.disable()
     file = io.BytesIO(sys.stdin.buffer.read())
     _limit(float(seconds), int(memory))

@@ -1,4 +1,4 @@
-"""RDF files in every format that pyoxigraph parses, statement by statement."""
+"""Reads RDF files in every format that pyoxigraph parses, one statement at a time."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ RDF_FORMATS = {  # pyoxigraph's name for what an extension tells
     ".jsonld": "JSON_LD",
 }
 _BATCH = 1000
-_BLOCK = 1 << 20  # bytes of XML that are looked at together: a long comment is read from its start with each block
+# bytes of XML that are looked at together: a long comment is read from its start with each block
+_BLOCK = 1 << 20
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
-_GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")  # formats in which statements may belong to a named graph or a formula
+# formats in which statements may belong to a named graph or a formula
+_GROUPED = ("TRIG", "N_QUADS", "JSON_LD", "N3")
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _NAMING = (
     "<http://www.w3.org/2000/01/rdf-schema#label>",
@@ -45,11 +47,12 @@ _NAMING = (
     "<http://schema.org/name>",
     "<https://schema.org/name>",
 )
-_DEEPEST = 1000  # things in things: the parser overflows its stack or takes minutes from about 15,000 on
+# things in things: the parser overflows its stack or takes minutes from about 15,000 on
+_DEEPEST = 1000
 _BRACKETS = re.compile(rb"(?:[(\[{]\s*){%d}" % _DEEPEST)
 _PLAIN = re.compile(r"(?:[^&<]|&#\w+;){0,1000}")  # what an entity of XML may stand for
 _SKIPPED = {
-    "literals": "with a literal skipped; ask for literals to keep them",
+    "literals": "with a literal skipped; `literals=True` keeps them",
     "triples": "about other facts (RDF-star) skipped",
     "formulas": "inside N3 formulas skipped",
     "graphs": "of named graphs merged with the others",
@@ -59,12 +62,16 @@ _SKIPPED = {
 def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
     """Adds the facts of a file in one of pyoxigraph's formats, and its prefixes.
 
-    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Another fact whose object is
-    a literal is kept or skipped as `literals` says; what was skipped or merged is noted. Terms stay as N-Triples writes
-    them until all are known: `labelling` then shortens them.
+    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Another
+    fact whose object is a literal is kept or skipped as `literals` says; what was skipped or merged
+    is noted. Terms stay as N-Triples writes them until all are known: `labelling` then shortens
+    them.
     """
-    kind, literals = RDF_FORMATS[extension(path)], reading.literals
-    reader = _Reader(kind, "b" if split == "train" else split, literals, reading.language, builder.names)
+    kind = RDF_FORMATS[extension(path)]
+    literals = reading.literals
+    reader = _Reader(
+        kind, "b" if split == "train" else split, literals, reading.language, builder.names
+    )
     statements = _statements(path, kind, builder.prefixes)
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
@@ -79,33 +86,42 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
         builder.add(split, fields)
     noticed = reader.noticed
     if empty and not noticed["names"]:
-        only = "has literals as its only objects; ask for literals to keep them"
-        raise DataError(only if noticed["literals"] else "holds no RDF statements that are facts", path)
+        only = "has literals as its only objects; `literals=True` keeps them"
+        raise DataError(
+            only if noticed["literals"] else "holds no RDF statements that are facts", path
+        )
     builder.notes += [
-        f"{split}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}" for what in _SKIPPED if noticed[what]
+        f"{split}: {counted(noticed[what], 'fact')} {_SKIPPED[what]}"
+        for what in _SKIPPED
+        if noticed[what]
     ]
 
 
 class _Reader:
-    """Says which terms of a statement make a fact, and counts what it leaves out.
+    """Decides which terms of a statement make a fact, and counts the rest.
 
-    Blank nodes without a label are numbered as they come: the parser's own names for them differ in each run.
+    Blank nodes without a label are numbered as they come: the parser's own names for them differ in
+    each run.
     """
 
     def __init__(self, kind: str, stem: str, literals: bool, language: str, names: Ranked) -> None:
-        self._kind, self._stem, self._literals, self._language, self._names = kind, stem, literals, language, names
+        self._kind = kind
+        self._stem = stem
+        self._literals = literals
+        self._language = language
+        self._names = names
         self._nodes: dict[str, str] = {}
         self.noticed: Counter[str] = Counter()
 
     def keeps(self, statement: str) -> bool:
-        """Whether a statement with a literal is of use where literals are not; told at once, as they may be many."""
+        """Whether a statement with a literal is needed; checked early, since many are not."""
         if "<<" in statement or statement.split(" ", 2)[1] in _NAMING:
             return True
         self.noticed["literals"] += 1
         return False
 
     def fact(self, statement: str) -> tuple[str, ...]:
-        """Head, relation and tail of a statement as N-Quads writes it, or nothing."""
+        """The head, relation and tail of a statement in N-Quads, or None."""
         subject, predicate, object = statement.split(" ", 2)
         if object.startswith("<<"):
             self.noticed["triples"] += 1
@@ -117,7 +133,8 @@ class _Reader:
             if self._kind == "N3":  # what a formula says is spoken of, not said
                 return ()
         if self._kind not in _LABELLED:
-            subject, object = self._node(subject), self._node(object)
+            subject = self._node(subject)
+            object = self._node(object)
         if end and predicate in _NAMING:
             self.noticed["names"] += 1
             self._name(subject, object, end)
@@ -128,25 +145,41 @@ class _Reader:
         return subject, predicate, object
 
     def _name(self, subject: str, literal: str, end: int) -> None:
-        """Keeps a name with its rank: the language asked for, then none, then any."""
-        name = " ".join(str(json.loads(literal[: end + 1])).split())  # strings are escaped as JSON's are
+        """Stores a name with its rank: the requested language, then none, then any."""
+        # strings are escaped as JSON's are
+        name = " ".join(str(json.loads(literal[: end + 1])).split())
         tag, _, _ = literal[end + 1 :].lower().partition("--")
-        wanted = f"@{self._language.lower()}"
-        rank = 0 if tag == wanted or tag.startswith(f"{wanted}-") else 2 if tag.startswith("@") else 1
+        preferred = f"@{self._language.lower()}"
+        rank = (
+            0
+            if tag == preferred or tag.startswith(f"{preferred}-")
+            else 2
+            if tag.startswith("@")
+            else 1
+        )
         if name:
             self._names.setdefault(subject, []).append((rank, name))
 
     def _node(self, term: str) -> str:
-        return self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}") if term[0] == "_" else term
+        return (
+            self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}")
+            if term[0] == "_"
+            else term
+        )
 
 
-def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool = False) -> Iterator[Quad]:
-    """The statements of a file; its prefixes are added to `prefixes` on the way."""
+def _statements(
+    path: Path, kind: str, prefixes: dict[str, str], by_line: bool = False
+) -> Iterator[Quad]:
+    """Yields the statements of a file, and adds its prefixes to `prefixes`."""
     try:
         from pyoxigraph import RdfFormat, parse
     except ImportError:
-        raise DataError("needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path) from None
-    if kind in _LABELLED:  # a statement a line: blocks of lines spare the parser from asking for each kilobyte
+        raise DataError(
+            "needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path
+        ) from None
+    # a statement a line: blocks of lines spare the parser from asking for each kilobyte
+    if kind in _LABELLED:
         for line, block in blocks(path):
             if block.count(b"<<(") > _DEEPEST:
                 for text in block.split(b"\n"):
@@ -166,7 +199,8 @@ def _statements(path: Path, kind: str, prefixes: dict[str, str], by_line: bool =
             prefixes.update({**parser.prefixes, **prefixes})  # RDF/XML forgets them as elements end
             yield from parser
         except SyntaxError as error:
-            if not by_line and error.lineno is None:  # asked line by line, it stops where the fault is
+            # asked line by line, it stops where the fault is
+            if not by_line and error.lineno is None:
                 for _ in _statements(path, kind, {}, by_line=True):
                     pass
             raise _fault(error, path, error.lineno or (source.lines if by_line else None)) from None
@@ -186,17 +220,23 @@ def _check_depth(depth: int, path: Path) -> None:
 
 
 class _Source:
-    """The bytes of a file as a parser asks for them, without a byte order mark, and looked at before it does."""
+    """The bytes of a file for a parser, checked first and without a byte order mark."""
 
     def __init__(self, file: IO[bytes], path: Path, by_line: bool, xml: bool) -> None:
-        self._file, self._path, self._by_line = file, path, by_line
-        self._ended, self._depth, self.lines = True, 0, 0
+        self._file = file
+        self._path = path
+        self._by_line = by_line
+        self._ended = True
+        self._depth = 0
+        self.lines = 0
         self._block = BytesIO()
         self._xml = expat.ParserCreate() if xml else None
         if self._xml:
             self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
-            self._xml.EntityDeclHandler, self._xml.ordered_attributes = self._declare, True
-            if hasattr(self._xml, "SetReparseDeferralEnabled"):  # expat 2.6 puts off what is handed out already
+            self._xml.EntityDeclHandler = self._declare
+            self._xml.ordered_attributes = True
+            # expat 2.6 puts off what is handed out already
+            if hasattr(self._xml, "SetReparseDeferralEnabled"):
                 self._xml.SetReparseDeferralEnabled(False)
 
     def read(self, size: int = -1) -> bytes:
@@ -210,7 +250,8 @@ class _Source:
             raise DataError(f"opens more than {_DEEPEST:,} brackets in a row", self._path)
         if self._xml is None and (self._depth or b"<<(" in data):
             for inside in data.split(b")>>"):
-                depth, self._depth = self._depth + inside.count(b"<<("), 0
+                depth = self._depth + inside.count(b"<<(")
+                self._depth = 0
                 _check_depth(depth, self._path)
             self._depth = depth
         return data.removeprefix(BOM) if start else data
@@ -218,16 +259,22 @@ class _Source:
     def _begin(self, name: str, attributes: list[str]) -> None:
         self._depth += 1
         if max(self._depth, len(attributes) // 2) > _DEEPEST:
-            raise DataError(f"nests more than {_DEEPEST:,} elements, or gives one as many attributes", self._path)
+            raise DataError(
+                f"nests more than {_DEEPEST:,} elements, or gives one as many attributes",
+                self._path,
+            )
 
     def _end(self, name: str) -> None:
         self._depth -= 1
 
     def _declare(self, name: str, inside: bool, text: str | None, *_: object) -> None:
-        """Refuses an entity but of plain text: one of others can grow without end, one from elsewhere reads files."""
+        """Refuses entities other than plain text, which could grow or read files."""
         if inside or text is None or not _PLAIN.fullmatch(text):
-            what = f"declares entity '{name[:40]}' by more than 1,000 letters of plain text; write it out"
-            raise DataError(what, self._path, self._xml.CurrentLineNumber if self._xml else None)
+            problem = (
+                f"declares entity '{name[:40]}' by more than 1,000 letters of plain text; "
+                "write it out"
+            )
+            raise DataError(problem, self._path, self._xml.CurrentLineNumber if self._xml else None)
 
     def _read_xml(self, size: int) -> bytes:
         if not (data := self._block.read(size)):
@@ -238,33 +285,48 @@ class _Source:
         return data
 
     def _check_xml(self, data: bytes) -> None:
-        """Refuses XML that is not well-formed: pyoxigraph takes a file that was cut short for a whole one."""
+        """Refuses malformed XML, since pyoxigraph accepts a truncated file."""
         assert self._xml is not None
         try:
             self._xml.Parse(data, not data)
         except expat.ExpatError as error:
-            raise DataError(f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno) from None
-        except (LookupError, ValueError) as error:  # of an encoding that Python does not know, or not as such
-            raise DataError(f"cannot be parsed: {error!s:.100}; save the file as UTF-8", self._path) from None
+            raise DataError(
+                f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno
+            ) from None
+        except (
+            LookupError,
+            ValueError,
+        ) as error:  # of an encoding that Python does not know, or not as such
+            raise DataError(
+                f"cannot be parsed: {error!s:.100}; save the file as UTF-8", self._path
+            ) from None
 
 
 def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:
     """The prefixes of all IRIs collected, and the function from terms to labels.
 
-    In the scheme `tacit:` an IRI is a name, as Tacit writes it or a person does. Of several IRIs that spell one name
-    only Tacit's own is read as the name.
+    In the scheme `tacit:` an IRI is a name, as Tacit writes it or a person does. Of several IRIs
+    that spell one name only Tacit's own is read as the name.
     """
-    others = {name: namespace for name, namespace in builder.prefixes.items() if not namespace.startswith(SCHEME)}
-    prefixes = Prefixes(others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">")))
+    others = {
+        name: namespace
+        for name, namespace in builder.prefixes.items()
+        if not namespace.startswith(SCHEME)
+    }
+    prefixes = Prefixes(
+        others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">"))
+    )
     if not prefixes and not all(term.startswith(f"<{SCHEME}") for term in builder.terms()):
-        prefixes = Prefixes({"rdf": _RDF})  # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's
+        # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's
+        prefixes = Prefixes({"rdf": _RDF})
     spelt = Counter(unquote(term) for term in set(builder.terms()) if term.startswith(f"<{SCHEME}"))
 
     def label(term: str) -> str:
         if term.startswith(f"<{SCHEME}"):
             name = unquote(term[len(SCHEME) + 1 : -1])
             written = n_triples(name, prefixes)
-            only = spelt[unquote(term)] == 1 and written.startswith(f"<{SCHEME}")  # else it is another term's label
+            # else it is another term's label
+            only = spelt[unquote(term)] == 1 and written.startswith(f"<{SCHEME}")
             if name and (written == term or only):
                 return name
         if term.startswith("<"):

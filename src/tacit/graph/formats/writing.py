@@ -1,4 +1,4 @@
-"""Tables, and facts with scores, written as they come: in the format of a file's extension."""
+"""Writes tables and scored facts as a stream, in the format of the file extension."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,41 +16,51 @@ from typing import Any
 from tacit.disk import is_device
 from tacit.errors import SettingsError
 from tacit.graph.formats.delimited import check_writable
+from tacit.graph.formats.duckdb_tables import connected
 from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import SCHEME, n_triples
 
 Scored = tuple[str, str, str, float]
 Cells = Sequence[Any]
-TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"  # what a column of a table holds
+# what a column of a table holds
+TEXT = "VARCHAR"
+NUMBER = "DOUBLE"
+WHOLE = "BIGINT"
+TRUTH = "BOOLEAN"
 COLUMNS = {"subject": TEXT, "relation": TEXT, "object": TEXT, "score": NUMBER}
 RDF = (".nt", ".ttl")
 
 
 def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
-    """Refuse a name whose extension is no format to write in, before there is anything to write."""
+    """Refuses an extension that is no output format, before any work is done."""
     known = formats or (*_ROWS, ".jsonl", *RDF, ".parquet")
     if extension(Path(path)) not in known:
         named = f"{', '.join(known[:-1])} or {known[-1]}"
-        raise SettingsError(f"'{path}' is no file of {what}; its name ends in {named}", "out")
+        raise SettingsError(f"out is '{path}'; a file of {what} must end in {named}", "out")
 
 
 def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) -> int:
-    """Write facts as they come, in the format of the file's extension, and return how many there were.
+    """Writes a stream of scored facts in the file's format; returns their number.
 
-    The file appears under its name once it is whole. Turtle says each score in an annotation (RDF-star), N-Triples
-    leaves scores out; neither has facts whose subject is a literal, since RDF has none.
+    The file appears under its name once it is whole. Turtle says each score in an annotation
+    (RDF-star), N-Triples leaves scores out; neither has facts whose subject is a literal, since RDF
+    has none.
     """
     path = Path(path)
     check_format(path)
     kind = extension(path)
     if kind not in RDF:
         return write_table(path, COLUMNS, facts)
-    return write_lines(path, filter(None, (_statement(fact, prefixes, kind == ".ttl") for fact in facts)))
+    return write_lines(
+        path, filter(None, (_statement(fact, prefixes, kind == ".ttl") for fact in facts))
+    )
 
 
-def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Cells], kind: str = "") -> int:
-    """Write the rows of a table as they come, and return how many there were; the file appears once it is whole.
+def write_table(
+    path: str | Path, columns: Mapping[str, str], rows: Iterable[Cells], kind: str = ""
+) -> int:
+    """Writes a stream of rows; returns their number. The file appears when complete.
 
     `kind` is the extension of a format, by default that of the file.
     """
@@ -64,11 +75,12 @@ def write_table(path: str | Path, columns: Mapping[str, str], rows: Iterable[Cel
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> int:
-    """Write lines as they come, and return how many there were; the file appears once it is whole."""
+    """Writes a stream of lines; returns their number. The file appears when complete."""
     count = 0
     with atomic_file(Path(path)) as file:
         for line in lines:
-            file.write(f"{line}\n".encode("utf-8", "replace"))  # half of a surrogate pair has no bytes
+            # half of a surrogate pair has no bytes
+            file.write(f"{line}\n".encode("utf-8", "replace"))
             count += 1
     return count
 
@@ -96,23 +108,26 @@ _ROWS: dict[str, Callable[[Cells], str]] = {".tsv": _tsv, ".csv": _csv}
 
 
 def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
-    """A fact as N-Triples writes it, or as Turtle does with its score; nothing where its subject is a literal."""
+    """A fact as N-Triples, or with its score as Turtle; empty for a literal subject."""
     subject, relation, object_ = (n_triples(label, prefixes) for label in fact[:3])
     score = f"{{| <{SCHEME}score> {fact[3]:.6f} |}} " if scored else ""
     return "" if subject.startswith('"') else f"{subject} {relation} {object_} {score}."
 
 
 def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]) -> int:
-    try:
-        import duckdb
-    except ImportError:
-        raise SettingsError("writing Parquet needs duckdb; install it with: pip install 'tacit[large]'") from None
-    with atomic_file(path) as file, duckdb.connect() as database:
+    if find_spec("duckdb") is None:
+        raise SettingsError(
+            "writing Parquet needs duckdb; install it with: pip install 'tacit[large]'"
+        )
+    with atomic_file(path) as file, connected() as database:
         beside = None if is_device(path) else path.parent
         with tempfile.TemporaryDirectory(dir=beside, prefix=f".{path.name}.") as scratch:
-            table, made = Path(scratch) / "rows.jsonl", Path(scratch) / "rows.parquet"
+            table = Path(scratch) / "rows.jsonl"
+            made = Path(scratch) / "rows.parquet"
             count = write_table(table, columns, rows)
-            database.read_json(str(table), columns=dict(columns), format="newline_delimited").write_parquet(str(made))
+            database.read_json(
+                str(table), columns=dict(columns), format="newline_delimited"
+            ).write_parquet(str(made))
             with made.open("rb") as written:
                 shutil.copyfileobj(written, file)
     return count

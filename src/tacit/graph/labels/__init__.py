@@ -1,1 +1,1 @@
-"""What entities and relations are called: labels, names, prefixes, and what was meant by what somebody typed."""
+"""Labels, names and prefixes of entities and relations, and spelling suggestions."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-_WELL_KNOWN = {
+WELL_KNOWN = {
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
     "http://www.w3.org/2000/01/rdf-schema#": "rdfs",
     "http://www.w3.org/2002/07/owl#": "owl",
@@ -29,10 +29,11 @@ _DERIVED = 100  # namespaces beyond these many get no prefix of their own: their
 class Prefixes(Mapping[str, str]):
     """Short labels for IRIs and the way back: prefixes and their namespaces.
 
-    They are those a file declares, then the well-known, then some derived from the IRIs themselves. Each prefix has one
-    namespace and each namespace one prefix; the empty prefix gives bare labels; an IRI without a namespace of its own
-    stays whole, in angle brackets. So every IRI has one label, and `iri(label)` is the IRI that `label` stands for, or
-    None: `iri(label(x)) == x`, and `label(iri(y)) == y` wherever `iri(y)` is not None.
+    They are those a file declares, then the well-known, then some derived from the IRIs themselves.
+    Each prefix has one namespace and each namespace one prefix; the empty prefix gives bare labels;
+    an IRI without a namespace of its own stays whole, in angle brackets. So every IRI has one
+    label, and `iri(label)` is the IRI that `label` stands for, or None: `iri(label(x)) == x`, and
+    `label(iri(y)) == y` wherever `iri(y)` is not None.
 
     >>> prefixes = Prefixes({"": "http://a.org/"}, ["http://a.org/Oslo", "http://b.org/geo#Oslo"])
     >>> prefixes.label("http://a.org/Oslo"), prefixes.label("http://b.org/geo#Oslo")
@@ -46,11 +47,15 @@ class Prefixes(Mapping[str, str]):
         self._names: dict[str, str] = {}
         for name, namespace in (declared or {}).items():
             self._bind(name, namespace)
-        used = Counter(iri[: max(iri.rfind("/"), iri.rfind("#")) + 1] for iri in iris if iri[-1:] not in ("/", "#"))
+        used = Counter(
+            iri[: max(iri.rfind("/"), iri.rfind("#")) + 1]
+            for iri in iris
+            if iri[-1:] not in ("/", "#")
+        )
         hosted = [namespace for namespace, _ in used.most_common() if not namespace.endswith("://")]
         for namespace in hosted[:_DERIVED]:
-            self._bind(_WELL_KNOWN.get(namespace) or _derived(namespace), namespace)
-        # Most namespaces end where the last part of an IRI begins; the others must be tried one by one.
+            self._bind(WELL_KNOWN.get(namespace) or _derived(namespace), namespace)
+        # Most namespaces end where the last part of an IRI begins; others are tried one by one.
         odd = [n for n in self._names if n[-1:] not in ("/", "#")]
         self._odd = sorted(odd, key=len, reverse=True)
 
@@ -71,7 +76,8 @@ class Prefixes(Mapping[str, str]):
             return
         if name and not _NAME.fullmatch(name):
             name = _derived(namespace)
-        free, number = name, 1
+        free = name
+        number = 1
         while free in self._namespaces:
             number += 1
             free = f"{name or 'ns'}{number}"
@@ -79,7 +85,7 @@ class Prefixes(Mapping[str, str]):
         self._names[namespace] = free
 
     def joined(self, others: Mapping[str, str]) -> Prefixes:
-        """These, and those of other namespaces, renamed where they are taken; none becomes the empty prefix."""
+        """Adds the namespaces of others, renaming taken prefixes; none becomes the empty one."""
         joined = Prefixes(self)
         for name, namespace in others.items():
             joined._bind(name or _derived(namespace), namespace)
@@ -88,20 +94,23 @@ class Prefixes(Mapping[str, str]):
     def label(self, iri: str) -> str:
         """The short label of an IRI."""
         cut = max(iri.rfind("/"), iri.rfind("#")) + 1  # where the last part begins
-        name, local = self._names.get(iri[:cut]), iri[cut:]
+        name = self._names.get(iri[:cut])
+        local = iri[cut:]
         for namespace in self._odd:
             if iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
-                name, local = self._names[namespace], iri[len(namespace) :]
+                name = self._names[namespace]
+                local = iri[len(namespace) :]
                 break
         if not local or "^" in local:  # no IRI has this letter, but the labels of inverses do
             return f"<{iri}>"
         if name:
             return f"{name}:{local}"
-        bare = name == "" and ":" not in local and local[0] not in '<"_'  # nothing else may look like it
+        # nothing else may look like it
+        bare = name == "" and ":" not in local and local[0] not in '<"_'
         return local if bare else f"<{iri}>"
 
     def iri(self, label: str) -> str | None:
-        """The IRI a label stands for, or None where it is no label of an IRI."""
+        """The IRI of a short label; None where it is no label of an IRI."""
         name, colon, local = label.partition(":")
         if label.startswith("<") and label.endswith(">"):
             iri = label[1:-1]
@@ -113,7 +122,7 @@ class Prefixes(Mapping[str, str]):
 
 
 def _derived(namespace: str) -> str:
-    """A prefix from the last word of a namespace: of its path, or else of its host.
+    """Derives a prefix from the last word of a namespace's path, or else of its host.
 
     >>> _derived("http://www.example.org/geo/v1.2/"), _derived("https://www.example.org/")
     ('geo', 'example')
@@ -122,5 +131,7 @@ def _derived(namespace: str) -> str:
     words = [word for word in re.split(r"[/#]", path) if re.fullmatch(r"[A-Za-z][A-Za-z-]+", word)]
     if words:
         return words[-1].lower()
-    parts = [part for part in host.split(":")[0].split(".") if re.fullmatch(r"[A-Za-z][\w-]*", part)]
+    parts = [
+        part for part in host.split(":")[0].split(".") if re.fullmatch(r"[A-Za-z][\w-]*", part)
+    ]
     return (parts[-2] if len(parts) > 1 else parts[0] if parts else "ns").lower()

@@ -1,4 +1,4 @@
-"""What was meant by what somebody typed: what differs in case, accents and separators, begins so, or is misspelt."""
+"""Finds labels by case-insensitive, prefix and fuzzy matches."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ from tacit.graph.labels.trie import is_large
 Places = NDArray[np.int32]
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after what is none
-_SORTED, _WORDS = 100, 50  # letters that forms are in order by, and words of a text: one may be a whole page
+# letters that forms are in order by, and words of a text: one may be a whole page
+_SORTED = 100
+_WORDS = 50
 _STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
-_AROUND = 1000  # forms compared on either side of a misspelt one, where there are too many to compare with all
+# forms compared on either side of a misspelt one, where there are too many to compare with all
+_AROUND = 1000
 
 
 class Forms(Sequence[str]):
-    """The forms of some texts in alphabetical order, each made anew when it is looked at.
+    """The forms of some texts in alphabetical order, each computed when accessed.
 
     Two numbers are kept of each: the place of its text, and where in the text's form it starts.
     """
 
     def __init__(self, texts: Sequence[str], form: Callable[[str], str], rows: Places) -> None:
-        self.texts, self.form, (self.places, self.starts) = texts, form, rows
+        self.texts = texts
+        self.form = form
+        (self.places, self.starts) = rows
 
     def __len__(self) -> int:
         return len(self.places)
@@ -39,33 +44,37 @@ class Forms(Sequence[str]):
         return self.form(self.texts[int(self.places[at])])[int(self.starts[at]) :]
 
     def beginning(self, prefix: str) -> Iterator[int]:
-        """Where the forms stand that begin with a prefix."""
+        """The positions of the forms that begin with a prefix."""
         start = prefix[:_SORTED]
-        places = takewhile(lambda at: self[at].startswith(start), range(bisect_left(self, start), len(self)))
+        places = takewhile(
+            lambda at: self[at].startswith(start), range(bisect_left(self, start), len(self))
+        )
         return places if start == prefix else (at for at in places if self[at].startswith(prefix))
 
     def equal(self, form: str) -> list[str]:
-        """The texts of one form."""
+        """The texts that have a form."""
         places = takewhile(lambda at: self[at] == form, range(bisect_left(self, form), len(self)))
         return [self.texts[int(self.places[at])] for at in places]
 
     def around(self, form: str, most: int) -> Iterable[str]:
-        """The forms nearest in the alphabet, so many on either side."""
+        """The alphabetically nearest forms, at most `most` on either side."""
         at = bisect_left(self, form)
         return (self[i] for i in range(max(0, at - most), min(len(self), at + most)))
 
 
 def folded_rows(texts: Iterable[str]) -> Places:
-    """The rows of `Forms` by `folded`: each text once."""
+    """The rows of `Forms` by `folded`, one per text."""
     forms = list(map(folded, texts))
     order = np.array(sorted(range(len(forms)), key=forms.__getitem__), dtype=np.int32)
     return np.stack((order, np.zeros_like(order)))
 
 
 def word_rows(texts: Iterable[str]) -> Places:
-    """The rows of `Forms` by `spaced`: each text as a whole, then from its second word on, its third, and so forth."""
+    """The rows of `Forms` by `spaced`: each text, and its ends from each later word on."""
     forms = list(map(spaced, texts))
-    places, starts, ends = list(range(len(forms))), [0] * len(forms), forms.copy()
+    places = list(range(len(forms)))
+    starts = [0] * len(forms)
+    ends = forms.copy()
     for place, form in enumerate(forms):
         for word in islice(_WORD.finditer(form), _WORDS):
             places.append(place)
@@ -73,11 +82,13 @@ def word_rows(texts: Iterable[str]) -> Places:
             ends.append(form[word.start() : word.start() + _SORTED])
     # The sort is stable: of equal ends, those that are whole texts stay first.
     order = np.array(sorted(range(len(ends)), key=ends.__getitem__), dtype=np.int64)
-    return np.stack((np.array(places, dtype=np.int32)[order], np.array(starts, dtype=np.int32)[order]))
+    return np.stack(
+        (np.array(places, dtype=np.int32)[order], np.array(starts, dtype=np.int32)[order])
+    )
 
 
 def word_beginning(wanted: str) -> re.Pattern[str]:
-    """What finds a form, or a word of it, that begins as is wanted, as `word_rows` has them."""
+    """A pattern for forms that begin with a text, or have a word that does."""
     text = re.escape(wanted)
     return re.compile(rf"^{text}|(?<=[\W_])(?=[^\W_]){text}")
 
@@ -88,7 +99,7 @@ def folded(label: str) -> str:
 
 
 def spaced(label: str) -> str:
-    """A label without case and accents; underscores stand for spaces in many graphs, and both complete alike."""
+    """A label without case and accents, its underscores replaced by spaces."""
     return plain(label).replace("_", " ")
 
 
@@ -101,37 +112,42 @@ def plain(label: str) -> str:
 
 
 class Spelling:
-    """Texts that are found by what was typed for them; `rows` are those of their folded forms, if they were kept."""
+    """Searches texts by spelling; `rows` are the stored rows of their folded forms."""
 
     def __init__(self, texts: Sequence[str], rows: Places | None = None) -> None:
         self._texts = texts
         self._forms = Forms(texts, folded, folded_rows(texts) if rows is None else rows)
 
     def like(self, typed: str) -> list[str]:
-        """All texts that are the same but for case, accents and separators."""
+        """All texts that are equal but for case, accents and separators."""
         return self._forms.equal(folded(typed))
 
     def misspelt(self, typed: str, count: int) -> list[str]:
-        """The texts a few letters away, the nearest first; a letter put in, left out, replaced or swapped is one."""
-        wanted, many = folded(typed), is_large(self._texts)
+        """The texts within a few edits, the nearest first.
+
+        An edit inserts, deletes, replaces or swaps letters.
+        """
+        wanted = folded(typed)
+        many = is_large(self._texts)
         forms = self._near(wanted) if many else self._distinct
         distances: dict[str, int] = {}
         for form, distance in _spelt_like(wanted, forms, max(1, len(wanted) // 4), count):
             distances |= dict.fromkeys(self._forms.equal(form), distance)
-        if not many:  # a letter may fold to two, as ß does, or be the only one: these are compared as they are, too
+        # a letter may fold to two, as ß does, or be the only one: compare these unfolded, too
+        if not many:
             texts = self._irregular if _regular(typed) else sorted(self._texts, key=len)
             for near, distance in _spelt_like(typed, texts, 1, count):
                 distances[near] = min(distance, distances.get(near, distance))
         return sorted(distances, key=distances.__getitem__)
 
-    def _near(self, wanted: str) -> list[str]:
-        """The forms one letter away, and those next in the alphabet."""
-        near = [form for form in _one_away(wanted) if self._forms.equal(form)]
-        return sorted(dict.fromkeys((*near, *self._forms.around(wanted, _AROUND))), key=len)
+    def _near(self, form: str) -> list[str]:
+        """The forms one edit away, and the alphabetically nearest ones."""
+        near = [other for other in _one_away(form) if self._forms.equal(other)]
+        return sorted(dict.fromkeys((*near, *self._forms.around(form, _AROUND))), key=len)
 
     @cached_property
     def _distinct(self) -> list[str]:
-        """All forms, the shorter before the longer."""
+        """All distinct forms, the shorter before the longer."""
         return sorted(dict.fromkeys(map(folded, self._texts)), key=len)
 
     @cached_property
@@ -140,24 +156,27 @@ class Spelling:
 
 
 def _regular(text: str) -> bool:
-    """Whether a wrong letter of a text is a wrong letter of its folding."""
+    """Whether an edit of a text is an edit of its folded form."""
     return text.isascii() and any(map(str.isalnum, text))
 
 
 def _spelt_like(text: str, texts: list[str], most: int, count: int) -> Iterator[tuple[str, int]]:
-    """The texts at most so many letters away, with their distance."""
+    """Yields the texts within `most` edits, with their distance."""
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
 
-    for near, distance, _ in extract(text, texts, scorer=OSA.distance, score_cutoff=most, limit=count):
+    for near, distance, _ in extract(
+        text, texts, scorer=OSA.distance, score_cutoff=most, limit=count
+    ):
         yield near, int(distance)
 
 
 def _one_away(text: str) -> Iterator[str]:
-    """The texts that differ by a letter put in, left out, replaced or swapped with the next."""
+    """Yields the texts one edit away: an insertion, deletion, replacement or swap."""
     letters = dict.fromkeys(_ALPHABET + text)
     for at in range(len(text) + 1):
-        start, rest = text[:at], text[at:]
+        start = text[:at]
+        rest = text[at:]
         yield start + rest[1:]
         yield start + rest[1:2] + rest[:1] + rest[2:]
         for letter in letters:

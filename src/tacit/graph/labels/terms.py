@@ -1,4 +1,4 @@
-"""Labels as RDF terms: their own where the graph came from RDF, else names in the scheme `tacit:`."""
+"""RDF terms for labels: their own where they come from RDF, else names in `tacit:`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ _IRI = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:(?://\[[^]/?#]*\])?"  # brackets are for the numbers of hosts alone
     r"""(?:[^\x00-\x20\x7f-\x9f\ufdd0-\ufdef\ufff0-\uffff<>"{}|^`\\%[\]]|%[0-9A-Fa-f]{2})*"""
 )
-_LITERAL = re.compile(r""""((?:[^"\\\n\r]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?)|\^\^(.+))?""")
+_LITERAL = re.compile(
+    r""""((?:[^"\\\n\r]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?)|\^\^(.+))?"""
+)
 _BLANK = re.compile(r"_:\w(?:[\w.·\u0300-\u036F\u203F-\u2040-]*[\w·\u0300-\u036F\u203F-\u2040-])?")
 
 
 def literal_of(label: str, prefixes: Prefixes) -> tuple[str, str, str] | None:
-    """What a literal quotes, escapes and all, its language and the IRI of its datatype; None of any other label.
+    """The quoted text, language and datatype IRI of a literal; None for other labels.
+
+    The text keeps its quotes' escapes.
 
     Facts from a table may be among those from RDF, and a name of theirs can begin with a quote.
 
@@ -34,7 +38,7 @@ def literal_of(label: str, prefixes: Prefixes) -> tuple[str, str, str] | None:
 
 
 def is_blank(label: str, prefixes: Prefixes) -> bool:
-    """Whether a label is that of a blank node."""
+    """Whether a label is a blank node's."""
     return bool(prefixes) and _BLANK.fullmatch(label) is not None
 
 
@@ -51,7 +55,7 @@ def iri_of(label: str, prefixes: Prefixes) -> str:
 
 
 def n_triples(label: str, prefixes: Prefixes) -> str:
-    """A label as N-Triples writes its term.
+    """Writes a label as an N-Triples term.
 
     >>> prefixes = Prefixes({"xsd": "http://www.w3.org/2001/XMLSchema#"})
     >>> n_triples('"1815"^^xsd:gYear', prefixes), n_triples("_:b1", prefixes)
@@ -60,7 +64,9 @@ def n_triples(label: str, prefixes: Prefixes) -> str:
     try:
         label.encode()
     except UnicodeEncodeError:
-        raise DataError(f"label {label!a} has half a surrogate pair, which RDF cannot write; rename it") from None
+        raise DataError(
+            f"label {label!a} has half a surrogate pair, which RDF cannot write; rename it"
+        ) from None
     if is_blank(label, prefixes):
         return label
     literal = literal_of(label, prefixes)

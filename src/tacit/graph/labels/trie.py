@@ -1,4 +1,4 @@
-"""Labels of a large graph in a trie on disk: opened at once, looked up both ways, and shared by processes."""
+"""A trie on disk for the labels of a large graph, mapped and shared by processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGE = 1_000_000  # labels from which a trie is worth its file
 
 
 def trie_of(labels: Sequence[str]) -> tuple[Any, NDArray[np.int32]] | None:
-    """A trie of labels, and two rows: the trie's id of each label, then the position of each of the trie's ids.
+    """A trie of labels; the trie's id of each label, and the position of each trie id.
 
     None where marisa-trie is not installed, or a label has what its look-ups end at.
     """
@@ -33,11 +33,12 @@ class LabelTrie(Sequence[str]):
     """The labels of a trie in the order of their ids, none of them in memory."""
 
     def __init__(self, trie: Any, ids: NDArray[np.int32]) -> None:
-        self._trie, (self._in_trie, self._positions) = trie, ids
+        self._trie = trie
+        (self._in_trie, self._positions) = ids
 
     @classmethod
     def open(cls, path: Path, ids: NDArray[np.int32]) -> LabelTrie:
-        """The labels of a trie's file, mapped into memory."""
+        """Maps the labels of a trie's file into memory."""
         import marisa_trie
 
         return cls(marisa_trie.Trie().mmap(str(path)), ids)
@@ -65,10 +66,11 @@ class LabelTrie(Sequence[str]):
 
 
 class Chained(Sequence[str]):
-    """Two sequences one after the other, of which neither is copied."""
+    """Concatenates two sequences without copying them."""
 
     def __init__(self, first: Sequence[str], then: Sequence[str]) -> None:
-        self._first, self._then = first, then
+        self._first = first
+        self._then = then
 
     def __len__(self) -> int:
         return len(self._first) + len(self._then)
@@ -83,5 +85,5 @@ class Chained(Sequence[str]):
 
 
 def is_large(labels: Sequence[str]) -> bool:
-    """Whether labels are so many that tables of them are kept in files."""
+    """Whether there are so many labels that their tables are kept in files."""
     return len(labels) >= LARGE

@@ -1,4 +1,4 @@
-"""Labels, their ids, and the names people know them by."""
+"""Labels, their ids, and readable names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,26 @@ from functools import cached_property
 from typing import Any
 
 from tacit.errors import UnknownName
-from tacit.graph.labels.spelling import Forms, Places, Spelling, folded_rows, spaced, word_beginning, word_rows
+from tacit.graph.labels.spelling import (
+    Forms,
+    Places,
+    Spelling,
+    folded_rows,
+    spaced,
+    word_beginning,
+    word_rows,
+)
 from tacit.graph.labels.trie import Chained, LabelTrie
+
+_MANY = 100_000  # labels, among which to look for parts of a name takes seconds
+_WORDS = 8  # of a name that was typed, of which parts are looked up
 
 
 class Vocabulary(Sequence[str]):
     """The labels of entities or relations; the position of a label is its id.
 
-    A label may have readable names, the best one first. A name that one label alone has can be used like it.
+    A label may have readable names, the best one first. A name that one label alone has can be used
+    like it.
 
     >>> countries = Vocabulary(["France", "Germany", "Ghana"], kind="entity")
     >>> countries.id("Germany"), countries[2], countries.complete("g")
@@ -34,20 +46,27 @@ class Vocabulary(Sequence[str]):
         names: Mapping[str, Iterable[str]] | None = None,
         forms: Mapping[str, Places] | None = None,
     ) -> None:
-        self.kind, self._given = kind, forms or {}  # rows of forms, as `form_rows` made them
+        # rows of forms, as `form_rows` made them
+        self.kind = kind
+        self._given = forms or {}
         self.labels: Sequence[str]
         self._find: Callable[[Any], int | None]
         if isinstance(labels, LabelTrie):
-            self.labels, self._find = labels, labels.find
+            self.labels = labels
+            self._find = labels.find
         else:  # a dict has the ids already
             self.labels = list(labels)
-            ids = labels if isinstance(labels, dict) else dict(zip(self.labels, range(len(self.labels)), strict=True))
+            ids = (
+                labels
+                if isinstance(labels, dict)
+                else dict(zip(self.labels, range(len(self.labels)), strict=True))
+            )
             if len(ids) != len(self.labels):
                 twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
                 raise ValueError(f"{kind} label '{twice}' occurs twice")
             self._find = ids.get
-        named = {label: tuple(given) for label, given in (names or {}).items() if label in self}
-        self.names = {label: given for label, given in named.items() if given}
+        named = {label: tuple(texts) for label, texts in (names or {}).items() if label in self}
+        self.names = {label: texts for label, texts in named.items() if texts}
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -70,24 +89,26 @@ class Vocabulary(Sequence[str]):
         return f"Vocabulary({len(self)} {self.kind} labels)"
 
     def name(self, id: int) -> str:
-        """The first readable name of an id, or else its label."""
+        """The first readable name of an id, or its label."""
         label = self.labels[id]
         return self.names[label][0] if label in self.names else label
 
     def get(self, label: str) -> int | None:
-        """The id of a label, or of the only one that has this name, or None."""
+        """The id of a label, or of an unambiguous name; else None."""
         ids = self.meant(label)
         return ids[0] if len(ids) == 1 else None
 
     def id(self, label: str) -> int:
-        """The id of a label or name; an unknown one is an error that names the nearest, an ambiguous one all it has."""
+        """The id of a label or name; an error suggests the nearest or lists the matches."""
         ids = self.meant(label)
         if len(ids) == 1:
             return ids[0]
-        raise UnknownName(self.kind, label, [self.labels[i] for i in ids[:10]] or self.nearest(label))
+        if ids:
+            raise UnknownName.ambiguous(self.kind, label, [self.labels[i] for i in ids])
+        raise UnknownName(self.kind, label, self.nearest(label))
 
     def meant(self, text: str) -> list[int]:
-        """The ids that a label or a name stands for."""
+        """The ids of a label or name."""
         known = self._find(text)
         if known is not None:
             return [known]
@@ -103,11 +124,11 @@ class Vocabulary(Sequence[str]):
 
     @cached_property
     def _texts(self) -> Sequence[str]:
-        """All that can be written: labels, then names."""
+        """All labels, then all names."""
         return Chained(self.labels, list(self._named)) if self.names else self.labels
 
     def _written(self, texts: Iterable[str], count: int) -> list[str]:
-        """What to write for the ids of some texts, once each: the text, or the label where a name is ambiguous."""
+        """The text for each id, or its label where the text is an ambiguous name."""
         forms: dict[int, str] = {}
         for text in texts:
             ids = self.meant(text)
@@ -118,26 +139,56 @@ class Vocabulary(Sequence[str]):
         return list(forms.values())[:count]
 
     def nearest(self, label: str, count: int = 3) -> list[str]:
-        """Labels or names a person may have meant: the same but for case, accents and separators, else by spelling."""
+        """The labels or names most similar to a text: equal forms, then near spellings.
+
+        Texts that share most of its words, or its beginning, come last.
+
+        >>> Vocabulary(["borders", "capital_of"], kind="relation").nearest("has_capital")
+        ['capital_of']
+        """
         if len(label) > 200:  # nobody mistypes this much
             return []
-        return self._written(self.like(label) or self._spelling.misspelt(label, count), count)
+        if same := self.like(label):
+            return self._written(same, count)
+        near = self._written(self._spelling.misspelt(label, count), count)
+        if len(near) == count or (near and len(self) > _MANY):
+            return near
+        return list(dict.fromkeys((*near, *self._sharing(label, count))))[:count]
+
+    def _sharing(self, label: str, count: int) -> Iterator[str]:
+        """Yields texts that match most of the typed words, the longest part first."""
+        words = spaced(label).split()
+        for size in range(len(words), 0, -1) if len(words) <= _WORDS else ():
+            for at in range(len(words) - size + 1):
+                part = " ".join(words[at : at + size])
+                if len(part) >= max(2, len(label) / 2):
+                    yield from self._written(self.like(part), count)
+                    yield from self.complete(part, count)
 
     def like(self, label: str) -> list[str]:
-        """All labels and names that are the same but for case, accents and separators."""
+        """All labels and names that are equal but for case, accents and separators."""
         return self._spelling.like(label)
 
-    def complete(self, prefix: str, limit: int = 10, among: Sequence[int] | None = None) -> list[str]:
-        """Labels and names that start with a prefix, or have a word that does, whatever case and accents.
+    def complete(
+        self, prefix: str, limit: int = 10, among: Sequence[int] | None = None
+    ) -> list[str]:
+        """Labels and names of which a word starts with a prefix, in any case or accents.
 
-        Those that start with it come first, and the shorter before the longer. `among` are the ids that are meant,
-        which stay in their order where the prefix is empty.
+        Those that start with it come first, and the shorter before the longer. `among` are the ids
+        that are meant, which stay in their order where the prefix is empty.
         """
-        wanted = spaced(prefix)
-        if not wanted:
-            return list(self.labels[:limit]) if among is None else [self.labels[i] for i in among[:limit]]
-        best: dict[int, tuple[bool, int, str]] = {}  # whether a later word alone has the prefix; the text's length; it
-        for text, start, ids in self._beginning(wanted) if among is None else self._beginning_among(wanted, among):
+        typed = spaced(prefix)
+        if not typed:
+            return (
+                list(self.labels[:limit])
+                if among is None
+                else [self.labels[i] for i in among[:limit]]
+            )
+        # whether a later word alone has the prefix; the text's length; it
+        best: dict[int, tuple[bool, int, str]] = {}
+        for text, start, ids in (
+            self._beginning(typed) if among is None else self._beginning_among(typed, among)
+        ):
             rank = start > 0, len(text), text
             best |= {i: min(rank, best.get(i, rank)) for i in ids}
             if len(best) >= 50 * limit:
@@ -145,27 +196,31 @@ class Vocabulary(Sequence[str]):
         texts = ((i, best[i][2]) for i in sorted(best, key=best.__getitem__)[:limit])
         return [text if self.meant(text) == [i] else self.labels[i] for i, text in texts]
 
-    def _beginning(self, wanted: str) -> Iterator[tuple[str, int, list[int]]]:
-        """The texts with a word that begins as is wanted, where in the text's form it starts, and whose they are."""
-        for at in self._words.beginning(wanted):
+    def _beginning(self, typed: str) -> Iterator[tuple[str, int, list[int]]]:
+        """Yields texts with a word that begins so, its position, and the text's ids."""
+        for at in self._words.beginning(typed):
             text = self._texts[int(self._words.places[at])]
             yield text, int(self._words.starts[at]), self.meant(text)
 
-    def _beginning_among(self, wanted: str, ids: Iterable[int]) -> Iterator[tuple[str, int, list[int]]]:
-        """The same of some ids, whose texts are looked through."""
-        pattern = word_beginning(wanted)
+    def _beginning_among(
+        self, typed: str, ids: Iterable[int]
+    ) -> Iterator[tuple[str, int, list[int]]]:
+        """The same as `_beginning`, searching the texts of some ids."""
+        pattern = word_beginning(typed)
         for i in ids:
             for text in (self.labels[i], *self.names.get(self.labels[i], ())):
                 if match := pattern.search(spaced(text)):
                     yield text, match.start(), [i]
 
     def form_rows(self) -> dict[str, Places]:
-        """What `complete` and `nearest` look many labels up by, to be kept and given to the same vocabulary again."""
+        """The search tables of `complete` and `nearest`, which may be stored and reused."""
         return {"words": word_rows(self._texts), "folded": folded_rows(self._texts)}
 
     @cached_property
     def _words(self) -> Forms:
-        return Forms(self._texts, spaced, self._given["words"] if self._given else word_rows(self._texts))
+        return Forms(
+            self._texts, spaced, self._given["words"] if self._given else word_rows(self._texts)
+        )
 
     @cached_property
     def _spelling(self) -> Spelling:

@@ -1,4 +1,4 @@
-"""Rows that were asked for, kept on disk: the best tails with their logits, and `log Z` where it is known exactly."""
+"""Rows cached on disk: their best tails with logits, and exact values of `log Z`."""
 
 from __future__ import annotations
 
@@ -8,48 +8,61 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.links.finders.finder import Top, TopScorer
 from tacit.links.finders.records import Records
+from tacit.links.finders.retriever import TopK, TopKRetriever
 from tacit.links.finders.scan import ScanTop
 from tacit.run.folder import LOG_SUMS, ROWS
 
 M = 128  # tails of a row that are kept
-ROWS_BYTES, SUMS_BYTES = 256 * 2**20, 64 * 2**20  # a quarter of a million rows, three million sums
+# a quarter of a million rows, three million sums
+ROWS_BYTES = 256 * 2**20
+SUMS_BYTES = 64 * 2**20
 
 
 class CachedTop:
-    """The lists of another, each found once; processes that answer from one run share them.
+    """A cache of another retriever's lists, shared by the processes that use a run.
 
-    All that is kept is of some `weights`, and goes by the `rules` that leave tails out of rows. Rows also go by what
-    found them; an exact `log Z` is the same whoever summed, and serves all. Lists of up to `m` tails come from the rows
-    that are kept, longer ones from the other each time. The files never outgrow their size.
+    An entry belongs to some `weights` and to the `rules` that leave tails out of rows. Rows also
+    depend on the retriever that found them; an exact `log Z` does not. Lists of up to `m` tails
+    come from the cache, longer ones from the other retriever. The files never outgrow their size.
     """
 
     def __init__(
-        self, inner: TopScorer, num_relations: int, folder: Path, weights: str, rules: str, found_by: str, m: int = M
+        self,
+        inner: TopKRetriever,
+        num_relations: int,
+        folder: Path,
+        weights: str,
+        rules: str,
+        found_by: str,
+        m: int = M,
     ) -> None:
-        self.inner, self.num_relations, self.m = inner, num_relations, m
+        self.inner = inner
+        self.num_relations = num_relations
+        self.m = m
         row = np.dtype([("ids", "<i4", (m,)), ("logits", "<f4", (m,)), ("rest", "<f4")])
         self.rows = Records(folder / ROWS, row, ROWS_BYTES, weights, f"{rules} {found_by}")
         self.sums = Records(folder / LOG_SUMS, np.dtype("<f4"), SUMS_BYTES, weights, rules)
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         if m > self.m:
             return self.inner.top(heads, relations, m)
-        kept, missing = self._known(self.rows, heads, relations)
+        cached, missing = self._known(self.rows, heads, relations)
         if len(missing):
-            top = self._found(heads[missing], relations[missing])
-            fresh = np.zeros(len(missing), kept.dtype)
+            top = self._retrieve(heads[missing], relations[missing])
+            fresh = np.zeros(len(missing), cached.dtype)
             for name in ("ids", "logits", "rest"):
                 fresh[name] = getattr(top, name).cpu().numpy()
             self.rows.put(self._keys(heads[missing], relations[missing]), fresh)
-            kept[missing.numpy()] = fresh
-        ids, logits, rest = (torch.from_numpy(kept[name].copy()) for name in ("ids", "logits", "rest"))
+            cached[missing.numpy()] = fresh
+        ids, logits, rest = (
+            torch.from_numpy(cached[name].copy()) for name in ("ids", "logits", "rest")
+        )
         # What was cut off is the best of the rest; where nobody knows the rest, it stays unknown.
         bound = torch.maximum(rest, logits[:, m]) if m < self.m else rest
-        return Top(ids[:, :m].long(), logits[:, :m], bound)
+        return TopK(ids[:, :m].long(), logits[:, :m], bound)
 
-    def _found(self, heads: Tensor, relations: Tensor) -> Top:
+    def _retrieve(self, heads: Tensor, relations: Tensor) -> TopK:
         """Rows that are not kept; a scan sums them on the way, and that is kept as well."""
         if not isinstance(self.inner, ScanTop):
             return self.inner.top(heads, relations, self.m)
@@ -59,18 +72,21 @@ class CachedTop:
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """`log Z` of each row, and whether it is exact: those that are get kept."""
-        kept, missing = self._known(self.sums, heads, relations)
-        total, exact = torch.from_numpy(kept), torch.ones(len(heads), dtype=torch.bool)
+        cached, missing = self._known(self.sums, heads, relations)
+        total = torch.from_numpy(cached)
+        exact = torch.ones(len(heads), dtype=torch.bool)
         if len(missing):
             total[missing], exact[missing] = self.inner.log_sums(heads[missing], relations[missing])
             sure = missing[exact[missing]]
             self.sums.put(self._keys(heads[sure], relations[sure]), total[sure].numpy())
         return total, exact
 
-    def _known(self, records: Records, heads: Tensor, relations: Tensor) -> tuple[np.ndarray, Tensor]:
+    def _known(
+        self, records: Records, heads: Tensor, relations: Tensor
+    ) -> tuple[np.ndarray, Tensor]:
         """What is kept of rows, `[B]`, and the rows that are not."""
-        kept, there = records.get(self._keys(heads, relations))
-        return kept, torch.from_numpy(~there).nonzero()[:, 0]
+        values, present = records.get(self._keys(heads, relations))
+        return values, torch.from_numpy(~present).nonzero()[:, 0]
 
     def _keys(self, heads: Tensor, relations: Tensor) -> np.ndarray:
         return (heads * self.num_relations + relations).numpy()

@@ -1,4 +1,4 @@
-"""Keys in a byte a number: products with them are nearly right, and how far off they are at most is known."""
+"""Keys in a byte per number, with approximate products and bounds of their errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.links.scorer import BilinearScorer
+from tacit.links.scorer import BilinearScorer, writes_to
 
 _BLOCK = 1024  # keys whose floats stay in cache
-ROUNDING = 2.0**-22  # of a product of two floats and a share of their sum, twice: of the codes and of the keys
+# of a product of two floats and a share of their sum, twice: of the codes and of the keys
+ROUNDING = 2.0**-22
 FEW = 8  # queries that a kernel over bytes serves sooner than floats made of them
-_WIDTH = 32  # numbers of a key are padded to a multiple of this: that kernel reads whole registers, and crashes
+# numbers of a key are padded to a multiple of this: that kernel reads whole registers, and crashes
+_WIDTH = 32
 _ALIGNED = 64  # where they lie at an odd address
 _NARROW = 2.0**-8  # of a result that is rounded to bfloat16
 _LOOKED_AT = 256  # keys that codes are held against
@@ -25,7 +27,7 @@ _PROBED = 4096  # keys that the kernel is tried on
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """Keys in a byte a number: `e ≈ scales · numbers`, and how far each is from its key at most."""
+    """Keys quantised to a byte per number, `e ≈ scales · numbers`, with error bounds."""
 
     numbers: Tensor  # [N, D], int8, padded with zeros
     scales: Tensor  # [N], each a bfloat16
@@ -39,85 +41,112 @@ class Codes:
     @classmethod
     @torch.no_grad()
     def of(cls, keys: Tensor) -> Codes:
-        """The codes of keys, a scale for each."""
+        """Quantise keys, with a scale for each."""
         count, width = keys.shape
         numbers = torch.zeros(count, width + -width % _WIDTH, dtype=torch.int8)
-        scales, errors, norms = torch.empty(count), torch.empty(count), torch.empty(count)
+        scales = torch.empty(count)
+        errors = torch.empty(count)
+        norms = torch.empty(count)
         for start in range(0, count, _BLOCK):
             part = slice(start, start + _BLOCK)
             block = keys[part].double()
             # The scale is rounded before it is used, so that the error counts the rounding too.
-            scale = (block.abs().amax(dim=1) / 127).clamp(min=torch.finfo(torch.bfloat16).tiny).bfloat16().double()
+            scale = (
+                (block.abs().amax(dim=1) / 127)
+                .clamp(min=torch.finfo(torch.bfloat16).tiny)
+                .bfloat16()
+                .double()
+            )
             code = (block / scale[:, None]).round().clamp(-127, 127)
             near = code * scale[:, None]
-            lost, length = torch.linalg.vector_norm(block - near, dim=1), torch.linalg.vector_norm(near, dim=1)
+            lost = torch.linalg.vector_norm(block - near, dim=1)
+            length = torch.linalg.vector_norm(near, dim=1)
             numbers[part, :width], scales[part] = code.to(torch.int8), scale.float()
             norms[part] = (length * (1 + 2.0**-20)).float()
             errors[part] = ((lost + ROUNDING * width * (length + lost)) * (1 + 2.0**-20)).float()
         return cls(numbers, scales, errors, norms)
 
     def products(self, queries: Tensor, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Products of queries with some keys, nearly, and how far they are from those of floats at most, `[B, n]`."""
+        """Approximate products of queries with keys, and bounds of their errors, `[B, n]`."""
         lengths = torch.linalg.vector_norm(queries, dim=1, keepdim=True)
         if len(queries) <= FEW and self._trusted:
             return self._by_bytes(queries, lengths, columns)
-        numbers, scales, width = self.numbers[columns], self.scales[columns], queries.shape[1]
+        numbers = self.numbers[columns]
+        scales = self.scales[columns]
+        width = queries.shape[1]
         rough = queries.new_empty(len(queries), len(numbers))
         floats = queries.new_empty(_BLOCK, width)
         for start in range(0, len(numbers), _BLOCK):
             block = numbers[start : start + _BLOCK, :width]
-            torch.mm(queries, floats[: len(block)].copy_(block).t(), out=rough[:, start : start + _BLOCK])
+            torch.mm(
+                queries, floats[: len(block)].copy_(block).t(), out=rough[:, start : start + _BLOCK]
+            )
         return rough.mul_(scales), lengths * self.errors[columns]
 
     def _by_bytes(self, queries: Tensor, lengths: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
-        """The same by a kernel that reads bytes, of queries rounded to bfloat16 as its results are."""
+        """The same by a kernel that reads bytes; queries and results are rounded to bfloat16."""
         queries = F.pad(queries, (0, self.numbers.shape[1] - queries.shape[1]))
         near = queries.bfloat16()
         moved = torch.linalg.vector_norm(queries - near, dim=1, keepdim=True)
-        rough = torch._weight_int8pack_mm(near, self.numbers[columns], self.scales[columns].bfloat16()).float()
+        rough = torch._weight_int8pack_mm(
+            near, self.numbers[columns], self.scales[columns].bfloat16()
+        ).float()
         slack = torch.addcmul(lengths * self.errors[columns], moved, self.norms[columns])
         return rough, slack.addcmul_(rough.abs(), torch.tensor(_NARROW))
 
     def fit(self, keys: Tensor) -> bool:
-        """Whether these are codes of some keys, by a look at a few of them."""
-        few, width = slice(None, None, max(1, len(keys) // _LOOKED_AT)), keys.shape[1]
+        """Whether these are codes of some keys, judged by a sample."""
+        few = slice(None, None, max(1, len(keys) // _LOOKED_AT))
+        width = keys.shape[1]
         if {len(part) for part in vars(self).values() if isinstance(part, Tensor)} != {len(keys)}:
             return False
         if self.numbers.shape[1:] != (width + -width % _WIDTH,):
             return False
         near = self.numbers[few, :width].double() * self.scales[few, None].double()
-        return bool((torch.linalg.vector_norm(keys[few].double() - near, dim=1) <= self.errors[few]).all())
+        return bool(
+            (torch.linalg.vector_norm(keys[few].double() - near, dim=1) <= self.errors[few]).all()
+        )
 
     @cached_property
     def _trusted(self) -> bool:
-        """Whether there is such a kernel and it keeps its bounds here: what it takes for granted is written nowhere."""
+        """Whether the kernel exists and keeps its undocumented error bounds here."""
+        # which is private to torch
         if not hasattr(torch, "_weight_int8pack_mm") or not len(self.numbers):
             return False
-        part, draw = slice(0, _PROBED), torch.Generator().manual_seed(0)
+        part = slice(0, _PROBED)
+        draw = torch.Generator().manual_seed(0)
         floats = self.numbers[part].float() * self.scales[part, None]
         for count in (1, FEW - 1):
             queries = torch.randn(count, floats.shape[1], generator=draw)
             try:
-                rough, slack = self._by_bytes(queries, torch.linalg.vector_norm(queries, dim=1, keepdim=True), part)
-            except RuntimeError:  # a build without it
+                rough, slack = self._by_bytes(
+                    queries, torch.linalg.vector_norm(queries, dim=1, keepdim=True), part
+                )
+                within = bool(((rough - queries @ floats.t()).abs() <= slack).all())
+            except (
+                RuntimeError,
+                TypeError,
+            ):  # a build without it, or one that takes or gives something else
                 return False
-            if not bool(((rough - queries @ floats.t()).abs() <= slack).all()):
+            if not within:
                 return False
         return True
 
 
-_CODES: WeakKeyDictionary[BilinearScorer, tuple[tuple[int, int], Codes]] = WeakKeyDictionary()
+_CODES: WeakKeyDictionary[BilinearScorer, tuple[tuple[int, object], Codes]] = WeakKeyDictionary()
 
 
-def shared_codes(scorer: BilinearScorer, made: bool = True, make: Callable[[Tensor], Codes] = Codes.of) -> Codes | None:
-    """The codes of a scorer's keys, one copy for all who ask; None where there are none yet and none is to be made.
+def shared_codes(
+    scorer: BilinearScorer, made: bool = True, make: Callable[[Tensor], Codes] = Codes.of
+) -> Codes | None:
+    """The codes of a scorer's keys, cached in this process, or None unless `made`.
 
-    Keys that were written to since then have others.
+    Writes to the keys invalidate the codes.
     """
     keys = scorer.keys().detach()
-    state = keys.data_ptr(), keys._version
-    there, codes = _CODES.get(scorer, (None, None))
-    if there != state:  # two threads may both make them, of which neither waits for the other
+    state = keys.data_ptr(), writes_to(keys)
+    cached_state, codes = _CODES.get(scorer, (None, None))
+    if cached_state != state:  # two threads may both make them, without waiting
         codes = make(keys) if made else None
     if codes is not None:
         _CODES[scorer] = state, codes
@@ -125,5 +154,5 @@ def shared_codes(scorer: BilinearScorer, made: bool = True, make: Callable[[Tens
 
 
 def forget_codes(scorer: BilinearScorer) -> None:
-    """Keep no codes of a scorer whose keys were written to in a way that torch does not count."""
+    """Drop the codes of a scorer after writes to its keys that torch does not count."""
     _CODES.pop(scorer, None)

@@ -1,4 +1,4 @@
-"""What finds the best tails of rows in a run: its index, its codes, its keys, and the rows that it keeps."""
+"""Retrievers of the best tails in a run, by index, codes or keys, with a disk cache."""
 
 from __future__ import annotations
 
@@ -10,28 +10,60 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.disk import from_json, mapped_array, state, write_array, write_text
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.links.finders.cached_rows import CachedTop
 from tacit.links.finders.codes import Codes, shared_codes
-from tacit.links.finders.finder import TopScorer
 from tacit.links.finders.index import IndexTop, build_index
+from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.finders.scan import CodedTop, ScanTop
-from tacit.links.scorer import BilinearScorer, Scorer, state_of
+from tacit.links.scorer import BilinearScorer, Scorer, state_of, writes_to
 from tacit.run.folder import BYTES, CODES, INDEX, MODEL, WEIGHTS, RunFolder
+
+_LOOKED_AT = 64  # numbers of each weight
 
 
 class Finders:
-    """Makes finders of tails for the weights of a run; what is kept on disk is of these weights alone.
+    """Creates retrievers of tails for the weights of a run, and their files on disk.
 
-    They are those that the run has when this is made, which is before they are read: whoever has weights open that were
-    replaced on disk since then keeps nothing of theirs there.
+    The weights are those of the run when this object is created, before they are read. If they are
+    replaced on disk later, nothing of the old weights is stored.
     """
 
     def __init__(self, run: RunFolder) -> None:
-        self.run, self._opened = run, _weight_files(run)
+        self.run = run
+        self._opened = _weight_files(run)
+        self._scorer: Scorer | None = None
+        self._looks: tuple[tuple[Tensor, Tensor], ...] = ()
+        self._forgotten = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of weights that were written to counts no writes, so that this is told."""
+        told = self._forgotten or (self._scorer is not None and self._written(self._scorer))
+        return vars(self) | {"_scorer": None, "_looks": (), "_forgotten": told}
+
+    def watch(self, scorer: Scorer) -> None:
+        """Take note of weights as they were read, so that writes to them are seen."""
+        weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
+        few = [w.detach().reshape(-1)[:: max(1, w.numel() // _LOOKED_AT)] for w in weights]
+        self._scorer = scorer
+        self._looks = tuple((numbers, numbers.clone()) for numbers in few)
+
+    def forget(self) -> None:
+        """Use nothing on disk from now on, and keep nothing there: weights were written to."""
+        self._forgotten = True
+
+    def _written(self, model: Scorer) -> bool:
+        """Whether weights in memory are others than on disk, as far as that can be seen."""
+        counted = any(writes for _, writes in state_of(model))
+        return counted or self._unseen
+
+    @property
+    def _unseen(self) -> bool:
+        """Whether weights were written to in a way that torch does not count."""
+        return self._forgotten or not all(torch.equal(*numbers) for numbers in self._looks)
 
     @property
     def indexed(self) -> bool:
@@ -39,25 +71,44 @@ class Finders:
         return self.run.has(INDEX)
 
     def finder(
-        self, kind: str, scorer: Scorer, loopless: Tensor, *, nprobe: int = 32, sums: bool = True, cached: bool = True
-    ) -> TopScorer:
-        """A finder by `index` or `scan` for rows without loops over the relations that are `loopless`, `[R]`.
+        self,
+        kind: str,
+        scorer: Scorer,
+        loopless: Tensor,
+        *,
+        nprobe: int = 32,
+        sums: bool = True,
+        cached: bool = True,
+    ) -> TopKRetriever:
+        """A retriever by `index` or `scan`; `loopless` relations `[R]` have no loops.
 
-        A scan reads codes where the run has them, unless `sums` are asked for, which need the keys anyway. Of weights
-        that were written to in memory there are none on disk, nor rows.
+        A scan reads codes if the run has them, unless it must compute `sums`, which need the keys.
+        Weights that were changed in memory have neither codes nor cached rows nor an index on disk.
         """
-        model, weights = checked(scorer), self._weights()
-        written = any(writes for _, writes in state_of(model))
-        inner: TopScorer
-        if kind == "index":
-            if not self.indexed:
-                raise RunError(f"run '{self.run.path}' has no {INDEX}; build one first", command="index")
-            inner = IndexTop(model, self.run.path / INDEX, weights, loopless, self.run.graph().index("train"), nprobe)
+        model = checked(scorer)
+        weights = self._weights()
+        written = self._written(model)
+        inner: TopKRetriever
+        if kind == "index" and not self.indexed:
+            raise RunError(
+                f"run '{self.run.path}' has no {INDEX}; build one first", command="index RUN"
+            )
+        if kind == "index" and not written:
+            inner = IndexTop(
+                model,
+                self.run.path / INDEX,
+                weights,
+                loopless,
+                self.run.graph().index("train"),
+                nprobe,
+            )
             found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
         elif sums or written or not self.run.has(CODES):
-            inner, found_by = ScanTop(model, loopless), "scan"
+            inner = ScanTop(model, loopless)
+            found_by = "scan"
         else:
-            inner, found_by = CodedTop(model, self._codes(weights), loopless), "scan"
+            inner = CodedTop(model, self._codes(weights), loopless)
+            found_by = "scan"
         if written or not cached:
             return inner
         rules = loopless.cpu().numpy().tobytes().hex()
@@ -65,87 +116,116 @@ class Finders:
 
     @torch.no_grad()
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
-        """Write index and codes of the run's weights; returns what they are."""
+        """Write index and codes of the run's weights, and return their sizes."""
         began = time.perf_counter()
-        keys, weights = checked(scorer).keys().detach(), self._weights()
-        stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
-        self._keep(Codes.of(keys), weights)
+        with self.run.in_use():
+            keys = checked(scorer).keys().detach()
+            weights = self._weights()
+            if self._written(scorer):
+                raise RunError(
+                    f"the weights of run '{self.run.path}' were written to in memory, and are not "
+                    "those on disk; open it again"
+                )
+            stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
+            self._keep(Codes.of(keys), weights)
         written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES, BYTES))
         seconds = time.perf_counter() - began
-        return {"entities": stamp.entities, "nlist": stamp.nlist, "bytes": written, "seconds": seconds}
+        return {
+            "entities": stamp.entities,
+            "nlist": stamp.nlist,
+            "bytes": written,
+            "seconds": seconds,
+        }
 
     def _weights(self) -> str:
-        """A hash of every byte of the run's weights, which must be those that were opened.
+        """A SHA-256 of the run's weight files, which must be those that were opened.
 
-        To hash a gigabyte takes half a second. So `weights.json` keeps the hash beside size and time of the files, and
-        is believed as long as these are the same: a file that is written anew has another time.
+        Hashing a gigabyte takes half a second, so `weights.json` stores the hash with size and time
+        of the files, and is valid as long as these are the same.
         """
-        run, opened = self.run, self._opened
+        run = self.run
+        opened = self._opened
         if not opened:
             raise RunError(f"run '{run.path}' has no {MODEL}; train it first")
         if _weight_files(run) != opened:
-            raise RunError(f"the weights of run '{run.path}' were changed since it was opened; open it again")
-        with suppress(OSError, ValueError, TypeError, KeyError):  # nothing is kept, or something else
-            kept = from_json((run.path / WEIGHTS).read_text(encoding="utf-8"))
-            if kept["files"] == opened and isinstance(kept["sha256"], str):
-                return kept["sha256"]
+            raise RunError(
+                f"the weights of run '{run.path}' were changed since it was opened; open it again"
+            )
+        # the stored hash may be missing or damaged
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            stored = from_json((run.path / WEIGHTS).read_text(encoding="utf-8"))
+            if stored["files"] == opened and isinstance(stored["sha256"], str):
+                return stored["sha256"]
         hashed = sha256()
         for name, *_ in opened:
             with (run.path / name).open("rb") as file:
                 file_digest(file, lambda: hashed)
-        with suppress(TacitError):  # a run may lie where one may only read
-            write_text(run.path / WEIGHTS, json.dumps({"files": opened, "sha256": hashed.hexdigest()}))
+        with suppress(TacitError):  # the run may be read-only
+            write_text(
+                run.path / WEIGHTS, json.dumps({"files": opened, "sha256": hashed.hexdigest()})
+            )
         return hashed.hexdigest()
 
     def _codes(self, weights: str) -> Codes:
         path = self.run.path / CODES
         about, tensors = self.run.contents(CODES)
         if about.get("weights") != weights:
-            raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
+            raise RunError(
+                f"{path} was built for other weights than the run has; build it again",
+                command="index RUN",
+            )
         try:
             return Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **tensors)
         except (OSError, ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged ({error}); build it again", command="index") from None
+            raise RunError(
+                f"{path} is damaged ({error}); build it again", command="index RUN"
+            ) from None
 
     def _keep(self, codes: Codes, weights: str) -> None:
-        """Write codes; their bytes at a place in a file of its own where a kernel can read them as they are mapped."""
+        """Write codes, with their bytes in a file of their own that a kernel can map."""
         parts = dict(vars(codes))
-        write_array(self.run.path / BYTES, parts.pop("numbers").numpy())
+        with self.run.unchanged():
+            write_array(self.run.path / BYTES, parts.pop("numbers").numpy())
         self.run.write_tensors(CODES, parts, {"weights": weights})
 
     def codes(self, scorer: BilinearScorer, made: bool = True) -> Codes | None:
-        """Codes of the run's weights that all its processes share; None where there are none and none is to be made.
+        """The codes of the run's weights, shared by its processes, or None unless `made`.
 
-        Where nothing can be written, or weights are not those of the file any more, they are this process's alone.
+        They are local to this process if the run cannot be written or its weights changed.
         """
         return shared_codes(scorer, made or self.run.has(CODES), self._shared)
 
     def _shared(self, keys: Tensor) -> Codes:
         with suppress(TacitError):
             weights = self._weights()
-            if keys._version == 0:  # mapped, and nobody has written to them
+            if writes_to(keys) == 0 and not self._unseen:  # mapped and unchanged
                 with suppress(TacitError):
                     if (codes := self._codes(weights)).fit(keys):
                         return codes
                 self._keep(Codes.of(keys), weights)
-                if (codes := self._codes(weights)).fit(keys):  # another process may have other weights by now
+                # another process may have replaced the weights
+                if (codes := self._codes(weights)).fit(keys):
                     return codes
         return Codes.of(keys)
 
 
 def checked(scorer: Scorer) -> BilinearScorer:
-    """A scorer whose tails can be found by products with keys on the CPU, or a `SettingsError`."""
+    """A scorer whose tails are found by inner products on the CPU, or a `SettingsError`."""
     if not isinstance(scorer, BilinearScorer):
         raise SettingsError(
-            "tails are found by inner products, which complex, distmult and cp score by; this model measures distances",
+            "candidates must be rows here: others are found by the inner products of complex, "
+            "distmult and cp, and this model measures distances",
             "candidates",
         )
     if scorer.device.type != "cpu":
-        raise SettingsError("tails are found on the CPU; open the run with device cpu", "candidates")
+        raise SettingsError(
+            "candidates must be rows here: others are found on the CPU alone, by `device='cpu'`",
+            "candidates",
+        )
     return scorer
 
 
 def _weight_files(run: RunFolder) -> list[list[Any]]:
-    """Name, size and time of the files of a run's weights: one, or as many as there were processes to train them."""
+    """Name, size and time of the run's weight files: one, or one per training process."""
     files = sorted(run.path.glob(f"{Path(MODEL).stem}*.safetensors"))
     return [[path.name, *(state(path) or ())[:2]] for path in files]

@@ -1,4 +1,4 @@
-"""The best tails of rows by a cluster index of the keys (faiss, `IVF,SQ8`), scored again from the keys themselves."""
+"""The best tails by a cluster index of the keys (faiss, `IVF,SQ8`), rescored exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.finders.finder import Top
+from tacit.links.finders.retriever import TopK
 from tacit.links.finders.scan import ScanTop, listed, pair_logits
 from tacit.links.scorer import BilinearScorer
 
@@ -25,14 +25,21 @@ _MARK = b"tacit index"  # at the very end of a file, after its stamp and the len
 _TRAINED = 48  # keys a cluster is found from
 _ADDED = 65536  # keys added at a time
 _FETCHED = 256  # candidates at least: codes order them nearly as keys do
-_SUMMED, _DRAWN = 1024, 16384  # best tails and others drawn at random, by which log Z is estimated
-_KNOWN, _BESIDE, _NEAREST = 8, 64, 4  # known tails of a row, what lies beside each, and the clusters that it is in
-_SUMMING, _EXACT = 128, 64  # clusters to look for the best tails in, and how many of these are scored from keys
+# best tails and others drawn at random, by which log Z is estimated
+_SUMMED = 1024
+_DRAWN = 16384
+# known tails of a row, what lies beside each, and the clusters that it is in
+_KNOWN = 8
+_BESIDE = 64
+_NEAREST = 4
+# clusters to look for the best tails in, and how many of these are scored from keys
+_SUMMING = 128
+_EXACT = 64
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What an index is of."""
+    """The weights and parameters of an index."""
 
     weights: str  # their fingerprint
     entities: int
@@ -43,8 +50,13 @@ class Stamp:
 
 
 @torch.no_grad()
-def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None, seed: int = 0) -> Stamp:
-    """Write an index of keys with `nlist` clusters, `4 √N` by default, stamped with the fingerprint of the weights."""
+def build_index(
+    path: Path, keys: Tensor, weights: str, nlist: int | None = None, seed: int = 0
+) -> Stamp:
+    """Write an index of keys with `nlist` clusters, `4 √N` by default.
+
+    It is stamped with the fingerprint of the weights.
+    """
     for name, value, least in (("nlist", nlist, 1), ("seed", seed, 0)):
         if value is not None and not least <= value < 2**31:  # faiss counts in 32 bits
             raise SettingsError(f"{name} is {value}; it must be from {least} to {2**31 - 1}", name)
@@ -52,8 +64,12 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
     count, width = keys.shape
     nlist = min(count, nlist or max(1, round(4 * math.sqrt(count))))
     index = library.index_factory(width, f"IVF{nlist},SQ8", library.METRIC_INNER_PRODUCT)
-    index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = seed, 10, 1
-    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: max(_TRAINED * nlist, 1000)]
+    index.cp.seed = seed
+    index.cp.niter = 10
+    index.cp.min_points_per_centroid = 1
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[
+        : max(_TRAINED * nlist, 1000)
+    ]
     index.train(keys[drawn.sort().values].numpy())
     for part in keys.split(_ADDED):
         index.add(part.contiguous().numpy())
@@ -64,77 +80,119 @@ def build_index(path: Path, keys: Tensor, weights: str, nlist: int | None = None
 
 
 def read_stamp(path: Path) -> Stamp:
-    """What an index file is of; one that was cut short has none."""
+    """Read the stamp at the end of an index file, which a truncated file lacks."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - len(_MARK) - 8))
-            length, mark = int.from_bytes(file.read(8), "little"), file.read()
+            length = int.from_bytes(file.read(8), "little")
+            mark = file.read()
             if mark != _MARK or length > size:
                 raise ValueError("its end is missing")
             end = file.seek(max(0, size - len(_MARK) - 8 - length))
             stamp = Stamp(**from_json(file.read(length)))
-        odd = [field.name for field in fields(Stamp) if type(getattr(stamp, field.name)).__name__ != field.type]
+        odd = [
+            field.name
+            for field in fields(Stamp)
+            if type(getattr(stamp, field.name)).__name__ != field.type
+        ]
         if odd or stamp.nlist < 1:
             raise ValueError("its stamp says something else")
         if digest(path, end) != stamp.digest:
             raise ValueError("it was changed")
         return stamp
     except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{path} is no index or damaged ({error}); build it again", command="index") from None
+        raise RunError(
+            f"{path} is no index or damaged ({error}); build it again", command="index RUN"
+        ) from None
 
 
 class IndexTop:
-    """The best tails among those in the `nprobe` clusters nearest to a query and beside tails of known `facts`: fast,
-    and some may be missing.
+    """The best tails in the `nprobe` clusters nearest to a query and near known tails.
 
-    Scores are exact. What is not in the lists may score anything. `log Z` is estimated from the best tails and a sample
-    of all others.
+    The search is fast and may miss tails. Scores are exact; the tails outside the lists may have
+    any score. `log Z` is estimated from the best tails and a sample of all others.
     """
 
     def __init__(
-        self, scorer: BilinearScorer, path: Path, weights: str, loopless: Tensor, facts: FactIndex, nprobe: int = NPROBE
+        self,
+        scorer: BilinearScorer,
+        path: Path,
+        weights: str,
+        loopless: Tensor,
+        facts: FactIndex,
+        nprobe: int = NPROBE,
     ) -> None:
-        self.scorer, self.path, self.weights, self.loopless, self.facts = scorer, path, weights, loopless, facts
+        self.scorer = scorer
+        self.path = path
+        self.weights = weights
+        self.loopless = loopless
+        self.facts = facts
         self.stamp = stamp = read_stamp(path)
         if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
-            raise RunError(f"{path} was built for other weights than the run has; build it again", command="index")
+            raise RunError(
+                f"{path} was built for other weights than the run has; build it again",
+                command="index RUN",
+            )
         self.nprobe = min(nprobe, self.stamp.nlist)
         library = faiss_library()
         try:
             self._index = library.read_index(str(path), library.IO_FLAG_MMAP)
         except RuntimeError as error:
             reason = " ".join(str(error).split())
-            raise RunError(f"{path} is damaged ({reason:.200}); build it again", command="index") from None
-        drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[:_DRAWN]
+            raise RunError(
+                f"{path} is damaged ({reason:.200}); build it again", command="index RUN"
+            ) from None
+        drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[
+            :_DRAWN
+        ]
         self._drawn = drawn.sort().values
         self._drawn_keys = scorer.keys()[self._drawn]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IndexTop, (self.scorer, self.path, self.weights, self.loopless, self.facts, self.nprobe)
+        return IndexTop, (
+            self.scorer,
+            self.path,
+            self.weights,
+            self.loopless,
+            self.facts,
+            self.nprobe,
+        )
 
     @torch.no_grad()
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
-        queries, fetched = self.scorer.queries(heads, relations), max(_FETCHED, m + m // 4 + 2)
+        queries = self.scorer.queries(heads, relations)
+        fetched = max(_FETCHED, m + m // 4 + 2)
         near = self._search(queries, min(self.scorer.num_entities, fetched), self.nprobe)[1]
         beside = self._beside(heads, relations)
-        ids = torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1).sort(dim=1).values
+        ids = (
+            torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1)
+            .sort(dim=1)
+            .values
+        )
         rows, places = (ids >= 0).nonzero(as_tuple=True)
         ids = ids[rows, places]
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
         logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
         top = listed(rows, ids, logits, len(heads), m)
-        return Top(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
+        return TopK(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
 
     @torch.no_grad()
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """`log Z` of each row by the best tails and `(N - n) / |S|` times a sample `S` of the others: an estimate."""
+        """An estimate of `log Z` of each row.
+
+        It sums the best tails and `(N - n) / |S|` times a sample `S` of the others.
+        """
         if self.scorer.num_entities <= _DRAWN:
             return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
-        queries, ruled = self.scorer.queries(heads, relations), self.loopless[relations]
-        best, ids = self._search(queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING)))
-        rows, first = torch.arange(len(heads)).repeat_interleave(_EXACT), ids[:, :_EXACT].clamp(min=0).flatten()
+        queries = self.scorer.queries(heads, relations)
+        ruled = self.loopless[relations]
+        best, ids = self._search(
+            queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING))
+        )
+        rows = torch.arange(len(heads)).repeat_interleave(_EXACT)
+        first = ids[:, :_EXACT].clamp(min=0).flatten()
         # These weigh most, and codes are a little off.
         best[:, :_EXACT] = pair_logits(queries, self.scorer.keys(), rows, first).view(-1, _EXACT)
         beside = self._beside(heads, relations)
@@ -142,7 +200,8 @@ class IndexTop:
         also, where = (beside >= 0).nonzero(as_tuple=True)
         more = queries.new_full(beside.shape, -torch.inf)
         more[also, where] = pair_logits(queries, self.scorer.keys(), also, beside[also, where])
-        best, ids = torch.cat([best, more], dim=1), torch.cat([ids, beside], dim=1)
+        best = torch.cat([best, more], dim=1)
+        ids = torch.cat([ids, beside], dim=1)
         best.masked_fill_((ids < 0) | (ruled[:, None] & (ids == heads[:, None])), -torch.inf)
         others = queries @ self._drawn_keys.t()  # [B, S]
         at = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
@@ -150,26 +209,31 @@ class IndexTop:
         others[twice[0], at[twice]] = -torch.inf  # counted among the best
         others.masked_fill_(ruled[:, None] & (self._drawn == heads[:, None]), -torch.inf)
         unseen = self.scorer.num_entities - ruled.long() - best.isfinite().sum(dim=1)
-        weight = (unseen / others.isfinite().sum(dim=1).clamp(min=1)).log()  # where none is left, they sum to 0
+        # where none is left, they sum to 0
+        weight = (unseen / others.isfinite().sum(dim=1).clamp(min=1)).log()
         total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
         return total, torch.zeros_like(total, dtype=torch.bool)
 
     def _beside(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """What lies beside known tails of rows, -1 where there are fewer, `[B, n]`: training has put it where they are,
-        and the clusters nearest to a query may not be theirs.
+        """The entities nearest to known tails of rows, padded with -1, `[B, n]`.
+
+        Training has placed such entities near each other, and the clusters nearest to a query may
+        lack them.
         """
         rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
         place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
         rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
         near = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
         if len(rows):
-            near[rows, place] = self._search(self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist))[1]
+            near[rows, place] = self._search(
+                self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist)
+            )[1]
         near = near.view(len(heads), -1).sort(dim=1).values
         again = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
         return near.masked_fill(again, -1)
 
     def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
-        """Scores from codes, falling, and ids, -1 where there are fewer, `[B, count]` each."""
+        """Falling scores from codes, and ids padded with -1, `[B, count]` each."""
         library = faiss_library()
         # A forked process has one thread, and would wait for others of a team that is gone.
         library.omp_set_num_threads(torch.get_num_threads())
@@ -186,17 +250,19 @@ def _within(ids: Tensor, others: Tensor) -> Tensor:
 
 
 def faiss_library() -> Any:
-    """The package, or what to install."""
+    """The faiss package, or a `SettingsError` that says what to install."""
     try:
         import faiss
     except ImportError:
-        raise SettingsError("an index needs faiss; install it with pip install 'tacit[index]'") from None
+        raise SettingsError(
+            "an index needs faiss; install it with pip install 'tacit[index]'"
+        ) from None
     return faiss
 
 
 def _write(index: Any, stamp: Stamp, target: str) -> None:
-    """The index, and after its end, which its reader stops at, the stamp."""
+    """Write the index, followed by its stamp, which faiss does not read."""
     faiss_library().write_index(index, target)
-    said = json.dumps(asdict(replace(stamp, digest=digest(Path(target))))).encode()
+    trailer = json.dumps(asdict(replace(stamp, digest=digest(Path(target))))).encode()
     with Path(target).open("ab") as file:
-        file.write(said + len(said).to_bytes(8, "little") + _MARK)
+        file.write(trailer + len(trailer).to_bytes(8, "little") + _MARK)

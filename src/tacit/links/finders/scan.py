@@ -1,4 +1,4 @@
-"""The best tails by a scan of all keys, and by one that reads a byte where that reads a float: both are exact."""
+"""Exact best tails by a scan of all keys, or of codes with a byte per number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tacit.distributed.ties import best
 from tacit.links.finders.codes import Codes
-from tacit.links.finders.finder import Top
+from tacit.links.finders.retriever import TopK
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 
@@ -18,28 +18,31 @@ _PAIRS = 2**22  # floats of keys gathered at a time to score pairs
 
 
 class ScanTop:
-    """The best tails by scoring them all, in one pass over the table, a block of columns at a time.
+    """The best tails by scoring them all, one block of columns at a time.
 
-    No tail is its own head, for the relations that are `loopless`, `[R]`.
+    `loopless [R]` marks the relations whose tails never equal their heads.
     """
 
     def __init__(self, scorer: BilinearScorer, loopless: Tensor) -> None:
-        self.scorer, self.loopless = scorer, loopless
+        self.scorer = scorer
+        self.loopless = loopless
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         return self.scan(heads, relations, m)[0]
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """`log Z` of each row, which is exact."""
+        """The exact `log Z` of each row."""
         total = self.scan(heads, relations, 0)[1]
         return total, torch.ones_like(total, dtype=torch.bool)
 
     @torch.no_grad()
-    def scan(self, heads: Tensor, relations: Tensor, m: int) -> tuple[Top, Tensor]:
-        """The best `m` tails of rows together with their `log Z`, `[B]`, in one pass."""
-        queries, keys = self.scorer.queries(heads, relations), self.scorer.keys()
+    def scan(self, heads: Tensor, relations: Tensor, m: int) -> tuple[TopK, Tensor]:
+        """The best `m` tails of rows and their `log Z`, `[B]`, in one pass."""
+        queries = self.scorer.queries(heads, relations)
+        keys = self.scorer.keys()
         loops = self.loopless[relations].nonzero()[:, 0]
-        values, ids = queries.new_empty(len(heads), 0), heads.new_empty(len(heads), 0)
+        values = queries.new_empty(len(heads), 0)
+        ids = heads.new_empty(len(heads), 0)
         total = queries.new_full((len(heads),), -torch.inf)
         width = max(1, _SCORES // max(1, len(heads)))
         for start in range(0, len(keys), width):
@@ -49,31 +52,42 @@ class ScanTop:
             logits[loops[here], places[here]] = -torch.inf
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
             scores, columns = best(logits, m + 1)
-            # Those of former blocks have lower ids and come first, so that ties by place are ties by id.
+            # Those of former blocks have lower ids and come first, so that ties by place are ties
+            # by id.
             values, order = best(torch.cat([values, scores], dim=1), m + 1)
             ids = torch.cat([ids, columns + start], dim=1).gather(1, order)
         missing = m + 1 - values.shape[1]
-        values, ids = F.pad(values, (0, missing), value=-torch.inf), F.pad(ids, (0, missing), value=-1)
-        return Top(ids.masked_fill(values.isneginf(), -1)[:, :m], values[:, :m], values[:, m]), total
+        values = F.pad(values, (0, missing), value=-torch.inf)
+        ids = F.pad(ids, (0, missing), value=-1)
+        return TopK(
+            ids.masked_fill(values.isneginf(), -1)[:, :m], values[:, :m], values[:, m]
+        ), total
 
 
 class CodedTop:
-    """The best tails by a scan of codes: whatever could be among them is scored again from its key, so they are exact.
+    """The exact best tails by a scan of codes, with candidates rescored from their keys.
 
-    A code is off by at most `|q| |e - e'|` in a product with a query `q`. Where the best of the lowest that scores
-    can be are above the highest that another can be, it is out.
+    A code is off by at most `|q| |e - e'|` in a product with a query `q`. A tail is no candidate if
+    its upper bound is below the lower bounds of enough others.
     """
 
     def __init__(self, scorer: BilinearScorer, codes: Codes, loopless: Tensor) -> None:
-        self.scorer, self.codes, self.loopless = scorer, codes, loopless
+        self.scorer = scorer
+        self.codes = codes
+        self.loopless = loopless
 
     @torch.no_grad()
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         step = max(1, _HELD // self.scorer.num_entities)
-        tops = [self._top(*part, m) for part in zip(heads.split(step), relations.split(step), strict=True)]
-        return Top(*(torch.cat([getattr(top, name) for top in tops]) for name in ("ids", "logits", "rest")))
+        tops = [
+            self._top(*part, m)
+            for part in zip(heads.split(step), relations.split(step), strict=True)
+        ]
+        return TopK(
+            *(torch.cat([getattr(top, name) for top in tops]) for name in ("ids", "logits", "rest"))
+        )
 
-    def _top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def _top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         queries = self.scorer.queries(heads, relations)
         rough, slack = self.codes.products(queries)
         loops = self.loopless[relations].nonzero()[:, 0]
@@ -85,19 +99,22 @@ class CodedTop:
         return listed(rows, ids, logits, len(queries), m)
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """`log Z` of each row, from the keys: a sum over codes would not be exact."""
+        """The exact `log Z` of each row, from the keys."""
         return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
 
 
 def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
-    """The scores of pairs `(row, id)`, the same whatever they are computed with, `[P]`."""
+    """The scores `[P]` of pairs `(row, id)`, independent of the rest of the batch."""
     step = max(1, _PAIRS // queries.shape[1])
     parts = zip(rows.split(step), ids.split(step), strict=True)
     return torch.cat([(queries[row] * keys[entity]).sum(-1) for row, entity in parts])
 
 
-def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> Top:
-    """Pairs `(row, id)`, row by row and by rising id, as lists of the best `m` and the best of the others."""
+def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:
+    """The best `m` of pairs `(row, id)` as lists by row, and the best score of the rest.
+
+    Pairs are ordered by row and by rising id.
+    """
     sizes = torch.bincount(rows, minlength=batch)
     width = max(m + 1, int(sizes.max()) if batch else 0)
     places = torch.arange(len(rows), device=rows.device) - (sizes.cumsum(0) - sizes)[rows]
@@ -105,4 +122,4 @@ def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> Top
     tails = ids.new_full((batch, width), -1).index_put((rows, places), ids)
     values, order = best(values, m + 1)
     tails = tails.gather(1, order).masked_fill(values.isneginf(), -1)
-    return Top(tails[:, :m], values[:, :m], values[:, m])
+    return TopK(tails[:, :m], values[:, :m], values[:, m])

@@ -19,23 +19,29 @@ _BLOCK = 1 << 20  # facts looked at together
 
 
 class Validation:
-    """Ranks the tails and the heads of validation facts against all entities, other known facts left out."""
+    """Ranks tails and heads of validation facts among all entities, filtered."""
 
-    def __init__(self, graph: Graph, limit: int, seed: int, batch: int, shards: Shards | None = None) -> None:
+    def __init__(
+        self, graph: Graph, limit: int, seed: int, batch: int, shards: Shards | None = None
+    ) -> None:
         facts = graph.triples("valid")
         if len(facts) > 2 * limit:
-            chosen = np.sort(np.random.default_rng(seed).choice(len(facts) // 2, limit, replace=False))
+            chosen = np.sort(
+                np.random.default_rng(seed).choice(len(facts) // 2, limit, replace=False)
+            )
             facts = facts.reshape(-1, 2, 3)[chosen].reshape(-1, 3)
-        self.batch, self.shards = batch, shards
+        self.batch = batch
+        self.shards = shards
         keys = facts[:, 0].astype(np.int64) * graph.num_relations + facts[:, 1]
         distinct, rows = np.unique(keys, return_inverse=True)
         order = np.argsort(rows, kind="stable")
         self.heads, self.relations = np.divmod(distinct, graph.num_relations)
-        self.rows, self.tails = rows[order], facts[order, 2].astype(np.int64)
+        self.rows = rows[order]
+        self.tails = facts[order, 2].astype(np.int64)
         self.index = FactIndex(_facts_of(graph, distinct), graph.num_relations)
 
     def __call__(self, model: Scorer) -> dict[str, float]:
-        """The figures of a model: facts are questions of one atom."""
+        """The metrics of a model; facts are `1p` queries."""
         return {"1p": self.mrr(model)}
 
     def mrr(self, model: Scorer) -> float:
@@ -43,7 +49,8 @@ class Validation:
         total = 0.0
         with torch.inference_mode():
             for start in range(0, len(self.heads), self.batch):
-                heads, relations = self.heads[start : start + self.batch], self.relations[start : start + self.batch]
+                heads = self.heads[start : start + self.batch]
+                relations = self.relations[start : start + self.batch]
                 first, last = np.searchsorted(self.rows, (start, start + self.batch))
                 rows, tails, known_rows, known = _ids(
                     model,
@@ -58,15 +65,17 @@ class Validation:
 
 
 def _facts_of(graph: Graph, keys: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The facts of all splits, both directions, that have one of these keys `head · R + relation`: few of many."""
+    """The facts of all splits and both directions with one of the keys `head · R + relation`."""
     facts_with_key = [np.empty((0, 3), dtype=np.int32)]
     for split in SPLITS:
         facts = graph.split(split)
         for start in range(0, len(facts), _BLOCK):
             heads, relations, tails = facts[start : start + _BLOCK].T
             for head, relation, tail in ((heads, relations, tails), (tails, relations ^ 1, heads)):
-                wanted = within(head.astype(np.int64) * graph.num_relations + relation, keys)
-                facts_with_key.append(np.stack((head[wanted], relation[wanted], tail[wanted]), 1))
+                selected = within(head.astype(np.int64) * graph.num_relations + relation, keys)
+                facts_with_key.append(
+                    np.stack((head[selected], relation[selected], tail[selected]), 1)
+                )
     return np.concatenate(facts_with_key)
 
 

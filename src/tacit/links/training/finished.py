@@ -1,8 +1,10 @@
-"""Whether a link predictor is trained to its end: to look at it needs no torch."""
+"""The progress of a link predictor's training, read without torch."""
 
 from __future__ import annotations
 
-from tacit.errors import RunError
+import shlex
+
+from tacit.errors import RunError, TacitError
 from tacit.fitting.checkpoint import about
 from tacit.links.settings import TrainSettings
 from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
@@ -14,10 +16,34 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
         return False
     if not run.has(CHECKPOINT):
         if settings is not None and "train" not in run.results():
-            raise RunError(f"run '{run.path}' holds a model that was not trained there; train in another folder")
+            raise RunError(
+                f"run '{run.path}' holds a model that was not trained there; train in another "
+                "folder"
+            )
         planned = run.settings["train"].get("epochs")
         if settings is not None and planned and settings.epochs > planned:
-            raise RunError(f"run '{run.path}' has no {CHECKPOINT} to go on from; train anew, or for {planned} epochs")
+            raise RunError(
+                f"run '{run.path}' has no {CHECKPOINT} to go on from; train anew with "
+                f"`force=True`, or leave `epochs` at {planned}"
+            )
         return True
     position, complete, _ = about(run, CHECKPOINT)
-    return complete and (settings is None or position.done >= settings.epochs or position.stale >= settings.patience)
+    return complete and (
+        settings is None or position.done >= settings.epochs or position.stale >= settings.patience
+    )
+
+
+def unfinished(run: RunFolder) -> str:
+    """A note on a training that was stopped, with the command to resume it, or ""."""
+    try:
+        if not (run.has(MODEL) and run.has(CHECKPOINT)):
+            return ""
+        position, complete, _ = about(run, CHECKPOINT)
+    except TacitError:  # one that cannot be read stands in nobody's way
+        return ""
+    if complete:
+        return ""
+    path = shlex.quote(str(run.path))
+    epochs = run.settings["train"].get("epochs")
+    stopped = f"the training of run '{run.path}' stopped after epoch {position.done} of {epochs}"
+    return f"{stopped}; go on with: tacit train {path} --out {path} --resume"

@@ -1,4 +1,4 @@
-"""Losses over all entities, over sampled ones and over all relations, and penalties on the factors of a batch."""
+"""Losses over all entities, sampled ones or all relations, and penalties on factors."""
 
 from __future__ import annotations
 
@@ -12,31 +12,39 @@ from torch.nn import functional as F
 
 from tacit.distributed.shards import Shards
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.precision import product
+from tacit.links.precision import parts_of_product, product
 from tacit.links.scorer import shards_of
 
 
 class OneVsAll:
-    """The cross entropy of the right tail against all entities, with its gradients worked out by hand.
+    """The cross entropy of the right tail against all entities, with explicit gradients.
 
-    A row of scores is written once, turned into its softmax and then into the gradient in place, so that one
-    `[B, N]` matrix is all the memory it takes. Where that exceeds `budget` bytes, a first pass streams the
-    log-sum-exp over blocks of entities and a second computes each block again for its gradient: the same numbers.
+    A row of scores is written once, turned into its softmax and then into the gradient in place, so
+    that one `[B, N]` matrix is all the memory it takes. Where that exceeds `budget` bytes, a first
+    pass streams the log-sum-exp over blocks of entities and a second computes each block again for
+    its gradient, with the same result.
 
-    Where entities are shared out among processes, each has the scores of its own; they tell each other the sums of
-    rows, and then their parts of the gradient of the queries.
+    Where entities are shared out among processes, each has the scores of its own; they exchange the
+    sums of rows, and then their parts of the gradient of the queries.
     """
 
-    def __init__(self, model: FactorModel, batch: int, budget: float, precision: str = "float32") -> None:
-        self.model, self.precision = model, precision
+    def __init__(
+        self, model: FactorModel, batch: int, budget: float, precision: str = "float32"
+    ) -> None:
+        self.model = model
+        self.precision = precision
         storage = model.tail_table.storage
-        self.shards, self.bilinear = shards_of(model), isinstance(model, BilinearModel)
+        self.shards = shards_of(model)
+        self.bilinear = isinstance(model, BilinearModel)
         fitting = int(budget // (4 * batch))
         self.block = len(storage) if fitting >= len(storage) else max(128, fitting // 128 * 128)
         self._scores = storage.new_empty(batch * min(self.block, len(storage)), requires_grad=False)
 
     def __call__(self, queries: Tensor, targets: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean loss and the gradient of the queries `[B, D]`; the gradient of the tail table fills `out`."""
+        """The mean loss and the gradient of the queries `[B, D]`.
+
+        The gradient of the tail table fills `out`.
+        """
         with torch.no_grad():
             table = self.model.tail_table.storage.detach()
             if self.precision == "bf16" and self.bilinear:
@@ -45,25 +53,32 @@ class OneVsAll:
             right, by_query = work(queries, table, targets, out)
             if self.shards.world > 1:
                 summed = self.shards.sum(torch.cat((right[:, None], by_query), 1))
-                right, by_query = summed[:, 0], summed[:, 1:]
+                right = summed[:, 0]
+                by_query = summed[:, 1:]
             return -right.mean(), by_query
 
     def _match(self, queries: Tensor, tails: Tensor, start: int) -> Tensor:
-        """Scores of a block of tails that starts at a row, `[B, n]`; those of padding rows are -inf."""
+        """Scores of a block of tails from row `start` on, `[B, n]`; padding rows have -inf."""
         scores = self._scores[: len(queries) * len(tails)].view(len(queries), len(tails))
         if self.bilinear:
-            product(queries, tails.T, self.precision, out=scores)
+            for part in parts_of_product(len(tails), queries.numel(), queries.device):
+                product(queries, tails[part].T, self.precision, out=scores[:, part])
         else:
             scores.copy_(self.model.match(queries, tails))
         scores[:, max(0, self.shards.size - start) :] = -math.inf
         return scores
 
-    def _whole(self, queries: Tensor, table: Tensor, targets: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-        """The log-probability of each target, 0 where another process has it, and this share of the gradient."""
+    def _whole(
+        self, queries: Tensor, table: Tensor, targets: Tensor, out: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The log-probability of each target, and this process's share of the gradient.
+
+        A target of another process has 0.
+        """
         scores = self._match(queries, table, 0)
         self._softmax(scores)
         inside, column = self._inside(targets, 0, scores.shape[1])
-        # A probability below the smallest float is a loss of 87: the number shown is capped, its gradient is not.
+        # a vanishing probability caps the reported loss at 87, but not the gradient
         right = scores.gather(1, column)[:, 0].clamp_min(torch.finfo(torch.float32).tiny).log()
         scores.scatter_add_(1, column, -inside[:, None].to(scores.dtype))
         return torch.where(inside, right, 0.0), self._pull(queries, table, scores, out)
@@ -75,11 +90,13 @@ class OneVsAll:
             return
         largest = scores.amax(-1)
         torch.softmax(scores, -1, out=scores)
-        # Over this share, from the probability of the largest, which is never near 0; finding its column takes longer.
+        # log-sums of this share, from the largest probability, which is never near 0
         log_sums = largest - scores.amax(-1).log_()
         scores.mul_((log_sums - self.shards.log_total(log_sums)).exp_()[:, None])
 
-    def _blocked(self, queries: Tensor, table: Tensor, targets: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    def _blocked(
+        self, queries: Tensor, table: Tensor, targets: Tensor, out: Tensor
+    ) -> tuple[Tensor, Tensor]:
         starts = range(0, len(table), self.block)
         log_sums = queries.new_full((len(queries),), -math.inf)
         right = torch.zeros_like(log_sums)
@@ -106,43 +123,52 @@ class OneVsAll:
         return inside, torch.where(inside, targets - start, 0)[:, None]
 
     def _pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor) -> Tensor:
-        # The mean over the batch is taken on the small matrices.
+        # dividing by the batch size is cheaper on the small matrices
         if self.bilinear:
-            return self.model.pull(queries / len(queries), tails, weights, out, self.precision).div_(len(queries))
+            return self.model.pull(
+                queries / len(queries), tails, weights, out, self.precision
+            ).div_(len(queries))
         return self.model.pull(queries, tails, weights.div_(len(queries)), out)
 
 
 def sampled_softmax(
     right: Tensor, wrong: Tensor, drawn: Tensor, targets: Tensor, shards: Shards
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The cross entropy with the sum over all entities estimated from some `drawn` uniformly, and its gradient.
+    """The cross entropy over a uniform sample of entities, and its gradient.
 
-    `log Σ_e exp s(e) ≈ log(exp s(t) + (N - 1) / K · Σ_k exp s(n_k))`: scores mean what they mean in the full loss.
-    Each process draws its K of the n entities that it holds; they weigh `(N - 1) / N · n / K` there, the same where
-    one draws all. Of the scores `right [B]` and `wrong [B, K]` the gradient is that of the mean loss, `[B]` and
-    `[B, K]`.
+    `log Σ_e exp s(e) ≈ log(exp s(t) + (N - 1) / K · Σ_k exp s(n_k))`, an estimate of the full loss.
+    Each process draws its K of the n entities that it holds; they weigh `(N - 1) / N · n / K`
+    there, the same as where one process draws all. The gradient of the mean loss by the scores
+    `right [B]` and `wrong [B, K]` has the shapes `[B]` and `[B, K]`.
     """
     if shards.total > 1:
         wrong = wrong + math.log((shards.total - 1) / shards.total * shards.size / len(drawn))
     wrong = wrong.masked_fill(drawn == targets[:, None], -math.inf)
     log_sums = torch.logaddexp(right, shards.log_total(wrong.logsumexp(-1)))
     loss = (log_sums - right).mean()
-    return loss, ((right - log_sums).exp() - 1) / len(right), (wrong - log_sums[:, None]).exp() / len(right)
+    return (
+        loss,
+        ((right - log_sums).exp() - 1) / len(right),
+        (wrong - log_sums[:, None]).exp() / len(right),
+    )
 
 
 def relation_loss(model: BilinearModel, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-    """The cross entropy of the right relation among all of them, for rows of heads and tails (Chen et al., 2021)."""
+    """The cross entropy of the right relation among all of them (Chen et al., 2021).
+
+    `heads` and `tails` are rows.
+    """
     scores = model.relation_queries(heads, tails) @ model.relations.storage.T  # [B, R]
     return F.cross_entropy(scores, relations)
 
 
 def n3(squares: Iterable[Tensor]) -> Tensor:
-    """`Σ |f|³ / batch`, the nuclear 3-norm penalty (Lacroix et al., 2018), from squared moduli `[B, ·]`."""
+    """`Σ |f|³ / batch`, the nuclear 3-norm (Lacroix et al., 2018), of `|f|²`, `[B, ·]`."""
     return reduce(torch.add, (s.pow(1.5).sum() / len(s) for s in squares))
 
 
 def l2(squares: Iterable[Tensor]) -> Tensor:
-    """`Σ |f|² / batch`, from squared moduli `[B, ·]`."""
+    """`Σ |f|² / batch`, of squared moduli `[B, ·]`."""
     return reduce(torch.add, (s.sum() / len(s) for s in squares))
 
 

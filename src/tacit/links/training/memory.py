@@ -1,4 +1,4 @@
-"""How much memory training takes, and how much there is."""
+"""The memory that training needs, and the memory that is free."""
 
 from __future__ import annotations
 
@@ -16,49 +16,89 @@ from tacit.links.models import MODELS
 from tacit.links.settings import TrainSettings
 
 GB = 1e9
-ADVICE = "lower rank or batch, set memory, or use negatives"
 
 
-def table_bytes(settings: TrainSettings, num_entities: int, num_relations: int, holds_best: bool) -> int:
-    """The bytes of all tables with their gradients, optimizer state and, where it holds them, the best weights."""
+def table_bytes(
+    settings: TrainSettings, num_entities: int, num_relations: int, holds_best: bool
+) -> int:
+    """The bytes of all tables, their gradients, optimizer state and best weights."""
     kind = MODELS[settings.model]
     rows = -(-num_entities // MULTIPLE) * MULTIPLE * kind.tables
     of_relations = num_relations * kind.relation_width * settings.rank
     numbers = rows * kind.entity_width * settings.rank + of_relations
-    states = {"adagrad": numbers, "rowwise": rows + of_relations, "adam": 2 * numbers}[settings.optimizer]
+    states = {"adagrad": numbers, "rowwise": rows + of_relations, "adam": 2 * numbers}[
+        settings.optimizer
+    ]
     return 4 * (numbers * (1 + (not settings.negatives) + holds_best) + states)
 
 
 def score_budget(settings: TrainSettings, tables: int, device: torch.device) -> float:
-    """The bytes scores may take; an error where not even the tables and a few columns of scores fit."""
+    """The bytes that scores may take, or a `LimitError` if training cannot fit."""
     free = free_bytes(device)
     least = 4 * settings.batch * (settings.negatives or MULTIPLE)
     if tables + least > free:
+        helps = of_tables(settings) if tables > free else of_scores(settings)
         raise LimitError(
-            f"model {settings.model} of rank {settings.rank} with batch {settings.batch} needs at least "
-            f"{(tables + least) / GB:.1f} GB on {device} and {free / GB:.1f} GB are free; {ADVICE}"
+            f"model {settings.model} of rank {settings.rank} with batch {settings.batch} needs at "
+            f"least {(tables + least) / GB:.1f} GB on {device} and {free / GB:.1f} GB are free; "
+            f"{helps}"
         )
-    wanted = settings.memory * GB if settings.memory is not None else (free - tables) / 2
-    if wanted < least:
-        raise LimitError(f"memory is {settings.memory} GB and a batch needs {least / GB:.3f}; raise it or lower batch")
-    return wanted
+    budget = settings.memory * GB if settings.memory is not None else (free - tables) / 2
+    if budget < least:
+        lower = "`batch` or `negatives`" if settings.negatives else "`batch`"
+        raise LimitError(
+            f"`memory={settings.memory}` GB, and a batch needs {least / GB:.3g} GB; raise it or "
+            f"lower {lower}"
+        )
+    return budget
+
+
+def of_tables(settings: TrainSettings) -> str:
+    """Advice for smaller tables, gradients and optimizer state."""
+    sampling = [] if settings.negatives or settings.optimizer == "adam" else ["use `negatives`"]
+    state = [] if settings.optimizer == "rowwise" else ["use `optimizer='rowwise'`"]
+    return " or ".join(["lower `rank`", *sampling, *state])
+
+
+def of_scores(settings: TrainSettings) -> str:
+    """Advice for smaller scores of a batch."""
+    return (
+        "lower `rank`, `batch` or `negatives`"
+        if settings.negatives
+        else "lower `rank` or `batch`, or use `negatives`"
+    )
+
+
+def faster(settings: TrainSettings) -> str:
+    """Advice for faster settings, in words that Python and the command line share."""
+    if settings.negatives:
+        return "a smaller rank, fewer negatives or fewer epochs would be faster"
+    if settings.optimizer == "adam":
+        return "a smaller rank, or the optimizer adagrad with negatives, would be faster"
+    return "a smaller rank, or negatives instead of all entities, would be faster"
 
 
 def free_bytes(device: torch.device) -> float:
-    """The memory that a device has free for this process; unbounded where the platform does not say."""
+    """The free memory of a device for this process; infinite if unknown."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     return min(_from_meminfo(), _from_cgroup()) / local_processes()
 
 
 @contextmanager
-def clear_memory_errors(size: str, advice: str = ADVICE) -> Iterator[None]:
-    """Turn an allocation that failed into a `LimitError` with advice."""
+def clear_memory_errors(size: str, advice: str) -> Iterator[None]:
+    """Turn a failed allocation into a `LimitError` with advice."""
     try:
         yield
     except (MemoryError, RuntimeError, TypeError) as error:
-        said = ("can't allocate memory", "Storage size calculation overflowed", "Overflow when unpacking long")
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in said):
+        messages = (
+            "can't allocate memory",
+            "Storage size calculation overflowed",
+            "Overflow when unpacking long",
+        )
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+            words in str(error) for words in messages
+        ):
             raise LimitError(f"out of memory at {size}; {advice}") from None
         raise
 
@@ -66,7 +106,9 @@ def clear_memory_errors(size: str, advice: str = ADVICE) -> Iterator[None]:
 def _from_meminfo() -> float:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        return next(
+            1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
+        )
     except (OSError, StopIteration):
         pass
     try:  # not all of it is free, but more than this is impossible
@@ -76,9 +118,11 @@ def _from_meminfo() -> float:
 
 
 def _from_cgroup(folder: Path = Path("/sys/fs/cgroup")) -> float:
-    """What a container may still take; files that were read lie in its memory as well, and give way."""
+    """The memory that a container may still use, counting file caches as free."""
     try:
-        limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+        limit, used = (
+            int((folder / name).read_text()) for name in ("memory.max", "memory.current")
+        )
         lines = (folder / "memory.stat").read_text().splitlines()
         cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
     except (OSError, ValueError):  # "max" where there is no limit

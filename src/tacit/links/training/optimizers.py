@@ -1,4 +1,4 @@
-"""How weights are moved: Adagrad, with a sum for each number or for each row, and Adam."""
+"""Optimizers: Adagrad, with a sum for each number or for each row, and Adam."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ EPSILON = 1e-10  # as in torch's Adagrad
 class RowAdagrad(Optimizer):
     """Adagrad with one sum for a row of an entity table: `G += |g|² / D`, `θ -= lr · g / √G`.
 
-    What it keeps beside such a table is a D-th of it. Relations are few, and learn faster with a sum for each number.
+    Its state is a D-th of such a table. Relations are few, and learn faster with a sum for each
+    number.
     """
 
     def __init__(self, model: FactorModel, lr: float) -> None:
@@ -42,7 +43,7 @@ class RowAdagrad(Optimizer):
 
 
 def make_optimizer(model: FactorModel, settings: TrainSettings) -> Optimizer:
-    """The optimizer of the settings; one kernel per table where the platform has it."""
+    """The optimizer of the settings, fused where the platform supports it."""
     if settings.optimizer == "rowwise":
         return RowAdagrad(model, settings.lr)
     kind: type[Adagrad] | type[Adam] = Adam if settings.optimizer == "adam" else Adagrad
@@ -52,7 +53,8 @@ def make_optimizer(model: FactorModel, settings: TrainSettings) -> Optimizer:
 @torch.no_grad()
 def update_rows(optimizer: Optimizer, table: Embeddings, rows: Tensor, gradients: Tensor) -> None:
     """Adagrad of either kind on some rows of a table; a row may occur many times."""
-    group, sums = optimizer.param_groups[0], optimizer.state[table.storage]["sum"]
+    group = optimizer.param_groups[0]
+    sums = optimizer.state[table.storage]["sum"]
     distinct, place = torch.unique(rows, return_inverse=True)
     gradient = gradients.new_zeros(len(distinct), table.width).index_add_(0, place, gradients)
     squares = gradient.square()
@@ -64,7 +66,7 @@ def update_rows(optimizer: Optimizer, table: Embeddings, rows: Tensor, gradients
 
 
 def _fused_works(kind: type[Adagrad] | type[Adam], device: torch.device) -> bool:
-    """Whether the one-kernel form of an optimizer runs here: it depends on the version and the device."""
+    """Whether the fused form of an optimizer runs in this version on this device."""
     probe = torch.nn.Parameter(torch.ones(1, device=device))
     probe.grad = torch.ones_like(probe)
     try:

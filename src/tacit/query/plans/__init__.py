@@ -1,1 +1,1 @@
-"""Plans: from a formula to what is to be computed for it, and the algebras over sets."""
+"""Plans of formulas, and the algebras that evaluate them over sets."""

@@ -1,10 +1,11 @@
-"""One order of writing for every question, so that the order in which people write changes no score.
+"""A canonical order for questions, so that the order of writing changes no score.
 
-Conjuncts, disjuncts and neighbouring quantifiers may stand in any order, and variables may have any names. A question
-is a graph of its parts and variables; its *colours* are refined until neighbours cannot tell two of them apart
-(Weisfeiler and Leman), first by structure alone, then by names. Where variables still look alike, one of them is
-singled out and the colours are refined again: of all choices, the one with the least picture is taken. Answer variables
-are singled out first, of equals the one that was asked for first: they are what answers tell apart.
+Conjuncts, disjuncts and neighbouring quantifiers may stand in any order, and variables may have any
+names. A question is a graph of its parts and variables; its *colours* are refined until neighbours
+cannot tell two of them apart (Weisfeiler and Leman), first by structure alone, then by names. Where
+variables still look alike, one of them is singled out and the colours are refined again: of all
+choices, the one with the least picture is taken. Answer variables are singled out first, of equals
+the one that was asked for first: they are what answers tell apart.
 """
 
 from __future__ import annotations
@@ -13,23 +14,48 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, children, exists, rebuilt
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Variable,
+    children,
+    exists,
+    rebuilt,
+)
 from tacit.query.plans.elimination import factored
 
-_BUDGET = 20_000  # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
+# vertices coloured while choices are compared; past that, parts that look alike are taken as equal
+_BUDGET = 20_000
 
 _TARGET = "6 target"
 # Plain parts come first, negated ones last.
-_KINDS: dict[type, str] = {Atom: "0 atom", Exists: "1 exists", Or: "2 or", And: "3 and", Not: "4 not"}
+_KINDS: dict[type, str] = {
+    Atom: "0 atom",
+    Inequality: "0 inequality",
+    Exists: "1 exists",
+    Or: "2 or",
+    And: "3 and",
+    Not: "4 not",
+}
 
-SlotPlaces = tuple[Sequence[int], Sequence[int]]  # of entities and of relations by slot, as places in their own order
+# of entities and of relations by slot, as places in their own order
+SlotPlaces = tuple[Sequence[int], Sequence[int]]
 
 
 def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A query with slots for names, and the names: of entities, relations, and variables (the targets first).
+    """A query with slots for names, and the names of entities, relations and variables.
 
-    Every occurrence of an entity and every atom's relation has a slot of its own, from left to right; every quantifier
-    has a variable of its own, so that no name is bound twice.
+    The names of variables begin with those of the targets.
+
+    Every occurrence of an entity and every atom's relation has a slot of its own, from left to
+    right; every quantifier has a variable of its own, so that no name is bound twice.
 
     >>> a, t = Entity("a"), Variable("t")
     >>> shape, *names = skeleton(Query(t, Atom("r", a, t) & Atom("s", t, a)))
@@ -45,8 +71,13 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
         return str(len(names) - 1)
 
     def walk(formula: Formula, scope: dict[Variable, Variable]) -> Formula:
-        if isinstance(formula, Atom):
-            ends = (Entity(slot(entities, e.name)) if isinstance(e, Entity) else scope[e] for e in formula.terms)
+        if isinstance(formula, Atom | Inequality):
+            ends = [
+                Entity(slot(entities, e.name)) if isinstance(e, Entity) else scope[e]
+                for e in formula.terms
+            ]
+            if isinstance(formula, Inequality):
+                return Inequality(*ends)
             return Atom(slot(relations, str(formula.relation)), *ends)
         if isinstance(formula, Exists):
             fresh = Variable(slot(variables, formula.variable.name))
@@ -59,24 +90,28 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
 
 
 def canonical(query: Query, names: SlotPlaces) -> Query:
-    """A query over numbered slots with targets, parts and quantifiers in the one order that all its writings share."""
+    """Puts targets, parts and quantifiers of a query over slots into canonical order."""
     graph = _Graph(names)
-    around = [graph.variable(target, _TARGET) for target in query.targets] or [graph.vertex(_TARGET)]
+    around = [graph.variable(target, _TARGET) for target in query.targets] or [
+        graph.vertex(_TARGET)
+    ]
     root = graph.add(merged(query.formula))
     for target in around:
         graph.join(target, root, "holds")
     colours = graph.refined(graph.ranked([vertex.kind for vertex in graph.vertices]))
-    colours = graph.refined(graph.ranked(list(zip(colours, [v.name for v in graph.vertices], strict=True))))
-    colours = graph.settled(colours)
+    colours = graph.refined(
+        graph.ranked(list(zip(colours, [v.name for v in graph.vertices], strict=True)))
+    )
+    colours = graph.stable_colours(colours)
     targets = sorted(query.targets, key=lambda target: colours[graph.variables[target]])
     return Query(targets, graph.written(root, colours))
 
 
 def merged(formula: Formula) -> Formula:
-    """Conjunctions in conjunctions taken apart, disjunctions in disjunctions too; quantifiers of a conjunct go out.
+    """Flattens conjunctions and disjunctions, and moves quantifiers out of conjuncts.
 
-    Every quantifier must have a variable of its own, as those of a skeleton do: then `(exists x . f) & g` has the value
-    of `exists x . f & g` under every t-norm, since all of them are monotone.
+    Every quantifier must have a variable of its own, as those of a skeleton do: then `(exists x .
+    f) & g` has the value of `exists x . f & g` under every t-norm, since all of them are monotone.
     """
     formula = rebuilt(formula, merged)
     if isinstance(formula, Or):
@@ -89,7 +124,7 @@ def merged(formula: Formula) -> Formula:
 
 @dataclass(eq=False)
 class _Vertex:
-    """A part of a formula, or a variable: its kind, its name, and its neighbours with what they are to it."""
+    """A part of a formula or a variable: its kind, name, and neighbours by role."""
 
     kind: str
     name: Hashable = ()
@@ -120,22 +155,33 @@ class _Graph:
     def add(self, formula: Formula) -> int:
         """The vertex of a formula and of all inside it; a block of quantifiers is one vertex."""
         kind = _KINDS[type(formula)]
-        if isinstance(formula, Atom):
-            ends = [self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in formula.terms]
-            kinds = "".join("e" if isinstance(e, Entity) else "v" for e in formula.terms)
-            here = self.vertex(f"{kind} {kinds}", (self.relations[int(str(formula.relation))], *ends))
-            for role, end in zip(("subject", "object"), formula.terms, strict=True):
+        if isinstance(formula, Atom | Inequality):
+            ends = [
+                self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in formula.terms
+            ]
+            kinds = ["e" if isinstance(e, Entity) else "v" for e in formula.terms]
+            if isinstance(formula, Atom):
+                relation = self.relations[int(str(formula.relation))]
+                roles = ("subject", "object")
+            else:  # whose sides may change places
+                ends = sorted(ends)
+                kinds = sorted(kinds)
+                relation = -1
+                roles = ("side", "side")
+            vertex = self.vertex(f"{kind} {''.join(kinds)}", (relation, *ends))
+            for role, end in zip(roles, formula.terms, strict=True):
                 if isinstance(end, Variable):
-                    self.join(here, self.variable(end), role)
+                    self.join(vertex, self.variable(end), role)
         else:
-            here, inside = self.vertex(kind), formula
+            vertex = self.vertex(kind)
+            inside = formula
             while isinstance(inside, Exists):
-                self.join(here, self.variable(inside.variable), "binds")
+                self.join(vertex, self.variable(inside.variable), "binds")
                 inside = inside.part
             for part in [inside] if isinstance(formula, Exists) else children(formula):
-                self.join(here, self.add(part), "holds")
-        self.formulas[here] = formula
-        return here
+                self.join(vertex, self.add(part), "holds")
+        self.formulas[vertex] = formula
+        return vertex
 
     def ranked(self, keys: Sequence[Hashable]) -> list[int]:
         order = {key: i for i, key in enumerate(sorted(set(keys)))}  # type: ignore[type-var]
@@ -143,11 +189,14 @@ class _Graph:
 
     def pictures(self, colours: Sequence[int]) -> list[tuple[int, tuple[tuple[str, int], ...]]]:
         """Each vertex with its colour and those of its neighbours."""
-        near = [tuple(sorted((role, colours[other]) for role, other in vertex.near)) for vertex in self.vertices]
+        near = [
+            tuple(sorted((role, colours[other]) for role, other in vertex.near))
+            for vertex in self.vertices
+        ]
         return list(zip(colours, near, strict=True))
 
     def refined(self, colours: list[int]) -> list[int]:
-        """Colours told apart by those of their neighbours, until nothing changes; their order is kept."""
+        """Refines colours by those of the neighbours until nothing changes, in the same order."""
         while True:
             self.spent += len(colours)
             finer = self.ranked(self.pictures(colours))
@@ -155,32 +204,44 @@ class _Graph:
                 return finer
             colours = finer
 
-    def settled(self, colours: list[int]) -> list[int]:
-        """Colours under which no two variables are alike, whatever the order in which they came."""
+    def stable_colours(self, colours: list[int]) -> list[int]:
+        """Colours that no two variables share, independent of the order of writing."""
         while True:
             classes: dict[int, list[int]] = {}
             for vertex in self.variables.values():
                 classes.setdefault(colours[vertex], []).append(vertex)
-            ordered = sorted(classes.items(), key=lambda each: (self.vertices[each[1][0]].kind != _TARGET, each[0]))
-            alike = next((members for _, members in ordered if len(members) > 1), None)
-            if alike is None:
+            ordered = sorted(
+                classes.items(),
+                key=lambda each: (self.vertices[each[1][0]].kind != _TARGET, each[0]),
+            )
+            ties = next((members for _, members in ordered if len(members) > 1), None)
+            if ties is None:
                 return colours
             if self.spent > _BUDGET:
-                alike = alike[:1]
-            choices = [self.refined([2 * c + (v != chosen) for v, c in enumerate(colours)]) for chosen in alike]
+                ties = ties[:1]
+            choices = [
+                self.refined([2 * c + (v != chosen) for v, c in enumerate(colours)])
+                for chosen in ties
+            ]
             colours = min(choices, key=lambda choice: sorted(self.pictures(choice)))
 
     def written(self, vertex: int, colours: Sequence[int]) -> Formula:
-        """The formula of a vertex with everything that may change places in the order of its colours."""
-        formula, near = self.formulas[vertex], self.vertices[vertex].near
+        """The formula of a vertex, its parts in the order of their colours."""
+        formula = self.formulas[vertex]
+        near = self.vertices[vertex].near
         parts = sorted((other for role, other in near if role == "holds"), key=colours.__getitem__)
         match formula, [self.written(part, colours) for part in parts]:
             case Exists(), [part]:
                 number = {other: variable for variable, other in self.variables.items()}
-                bound = sorted((other for role, other in near if role == "binds"), key=colours.__getitem__)
+                bound = sorted(
+                    (other for role, other in near if role == "binds"), key=colours.__getitem__
+                )
                 return exists([number[other] for other in bound], part)
             case And() | Or(), inside:
                 return type(formula)(tuple(inside))
             case Not(), [part]:
                 return Not(part)
+            case Inequality(Entity(left), Entity(right)), _:
+                first, second = sorted((left, right), key=lambda slot: self.entities[int(slot)])
+                return Inequality(Entity(first), Entity(second))
         return formula

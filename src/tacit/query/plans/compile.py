@@ -1,12 +1,12 @@
-"""From a question to its plan, with the fuzzy value of every answer kept exactly.
+"""Compiles a question to a plan that keeps the fuzzy value of every answer exactly.
 
-Only steps that hold for every t-norm, t-conorm and negation are taken: nested conjunctions (or disjunctions) are merged
-and reordered, and quantifiers narrowed. So each variable is maximised over as early as possible, from the leaves
-towards the target; where a variable meets two others in a way no single fuzzy set can carry, a `Condition` tries its
-values one by one.
+Only steps that hold for every t-norm, t-conorm and negation are taken: nested conjunctions (or
+disjunctions) are merged and reordered, and quantifiers narrowed. So each variable is maximised over
+as early as possible, from the leaves towards the target; where a variable meets two others in a way
+no single fuzzy set can carry, a `Cutset` tries its values one by one.
 
-The structure of a question is a question itself, whose entities, relations and variables are called by their slots:
-queries that differ only in names share it, and its plan is compiled once.
+The structure of a question is a question itself, whose entities, relations and variables are called
+by their slots: queries that differ only in names share it, and its plan is compiled once.
 """
 
 from __future__ import annotations
@@ -18,29 +18,62 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from tacit.errors import PlanError
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, atoms, exists, parts_of
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Variable,
+    atoms,
+    exists,
+    leaves,
+    parts_of,
+)
 from tacit.query.plans import plan as steps
 from tacit.query.plans.canonical import canonical, skeleton
-from tacit.query.plans.elimination import Narrowed, anchored, components, conjunction, knotted, narrow, substitute
-from tacit.query.plans.plan import Edge, Held, Node, NodeOrEdge, Plan, Prepared, has
+from tacit.query.plans.elimination import (
+    Narrowed,
+    anchored,
+    components,
+    conjunction,
+    narrow,
+    residual_cycles,
+    substitute,
+)
+from tacit.query.plans.plan import (
+    CompiledQuery,
+    Edge,
+    EnumeratedTarget,
+    Node,
+    NodeOrEdge,
+    Plan,
+    has,
+)
 from tacit.query.plans.safety import check_safe
 from tacit.query.plans.traits import sets_in, sets_of
 
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
 _USUAL = (256, 2**11), (256, 2**15)  # candidates of so many entities, by which costs are compared
-_SAVING = 8  # how many times less a plan must cost to be preferred to one that cuts what something narrows
+# how many times less a plan must cost to be preferred to one that cuts what something narrows
+_SAVING = 8
 _TRIES = 64  # ways to cut that are compared for one that costs less
 
 
-def compile_query(query: Query, safe: bool = True) -> Prepared:
-    """The plan of a query, and the names that fill its slots.
+def compile_query(query: Query, safe: bool = True) -> CompiledQuery:
+    """Compiles a query to its plan and the names that fill its slots.
 
-    However a question is written, it is compiled from its canonical form, so that no score depends on the order of
-    writing. A question that names its target nowhere, or leaves a variable to negation, is refused; `safe=False` lets
-    it pass.
+    However a question is written, it is compiled from its canonical form, so that no score depends
+    on the order of writing. A question that names its target nowhere, or leaves a variable to
+    negation, is refused; `safe=False` lets it pass.
 
     >>> from tacit.query.formula import Atom, Entity, Variable
-    >>> compile_query(Query(Variable("c"), Atom("borders", Entity("France"), Variable("c")))).plan.root
+    >>> c = Variable("c")
+    >>> compile_query(Query(c, Atom("borders", Entity("France"), c))).plan.root
     Row(slot=0, edge=Relation(slot=0, flip=False))
     """
     if query.kind == "relations":
@@ -48,99 +81,133 @@ def compile_query(query: Query, safe: bool = True) -> Prepared:
     check_safe(query, negation=safe)
     shape, *names = skeleton(query)
     plan, orders = _ordered(shape, _places(names[0]), _places(names[1]))
-    entities, relations, variables = (tuple(old[i] for i in order) for old, order in zip(names, orders, strict=True))
-    return Prepared(plan, entities, relations, variables, query.text)
+    entities, relations, variables = (
+        tuple(old[i] for i in order) for old, order in zip(names, orders, strict=True)
+    )
+    return CompiledQuery(plan, entities, relations, variables, query.text)
 
 
-def _of_relation(query: Query) -> Prepared:
-    """The plan of whether an atom holds, with its relation slot open for every relation."""
+def _of_relation(query: Query) -> CompiledQuery:
+    """The plan of an atom whose relation is asked for, its relation slot left open."""
     (atom,) = atoms(query.formula)
     prepared = compile_query(Query((), Atom("", atom.subject, atom.object), text=query.text))
     return replace(prepared, relations=(), variables=(query.target.name,))
 
 
-def compile_template(query: Query) -> Prepared:
-    """The plan of a query whose slots are numbered from left to right as written, one per occurrence."""
+def compile_template(query: Query) -> CompiledQuery:
+    """The plan of a query with one slot per occurrence, numbered from left to right."""
     check_safe(query, negation=False)
     shape, entities, relations, variables = skeleton(query)
     plan = _plan(shape, tuple(range(len(shape.targets))), len(variables))
-    return Prepared(plan, entities, relations, variables, query.text)
+    return CompiledQuery(plan, entities, relations, variables, query.text)
 
 
 @lru_cache(maxsize=4096)
 def _ordered(
     shape: Query, entities: tuple[int, ...], relations: tuple[int, ...]
 ) -> tuple[Plan, tuple[tuple[int, ...], ...]]:
-    """The plan of a structure in its canonical order, and the slots and variables of before in that order."""
-    asked = shape.targets
+    """The plan of a structure in canonical order, and its former slots in that order."""
+    original = shape.targets
     shape, *orders = skeleton(canonical(shape, (entities, relations)))
-    targets = tuple(orders[2].index(target.name) for target in asked)
+    targets = tuple(orders[2].index(target.name) for target in original)
     plan = _plan(shape, targets, len(orders[2]))
     return plan, tuple(tuple(map(int, order)) for order in orders)
 
 
 def _places(names: tuple[str, ...]) -> tuple[int, ...]:
-    """Where each name stands among them: all that their order depends on, and the same for most questions of a kind."""
+    """The rank of each name among the distinct names, sorted.
+
+    The canonical order depends on nothing else, and most questions of a kind share these ranks.
+    """
     order = {name: place for place, name in enumerate(sorted(set(names)))}
     return tuple([order[name] for name in names])
 
 
 @lru_cache(maxsize=4096)
 def _plan(shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
-    """The plan of a structure; where other cuts take far less, with those."""
+    """The plan of a structure, with other cuts where those cost far less."""
     plan = _plan_by(1, shape, targets, num_variables)
-    if not plan.has(steps.Condition) and not any(has(held.ranking, steps.Condition) for held in plan.held):
+    if not plan.has(steps.Cutset) and not any(
+        has(held.ranking, steps.Cutset) for held in plan.held
+    ):
         return plan
-    instead = _plan_by(_TRIES, shape, targets, num_variables)
-    saved = all(_SAVING * sets_in(instead, *usual) < sets_in(plan, *usual) for usual in _USUAL)
-    return instead if saved else plan
+    alternative = _plan_by(_TRIES, shape, targets, num_variables)
+    saved = all(_SAVING * sets_in(alternative, *usual) < sets_in(plan, *usual) for usual in _USUAL)
+    return alternative if saved else plan
 
 
 def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
-    """The plan of a structure: of several answer variables all but one are held, those that something narrows first."""
-    ends = [atom.terms for atom in atoms(shape.formula)]
-    num_entities = sum(isinstance(end, Entity) for pair in ends for end in pair)
-    open_, held, said = list(shape.targets) or [_NOBODY], list[Held](), list[Node]()
-    # Cuts come after all that is held: what is said of a value is valued beside the values held after it, too.
-    first = num_entities + len(open_) - 1
+    """The plan of a structure, comparing at most `tries` ways to cut.
+
+    All answer variables but the last are enumerated, anchored ones first.
+    """
+    num_relations = sum(1 for _ in atoms(shape.formula))
+    num_entities = sum(
+        isinstance(end, Entity) for leaf in leaves(shape.formula) for end in leaf.terms
+    )
+    open_targets = list(shape.targets) or [_NOBODY]
+    held = list[EnumeratedTarget]()
+    bounds = list[Node]()
+    # Cut slots come after all enumerated ones, beside which a bound is evaluated, too.
+    first = num_entities + len(open_targets) - 1
     slots = _Slots(range(first, first + MAX_CUTS), tries)
     variables, factors = narrow(shape.formula)
-    while len(open_) > 1:
-        cut = min(open_, key=lambda v: not anchored(v, factors))
-        open_.remove(cut)
+    while len(open_targets) > 1:
+        cut = min(open_targets, key=lambda v: not anchored(v, factors))
+        open_targets.remove(cut)
         slot = num_entities + len(held)
         own = [f for f in factors if f.free <= {cut}]
-        marginal = _node(exists([*open_, *variables][::-1], conjunction(factors)), cut, slots)
+        marginal = _node(
+            exists([*open_targets, *variables][::-1], conjunction(factors)), cut, slots
+        )
         bound = [_node(f, cut, slots) for f in own]
-        held.append(Held(int(cut.name), slot, _intersect([*said, marginal]), _intersect([*said, *bound])))
-        # A value is worth in a tuple what the bound says of it: the same atoms, read the same way.
-        said += [steps.At(part, slot) for part in bound]
+        held.append(
+            EnumeratedTarget(
+                int(cut.name), slot, _intersect([*bounds, marginal]), _intersect([*bounds, *bound])
+            )
+        )
+        # In a tuple a value has the score of its bound: the same atoms, read the same way.
+        bounds += [steps.At(part, slot) for part in bound]
         rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]
-        variables, factors = narrow(exists(variables[::-1], conjunction(rest))) if rest else ([], [])
+        variables, factors = (
+            narrow(exists(variables[::-1], conjunction(rest))) if rest else ([], [])
+        )
     formula = exists(variables[::-1], conjunction(factors)) if held and factors else shape.formula
-    root = _node(formula, open_[0], slots) if factors else steps.Everything()
-    return Plan(_intersect([*said, root]), num_entities, len(ends), num_variables, targets, tuple(held))
+    root = _node(formula, open_targets[0], slots) if factors else steps.Everything()
+    return Plan(
+        _intersect([*bounds, root]),
+        num_entities,
+        num_relations,
+        num_variables,
+        targets,
+        tuple(held),
+    )
 
 
 class _Slots(NamedTuple):
-    """The slots that are left for cut variables, and how many ways to cut may be compared by what they cost."""
+    """The slots left for cut variables, and how many ways to cut may be compared."""
 
     left: range
     tries: int
 
 
-_NOBODY = Variable("nobody")  # asked for where a formula holds or not, whoever it is
+_NOBODY = Variable("nobody")  # the target of a yes-or-no question
 
 
-class _Stuck(Exception):  # noqa: N818 - a signal between two functions below
-    """Two outer variables meet inside a quantifier: one of them has to be tried value by value."""
+class _NeedsCut(Exception):  # noqa: N818
+    """Two outer variables meet inside a quantifier, so that one of them must be cut."""
 
 
 def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
-    """The fuzzy set over `target` of a formula free in nothing else; `slots` are left for cut variables."""
+    """Compiles a formula whose only free variable is `target` to a fuzzy set.
+
+    `slots` are left for cut variables.
+    """
     match formula:
         case Atom():
             return _atom(formula)
+        case Inequality():
+            return _inequality(formula)
         case Narrowed(variable, part):
             return _message(variable, parts_of(part, And), target, slots)
         case Exists():
@@ -150,20 +217,33 @@ def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
 
 def _atom(atom: Atom) -> Node:
     """An atom over the target and entities."""
-    relation, subject, object_ = int(str(atom.relation)), atom.subject, atom.object
+    relation = int(str(atom.relation))
+    subject = atom.subject
+    object_ = atom.object
     if isinstance(subject, Variable):
         if isinstance(object_, Variable):
             return steps.Loop(relation)
         return steps.Row(int(object_.name), steps.Relation(relation, flip=True))
     if isinstance(object_, Variable):
         return steps.Row(int(subject.name), steps.Relation(relation))
-    # Rows of the query's own entities are shared by all values of a cut variable, whose slots come later.
-    first, second = int(subject.name), int(object_.name)
-    return steps.At(steps.Row(min(first, second), steps.Relation(relation, flip=second < first)), max(first, second))
+    # All values of a cut variable, whose slots are later, share the rows of the query's entities.
+    first = int(subject.name)
+    second = int(object_.name)
+    return steps.At(
+        steps.Row(min(first, second), steps.Relation(relation, flip=second < first)),
+        max(first, second),
+    )
+
+
+def _inequality(formula: Inequality) -> Node:
+    """An inequality between the target and an entity, or between two entities."""
+    slots = sorted(int(term.name) for term in formula.terms if isinstance(term, Entity))
+    others = steps.Row(slots[0], steps.Unequal())
+    return others if len(slots) == 1 else steps.At(others, slots[1])
 
 
 def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -> Edge:
-    """A formula over two variables as an edge from one to the other."""
+    """Compiles a formula over two variables to an edge from one to the other."""
     free = formula.free
     if source not in free:
         return steps.Target(_node(formula, target, slots))
@@ -172,16 +252,18 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -
     match formula:
         case Atom(relation, subject):
             return steps.Relation(int(str(relation)), flip=subject == target)
+        case Inequality():
+            return steps.Unequal()
         case Exists():
             variables, factors = narrow(formula)
             if variables:
-                raise _Stuck
+                raise _NeedsCut
             return _intersect([_edge(factor, source, target, slots) for factor in factors])
     return _joined(formula, lambda part: _edge(part, source, target, slots))
 
 
 def _joined(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOrEdge:
-    """A conjunction, disjunction or negation, of parts that are a step each."""
+    """Compiles the parts of a conjunction, disjunction or negation and joins them."""
     match formula:
         case And(parts):
             return _intersect([step(part) for part in parts])
@@ -192,8 +274,10 @@ def _joined(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOrEd
     raise TypeError(f"not a formula: {formula!r}")
 
 
-def _message(variable: Variable, factors: Sequence[Formula], target: Variable, slots: _Slots) -> Node:
-    """`max_s` over the values of a variable that meets no other, or the target alone."""
+def _message(
+    variable: Variable, factors: Sequence[Formula], target: Variable, slots: _Slots
+) -> Node:
+    """`max_s` over the values of a variable that meets the target alone, or nothing else."""
     index = int(variable.name)
     own = [f for f in factors if target not in f.free]
     shared = [f for f in factors if target in f.free]
@@ -201,13 +285,13 @@ def _message(variable: Variable, factors: Sequence[Formula], target: Variable, s
         return steps.Best(index, _intersect([_node(f, variable, slots) for f in own]))
     try:
         edge = _intersect([_edge(f, variable, target, slots) for f in shared])
-    except _Stuck:
-        return _condition([variable], factors, target, slots)
+    except _NeedsCut:
+        return _cutset([variable], factors, target, slots)
     return steps.Project(index, _intersect([_node(f, variable, slots) for f in own]), edge)
 
 
 def _block(formula: Exists, target: Variable, slots: _Slots) -> Node:
-    """Quantifiers over a conjunction: messages towards the target, and a condition for every knot that is left."""
+    """Compiles quantifiers over a conjunction: messages, and a cutset for every cycle."""
     variables, factors = narrow(formula)
     tied = frozenset(variables)
     own = [f for f in factors if not f.free & tied]
@@ -215,21 +299,29 @@ def _block(formula: Exists, target: Variable, slots: _Slots) -> Node:
     for knot in components(variables, factors):
         inside = [f for f in factors if f.free & frozenset(knot)]
         if not any(anchored(variable, inside) for variable in knot):
-            # Nothing but what is known of the target can rank the values to try: it goes inside.
+            # Only factors of the target can rank the values to try, so they go inside.
             inside += [f for f in own if target in f.free]
             own = [f for f in own if target not in f.free]
-        knots.append(_condition(knot, inside, target, slots))
+        knots.append(_cutset(knot, inside, target, slots))
     return _intersect([*(_node(f, target, slots) for f in own), *knots])
 
 
-def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots) -> Node:
-    """Tries the values of one of the variables; with it out of the way the rest is smaller, in the end a tree."""
+def _cutset(
+    variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots
+) -> Node:
+    """Cuts one of the variables, which leaves a smaller problem, and in the end a tree."""
     if not slots.left:
-        raise PlanError(f"the variables form cycles that take more than {MAX_CUTS} nested cuts; ask a simpler question")
-    ranks = {v: (knotted(v, variables, factors), not anchored(v, factors)) for v in variables}
+        raise PlanError(
+            f"the variables form cycles, and more than {MAX_CUTS} of them would have to be tried "
+            "inside one another; ask the question in parts"
+        )
+    ranks = {
+        v: (residual_cycles(v, variables, factors), not anchored(v, factors)) for v in variables
+    }
     cut = min(variables, key=ranks.__getitem__)
-    alike = [v for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]  # they leave as little
-    cuts = [*((v, variables, factors) for v in (cut, *alike)), *_lifted(variables, factors)]
+    # variables that leave as few cycles
+    ties = [v for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]
+    cuts = [*((v, variables, factors) for v in (cut, *ties)), *_lifted(variables, factors)]
     usual, *others = cuts[: slots.tries]
     share = slots._replace(tries=slots.tries // (1 + len(others)))
     choices = [_cut(*usual, target, share)]
@@ -242,41 +334,58 @@ def _condition(variables: Sequence[Variable], factors: Sequence[Formula], target
 def _lifted(
     variables: Sequence[Variable], factors: Sequence[Formula]
 ) -> Iterator[tuple[Variable, list[Variable], list[Formula]]]:
-    """Variables bound in a disjunction, to be cut instead: `(exists x . f) | g` is `exists x . (f | g)`."""
+    """Yields variables bound in a disjunction, lifted so that they can be cut.
+
+    `(exists x . f) | g` is `exists x . (f | g)`.
+    """
     for place, factor in enumerate(factors):
         parts = factor.parts if isinstance(factor, Or) else ()
         for part in parts:
             if isinstance(part, Exists) and part.variable not in variables:
-                lifted = Or((*parts_of(part.part, Or), *(other for other in parts if other is not part)))
-                yield part.variable, [*variables, part.variable], [*factors[:place], lifted, *factors[place + 1 :]]
+                lifted = Or(
+                    (*parts_of(part.part, Or), *(other for other in parts if other is not part))
+                )
+                yield (
+                    part.variable,
+                    [*variables, part.variable],
+                    [*factors[:place], lifted, *factors[place + 1 :]],
+                )
 
 
 def _cut(
-    cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots
-) -> steps.Condition:
-    """Tries the values of one of the variables."""
-    slot, deeper = slots.left[0], slots._replace(left=slots.left[1:])
+    cut: Variable,
+    variables: Sequence[Variable],
+    factors: Sequence[Formula],
+    target: Variable,
+    slots: _Slots,
+) -> steps.Cutset:
+    """Compiles a cutset that tries the values of one of the variables."""
+    slot = slots.left[0]
+    deeper = slots._replace(left=slots.left[1:])
     own = [f for f in factors if f.free == {cut}]
     rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
     inner = exists([variable for variable in variables if variable != cut], conjunction(rest))
     body: list[Node] = [steps.At(_node(f, cut, deeper), slot) for f in own]
     body.append(_node(inner, target, deeper))
-    return steps.Condition(int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking))
+    return steps.Cutset(
+        int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking)
+    )
 
 
 def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> list[Node]:
-    """What to try first of a cut variable with no part of its own: what each neighbour's own parts let through.
+    """Ranks a cut variable that has no part of its own by the parts of its neighbours.
 
-    They bound nothing: here an atom is read from the neighbour, in the body from the value that is tried.
+    They bound nothing: here an atom is read from the neighbour, in the body from the value that is
+    tried.
     """
     ranking: list[Node] = []
     pairs = [f.free - {cut} for f in factors if cut in f.free and len(f.free) == 2]
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if f.free == {neighbour}]
         shared = [f for f in factors if f.free == {cut, neighbour}]
-        if anchored(neighbour, own):
-            with suppress(_Stuck):
+        if anchored(neighbour, own) and not all(isinstance(f, Inequality) for f in shared):
+            with suppress(_NeedsCut):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
                 reach = _intersect([_node(f, neighbour, slots) for f in own])
                 ranking.append(steps.Project(int(neighbour.name), reach, edge))
@@ -287,7 +396,9 @@ def _intersect(parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
     return _merged(steps.Intersect, parts) if parts else steps.Everything()
 
 
-def _merged(kind: type[steps.Intersect[Any]] | type[steps.Union[Any]], parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
-    """One node over all parts, with nested ones of its kind taken apart; parts over sets make a set again."""
+def _merged(
+    kind: type[steps.Intersect[Any]] | type[steps.Union[Any]], parts: Sequence[NodeOrEdge]
+) -> NodeOrEdge:
+    """One node over all parts, nested ones of its kind flattened."""
     flat = [p for part in parts for p in (part.parts if isinstance(part, kind) else (part,))]
     return cast(NodeOrEdge, flat[0] if len(flat) == 1 else kind(tuple(flat)))

@@ -1,8 +1,8 @@
-"""A plan as a tree a person can read, with what each step costs.
+"""Writes a plan as a readable tree, with the cost of each step.
 
-The unit of cost is a *row*: one entity and relation scored against all N entities. A projection scores the rows of the
-`k` best values of its variable, or of all `N` where nothing narrows them; a condition repeats whatever depends on the
-value it tries.
+The unit of cost is a *row*: one entity and relation scored against all N entities. A projection
+scores the rows of the `k` best values of its variable, or of all `N` where nothing narrows them; a
+condition repeats whatever depends on the value it tries.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tacit.query.plans import plan as steps
-from tacit.query.plans.fold import Fold, Place, Visitor
-from tacit.query.plans.plan import Prepared, Step, ends_of, reads
+from tacit.query.plans.fold import EvalContext, Fold, Visitor
+from tacit.query.plans.plan import CompiledQuery, Step, anchored, ends_of, reads
 
 Cost = Counter[tuple[int, int]]  # (power of k, power of N) -> how many rows
-_K, _N = (1, 0), (0, 1)
+_K = (1, 0)
+_N = (0, 1)
 
 
-def describe(prepared: Prepared, k: int | None = 256, num_entities: int | None = None) -> str:
-    """The plan as an indented tree, a step a line with its rows, and the sum at `k` candidates; without `k`, no costs.
+def describe(prepared: CompiledQuery, k: int | None = 256, num_entities: int | None = None) -> str:
+    """Writes the plan as an indented tree with rows per step, and their sum at `k` candidates.
+
+    Without `k`, no costs are written.
 
     >>> from tacit.query.plans.compile import compile_query
     >>> from tacit.query.text.text import parse
@@ -33,9 +36,14 @@ def describe(prepared: Prepared, k: int | None = 256, num_entities: int | None =
     if k is None:
         return "\n".join("  " * line.indent + line.what for line in lines)
     width = max(2 * line.indent + len(line.what) for line in lines) + 3
-    shown = [f"{'  ' * line.indent + line.what:{width}}{_shown(line.cost) if line.cost else ''}" for line in lines]
+    shown = [
+        f"{'  ' * line.indent + line.what:{width}}{_shown(line.cost) if line.cost else ''}"
+        for line in lines
+    ]
     total = sum((line.cost for line in lines), Cost())
-    return "\n".join([*map(str.rstrip, shown), f"{_shown(total)} in all{_evaluated(total, k, num_entities)}"])
+    return "\n".join(
+        [*map(str.rstrip, shown), f"{_shown(total)} in all{_evaluated(total, k, num_entities)}"]
+    )
 
 
 @dataclass(frozen=True)
@@ -46,100 +54,138 @@ class _Line:
 
 
 class _Description(Fold[str, list[_Line]]):
-    """Puts names to the slots of a plan; the value of a step is its lines, and a place has the names of its ends."""
+    """Writes the lines of a plan; a context has the names of its ends."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: CompiledQuery) -> None:
         self.prepared = prepared
         self.entities = dict(enumerate(prepared.entities))
-        self.relations = prepared.relations or (f"?{prepared.variables[0]}",)  # a variable in place of the only one
-        self.tried: list[tuple[frozenset[int], tuple[int, int]]] = []  # slots of variables, and what all values cost
+        # a variable in place of the only one
+        self.relations = prepared.relations or (f"?{prepared.variables[0]}",)
+        # slots of variables, and what all values cost
+        self.tried: list[tuple[frozenset[int], tuple[int, int]]] = []
         self._edge = _EdgeText(self.relations)
 
     def lines(self) -> list[_Line]:
-        """The held answer variables, then the last one; a beam keeps `k` values, or pairs of values, of the former."""
-        plan, lines, slots = self.prepared.plan, list[_Line](), frozenset[int]()
+        """The lines of the enumerated targets, then of the last one.
+
+        A beam keeps `k` values, or pairs of values, of enumerated targets.
+        """
+        plan = self.prepared.plan
+        lines = list[_Line]()
+        slots = frozenset[int]()
         for held in plan.held:
-            place = Place(target=self.variable(held.variable))
-            lines += [self._line("the best k, tried one by one", place), *self._inner(held.ranking, place)]
+            place = EvalContext(target=self.variable(held.variable))
+            lines += [
+                self._line("the best k, tried one by one", place),
+                *self._inner(held.ranking, place),
+            ]
             slots |= {held.slot}
             self.entities[held.slot], self.tried = place.end, [(slots, _K)]
         last = set(plan.targets) - {held.variable for held in plan.held}
-        return lines + self.of(plan.root, Place(target=self.variable(*last) if last else "holds"))
+        return lines + self.of(
+            plan.root, EvalContext(target=self.variable(*last) if last else "holds")
+        )
 
     def entity(self, slot: int) -> str:
         return self.entities[slot]
 
     def variable(self, index: int) -> str:
-        """A variable with its question mark, and its number where several share its name."""
+        """A variable with its question mark, numbered where several share its name."""
         names = self.prepared.variables
         return f"?{names[index]}" + (f"#{index}" if names.count(names[index]) > 1 else "")
 
-    def row(self, step: steps.Row, place: Place[str]) -> list[_Line]:
+    def row(self, step: steps.Row, place: EvalContext[str]) -> list[_Line]:
+        if isinstance(step.edge, steps.Unequal):
+            return [self._line(f"all but {self.entity(step.slot)}", place)]
         from_ = replace(place, source=self.entity(step.slot))
         return self._over(step, f"from {from_.source}", from_)
 
-    def project(self, step: steps.Project, place: Place[str]) -> list[_Line]:
+    def project(self, step: steps.Project, place: EvalContext[str]) -> list[_Line]:
         name = self.variable(step.variable)
         from_ = replace(place, source=name)
         if isinstance(step.source, steps.Everything):
             return self._over(step, f"from every {name}", from_, _N)
-        head, *ends = self._over(step, f"from the best {name}", from_, _K)
-        return [head, *self._inner(step.source, Place(target=name)), *ends]
+        # nothing narrows what is all but a few
+        candidates = ("the best", _K) if anchored(step.source) else ("every", _N)
+        head, *ends = self._over(step, f"from {candidates[0]} {name}", from_, candidates[1])
+        return [head, *self._inner(step.source, EvalContext(target=name)), *ends]
 
-    def loop(self, step: steps.Loop, place: Place[str]) -> list[_Line]:
+    def loop(self, step: steps.Loop, place: EvalContext[str]) -> list[_Line]:
         return [self._line(f"itself over {self.relations[step.relation]}", place, step, 1)]
 
-    def at(self, step: steps.At, place: Place[str]) -> list[_Line]:
+    def at(self, step: steps.At, place: EvalContext[str]) -> list[_Line]:
         name = self.entity(step.slot)
-        return [self._line(f"whatever it is, how far {name} fits", place), *self._inner(step.part, Place(target=name))]
+        return [
+            self._line(f"whatever it is, how far {name} fits", place),
+            *self._inner(step.part, EvalContext(target=name)),
+        ]
 
-    def best(self, step: steps.Best, place: Place[str]) -> list[_Line]:
+    def best(self, step: steps.Best, place: EvalContext[str]) -> list[_Line]:
         name = self.variable(step.variable)
         head = self._line(f"whatever it is, how far the best {name} fits", place)
-        return [head, *self._inner(step.part, Place(target=name))]
+        return [head, *self._inner(step.part, EvalContext(target=name))]
 
-    def condition(self, step: steps.Condition, place: Place[str]) -> list[_Line]:
+    def cutset(self, step: steps.Cutset, place: EvalContext[str]) -> list[_Line]:
         name = self.entities[step.slot] = self.variable(step.variable)
-        which, power = ("every", _N) if isinstance(step.candidates, steps.Everything) else ("the best k", _K)
+        which, power = (
+            ("every", _N) if isinstance(step.candidates, steps.Everything) else ("the best k", _K)
+        )
         lines = [self._line(f"the best over {which} {name}, tried one by one", place)]
         if power == _K:
-            lines += self._inner(step.candidates, Place(target=name))
+            lines += self._inner(step.candidates, EvalContext(target=name))
         self.tried.append((frozenset({step.slot}), power))
-        lines += self._inner(step.body, Place(target=place.target))
+        lines += self._inner(step.body, EvalContext(target=place.target))
         self.tried.pop()
         return lines
 
-    def everything(self, step: steps.Everything, place: Place[str]) -> list[_Line]:
+    def everything(self, step: steps.Everything, place: EvalContext[str]) -> list[_Line]:
         return [self._line("every entity", place)]
 
-    def relation(self, step: steps.Relation, place: Place[str]) -> list[_Line]:
+    def relation(
+        self, step: steps.Relation | steps.Unequal, place: EvalContext[str]
+    ) -> list[_Line]:
         return []  # part of the line of its edge
 
-    def all(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
+    unequal = relation
+
+    def all(self, parts: Sequence[list[_Line]], place: EvalContext[str]) -> list[_Line]:
         return [self._line("all of", place), *(line for part in parts for line in _deeper(part))]
 
-    def any(self, parts: Sequence[list[_Line]], place: Place[str]) -> list[_Line]:
+    def any(self, parts: Sequence[list[_Line]], place: EvalContext[str]) -> list[_Line]:
         return [self._line("any of", place), *(line for part in parts for line in _deeper(part))]
 
-    def negation(self, step: steps.Complement[Step], part: list[_Line], place: Place[str]) -> list[_Line]:
+    def negation(
+        self, step: steps.Complement[Step], part: list[_Line], place: EvalContext[str]
+    ) -> list[_Line]:
         return [self._line("not", place), *_deeper(part)]
 
-    def _inner(self, step: Step, place: Place[str]) -> list[_Line]:
+    def _inner(self, step: Step, place: EvalContext[str]) -> list[_Line]:
         return _deeper(self.of(step, place))
 
     def _over(
-        self, step: steps.Row | steps.Project, what: str, place: Place[str], power: tuple[int, int] = (0, 0)
+        self,
+        step: steps.Row | steps.Project,
+        what: str,
+        place: EvalContext[str],
+        power: tuple[int, int] = (0, 0),
     ) -> list[_Line]:
-        """The line of a step along an edge, and those of the sets that the edge asks at its two ends."""
+        """The line of a step along an edge, and those of the sets at its two ends."""
         leaves = list(ends_of(step.edge))
         rows = sum(isinstance(leaf, steps.Relation) for leaf in leaves)
-        head = self._line(f"{what} over {self._edge.of(step.edge, place)}", place, step, rows, power)
+        head = self._line(
+            f"{what} over {self._edge.of(step.edge, place)}", place, step, rows, power
+        )
         return [head, *(line for leaf in leaves for line in self._inner(leaf, place))]
 
     def _line(
-        self, what: str, place: Place[str], step: Step | None = None, rows: int = 0, power: tuple[int, int] = (0, 0)
+        self,
+        what: str,
+        place: EvalContext[str],
+        step: Step | None = None,
+        rows: int = 0,
+        power: tuple[int, int] = (0, 0),
     ) -> _Line:
-        """A line with its rows, repeated for every variable that is tried and that the step depends on."""
+        """A line with its rows, multiplied for every tried variable it depends on."""
         used = reads(step)[0] if step else frozenset()
         repeated = [power, *(times for slots, times in self.tried if slots & used)]
         k, n = (sum(powers) for powers in zip(*repeated, strict=True))
@@ -148,26 +194,32 @@ class _Description(Fold[str, list[_Line]]):
 
 @dataclass(frozen=True)
 class _EdgeText(Visitor[str, str]):
-    """An edge as a formula over relation names; sets at its ends stand in square brackets, and follow below."""
+    """Writes an edge as a formula over relation names.
+
+    Sets at its ends stand in square brackets and follow below.
+    """
 
     relations: Sequence[str]
 
-    def relation(self, step: steps.Relation, place: Place[str]) -> str:
+    def relation(self, step: steps.Relation, place: EvalContext[str]) -> str:
         return self.relations[step.slot] + ("^-1" if step.flip else "")
 
-    def intersect(self, step: steps.Intersect[Step], place: Place[str]) -> str:
+    def unequal(self, step: steps.Unequal, place: EvalContext[str]) -> str:
+        return "!="
+
+    def intersect(self, step: steps.Intersect[Step], place: EvalContext[str]) -> str:
         return "(" + " & ".join(self.of(part, place) for part in step.parts) + ")"
 
-    def union(self, step: steps.Union[Step], place: Place[str]) -> str:
+    def union(self, step: steps.Union[Step], place: EvalContext[str]) -> str:
         return "(" + " | ".join(self.of(part, place) for part in step.parts) + ")"
 
-    def complement(self, step: steps.Complement[Step], place: Place[str]) -> str:
+    def complement(self, step: steps.Complement[Step], place: EvalContext[str]) -> str:
         return f"!{self.of(step.part, place)}"
 
-    def source(self, step: steps.Source, place: Place[str]) -> str:
+    def source(self, step: steps.Source, place: EvalContext[str]) -> str:
         return f"[{place.source}]"
 
-    def target(self, step: steps.Target, place: Place[str]) -> str:
+    def target(self, step: steps.Target, place: EvalContext[str]) -> str:
         return f"[{place.target}]"
 
 
@@ -176,10 +228,16 @@ def _deeper(lines: list[_Line]) -> list[_Line]:
 
 
 def _shown(cost: Cost) -> str:
-    """A cost as a polynomial of k and N, the dearest part first."""
+    """A cost as a polynomial of k and N, the largest term first."""
     terms = []
-    for (k, n), count in sorted(cost.items(), key=lambda term: (term[0][1], term[0][0]), reverse=True):
-        powers = [f"{letter}^{power}".removesuffix("^1") for letter, power in (("N", n), ("k", k)) if power]
+    for (k, n), count in sorted(
+        cost.items(), key=lambda term: (term[0][1], term[0][0]), reverse=True
+    ):
+        powers = [
+            f"{letter}^{power}".removesuffix("^1")
+            for letter, power in (("N", n), ("k", k))
+            if power
+        ]
         terms.append(" ".join([str(count)] * (count > 1 or not powers) + powers))
     return " + ".join(terms or ["0"]) + (" row" if cost == {(0, 0): 1} else " rows")
 

@@ -1,19 +1,32 @@
-"""Quantifiers moved to their narrowest place, by steps that keep every fuzzy value.
+"""Moves quantifiers to their narrowest scope, by steps that keep every fuzzy value.
 
-`exists x . (f(x) & g)` is `(exists x . f(x)) & g`, and the same with `|`, where `x` is not free in `g`. A conjunction
-under quantifiers is a list of *factors*; a variable whose factors speak of at most one other is closed over them.
-Variables that a writer left loose are quantified at their narrowest place, too.
+`exists x . (f(x) & g)` is `(exists x . f(x)) & g`, and the same with `|`, where `x` is not free in
+`g`. A conjunction under quantifiers is a list of *factors*; a variable whose factors contain at
+most one other is closed over them. Free variables are quantified in their narrowest scope, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Variable, atoms, exists, rebuilt
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Variable,
+    exists,
+    leaves,
+    rebuilt,
+)
 
 
 def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
-    """The formula with some of its free variables existential, each at the narrowest place that holds its atoms.
+    """Binds some free variables by `exists`, each in the narrowest scope of its atoms.
 
     >>> t, v = Variable("t"), Variable("v")
     >>> quantified(Atom("r", Entity("a"), t) & ~Atom("q", v, t), frozenset({v}))
@@ -23,26 +36,32 @@ def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
         return formula
     if isinstance(formula, Not | Exists):
         return rebuilt(formula, lambda part: quantified(part, variables))
-    here = variables
+    shared = variables
     if isinstance(formula, And | Or):
-        # A variable that a single part speaks of goes inside it; one that several share is bound around them.
-        here = frozenset(v for v in variables if sum(v in part.free for part in formula.parts) > 1)
-        inner = [quantified(part, (variables - here) & part.free) for part in formula.parts]
+        # A variable of a single part goes inside it; one that several share is bound around them.
+        shared = frozenset(
+            v for v in variables if sum(v in part.free for part in formula.parts) > 1
+        )
+        inner = [quantified(part, (variables - shared) & part.free) for part in formula.parts]
         formula = type(formula)(tuple(inner))
-    order = [term for atom in atoms(formula) for term in (*atom.terms, atom.relation)]  # in which atoms speak of them
-    return exists(sorted(here, key=order.index), formula)
+    order: list[Entity | Variable | str] = [term for leaf in leaves(formula) for term in leaf.terms]
+    order += [leaf.relation for leaf in leaves(formula) if isinstance(leaf, Atom)]
+    return exists(sorted(shared, key=order.index), formula)
 
 
 class Narrowed(Exists):
-    """A quantifier in its narrowest place, over parts that all speak of its variable and of at most one other."""
+    """A quantifier in its narrowest scope.
+
+    All its parts contain its variable and at most one other.
+    """
 
     def __post_init__(self) -> None:
-        # A chain of variables nests one of these per step: the limit on what people write is not for them.
+        # A chain of variables nests one of these per step, which must not count as depth.
         self._keep(self.part.depth, self.part.free - {self.variable})
 
 
 def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
-    """Moves the quantifiers of a block as far in as they go: the variables that stay, and the factors."""
+    """Moves the quantifiers of a block inwards; returns the variables left and the factors."""
     variables, factors = factored(formula)
     while variables:
         ranks = {variable: _rank(variable, factors) for variable in variables}
@@ -59,7 +78,7 @@ def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
 
 
 def _rank(variable: Variable, factors: Sequence[Formula]) -> tuple[int, bool]:
-    """How many others a variable meets, the fewest to be closed first; and of equals, one that something narrows."""
+    """How many variables one meets, and whether it is unanchored: the lowest goes first."""
     mine = [f for f in factors if variable in f.free]
     others = frozenset[Variable]().union(*(f.free for f in mine)) - {variable}
     split = len(mine) == 1 and _separable(mine[0], variable)
@@ -67,7 +86,7 @@ def _rank(variable: Variable, factors: Sequence[Formula]) -> tuple[int, bool]:
 
 
 def _close(variable: Variable, mine: Sequence[Formula]) -> Formula:
-    """`exists variable` over the factors that speak of it, inside a disjunction where only a part of it does."""
+    """`exists variable` over its factors, inside a disjunction where only a part has it."""
     if len(mine) == 1 and isinstance(mine[0], Or) and _separable(mine[0], variable):
         inside = [p for p in mine[0].parts if variable in p.free]
         outside = [p for p in mine[0].parts if variable not in p.free]
@@ -80,13 +99,18 @@ def _separable(factor: Formula, variable: Variable) -> bool:
 
 
 def factored(formula: Formula) -> tuple[list[Variable], list[Formula]]:
-    """The variables and factors of nested quantifiers and conjunctions; those are told apart by their numbers."""
+    """The variables and factors of nested quantifiers and conjunctions.
+
+    Variables are told apart by their numbers.
+    """
     if isinstance(formula, Exists) and not isinstance(formula, Narrowed):
         variables, factors = factored(formula.part)
         return [formula.variable, *variables], factors
     if isinstance(formula, And):
         inside = [factored(part) for part in formula.parts]
-        return [v for variables, _ in inside for v in variables], [f for _, factors in inside for f in factors]
+        return [v for variables, _ in inside for v in variables], [
+            f for _, factors in inside for f in factors
+        ]
     return [], [formula]
 
 
@@ -96,12 +120,12 @@ def conjunction(factors: Sequence[Formula]) -> Formula:
 
 
 def anchored(variable: Variable, factors: Iterable[Formula]) -> bool:
-    """Whether something other than a negation speaks of the variable alone."""
-    return any(f.free == {variable} and not isinstance(f, Not) for f in factors)
+    """Whether a factor that is no negation or inequality restricts a variable alone."""
+    return any(f.free == {variable} and not isinstance(f, Not | Inequality) for f in factors)
 
 
 def components(variables: Sequence[Variable], factors: Sequence[Formula]) -> list[list[Variable]]:
-    """The variables in groups that no factor connects."""
+    """Groups the variables that factors connect."""
     groups: list[set[Variable]] = [{variable} for variable in variables]
     for factor in factors:
         touched = [g for g in groups if g & factor.free]
@@ -111,8 +135,10 @@ def components(variables: Sequence[Variable], factors: Sequence[Formula]) -> lis
     return [[v for v in variables if v in group] for group in groups]
 
 
-def knotted(cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula]) -> int:
-    """How many of the variables still meet two others once one of them is cut."""
+def residual_cycles(
+    cut: Variable, variables: Sequence[Variable], factors: Sequence[Formula]
+) -> int:
+    """How many variables still meet two others once one of them is cut."""
     scopes = [f.free - {cut} for f in factors]
     left = [v for v in variables if v != cut]
     while True:
@@ -130,7 +156,11 @@ def knotted(cut: Variable, variables: Sequence[Variable], factors: Sequence[Form
 def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
     """The formula with an entity in place of a variable."""
     if isinstance(formula, Atom):
-        return Atom(formula.relation, *(value if term == variable else term for term in formula.terms))
+        return Atom(
+            formula.relation, *(value if term == variable else term for term in formula.terms)
+        )
+    if isinstance(formula, Inequality):
+        return Inequality(*(value if term == variable else term for term in formula.terms))
     if isinstance(formula, Exists) and formula.variable == variable:
         return formula
     return rebuilt(formula, lambda part: substitute(part, variable, value))

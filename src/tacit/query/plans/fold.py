@@ -1,12 +1,12 @@
-"""The one way to walk a plan: each step goes to the method of its name, and is valued at a place.
+"""Visitors of a plan: each step is evaluated by the method of its name, in a context.
 
-A `Place` says between which entities a step is valued: from `source` (edges alone have one) to `target`, where None
-stands for every entity at once.
+An `EvalContext` says between which entities a step is evaluated: from `source` (only edges have
+one) to `target`, where None stands for every entity at once.
 
-A `Visitor` has a method for each step that it speaks of. A `Fold` values a step from what is inside it, and most steps
-only move the place: `Row` starts at the entity of its slot, `At` ends there, `Source` and `Target` look at one end. So
-an algebra has to say how an entity slot is read, what an atom, `⊤`, `⊥` and `n` are, and what the few steps with a
-value of their own are worth.
+A `Visitor` has a method for each kind of step it handles. A `Fold` evaluates a step from its
+children, and most steps only change the context: `Row` starts at the entity of its slot, `At` ends
+at it, `Source` and `Target` look at one end. So an algebra defines how an entity slot is read, what
+an atom, `⊤`, `⊥` and `n` are, and the values of the few remaining steps.
 """
 
 from __future__ import annotations
@@ -16,104 +16,124 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from tacit.query.plans.plan import At, Complement, Intersect, Loop, Relation, Row, Source, Step, Target, Union
+from tacit.query.plans.plan import (
+    At,
+    Complement,
+    Intersect,
+    Loop,
+    Relation,
+    Row,
+    Source,
+    Step,
+    Target,
+    Union,
+)
 
 End = TypeVar("End")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
-class Place(Generic[End]):
-    """Where a step is valued: from an entity of an edge to an entity, or to every one."""
+class EvalContext(Generic[End]):
+    """The entities between which a step is evaluated; None stands for every entity."""
 
     source: End | None = None
     target: End | None = None
 
     @property
     def start(self) -> End:
-        """The source, which there must be: an atom is followed from somewhere."""
+        """The source; an error where the context has none."""
         if self.source is None:
             raise TypeError("a step is valued from no entity, and needs one")
         return self.source
 
     @property
     def end(self) -> End:
-        """The target, which there must be, where nothing is valued at every entity at once."""
+        """The target; an error where the context has none."""
         if self.target is None:
             raise TypeError("a step is valued at no entity, and needs one")
         return self.target
 
 
-EVERYWHERE: Place[Any] = Place()
+EVERYWHERE: EvalContext[Any] = EvalContext()
 
 
 class Visitor(Generic[End, Value]):
-    """Values each step of a plan by the method of its name, a `Row` by `row`; all that it has none for, `otherwise`."""
+    """Evaluates each step of a plan by the method of its name, a `Row` by `row`.
 
-    def of(self, step: Step, place: Place[End] = EVERYWHERE) -> Value:
-        """The value of a step at a place."""
-        method: Callable[[Step, Place[End]], Value] = getattr(self, type(step).__name__.lower(), self.otherwise)
+    Steps without a method of their own go to `generic_visit`.
+    """
+
+    def of(self, step: Step, place: EvalContext[End] = EVERYWHERE) -> Value:
+        """Evaluates a step in a context."""
+        method: Callable[[Step, EvalContext[End]], Value] = getattr(
+            self, type(step).__name__.lower(), self.generic_visit
+        )
         return method(step, place)
 
-    def otherwise(self, step: Step, place: Place[End]) -> Value:
-        """The value of a step that there is no method for."""
+    def generic_visit(self, step: Step, place: EvalContext[End]) -> Value:
+        """Evaluates a step that has no method; an error unless overridden."""
         raise TypeError(f"{type(self).__name__} has no value for {step!r}")
 
 
 class Fold(Visitor[End, Value], ABC):
-    """Values the steps of a plan: a subclass is an algebra, of a few dozen lines over tensors, sets, vectors or proofs.
+    """Evaluates the steps of a plan; a subclass is an algebra over tensors, sets or proofs.
 
-    `Project`, `Best`, `Condition` and `Everything` have a value of their own, by the method of an algebra that has one.
+    `Project`, `Best`, `Cutset`, `Everything` and `Unequal` have methods only in algebras that
+    support them.
+
+    `Project`, `Best`, `Cutset`, `Everything` and `Unequal` have a value of their own, by the
+    method of an algebra that has one.
     """
 
-    def intersect(self, step: Intersect[Step], place: Place[End]) -> Value:
-        """The parts at the same place, joined by the t-norm."""
+    def intersect(self, step: Intersect[Step], place: EvalContext[End]) -> Value:
+        """The t-norm of the parts in the same context."""
         return self.all([self.of(part, place) for part in step.parts], place)
 
-    def union(self, step: Union[Step], place: Place[End]) -> Value:
-        """The parts at the same place, joined by the t-conorm."""
+    def union(self, step: Union[Step], place: EvalContext[End]) -> Value:
+        """The t-conorm of the parts in the same context."""
         return self.any([self.of(part, place) for part in step.parts], place)
 
-    def complement(self, step: Complement[Step], place: Place[End]) -> Value:
-        """The negation of what the part is worth at the same place."""
+    def complement(self, step: Complement[Step], place: EvalContext[End]) -> Value:
+        """The negation of the part in the same context."""
         return self.negation(step, self.of(step.part, place), place)
 
-    def source(self, step: Source, place: Place[End]) -> Value:
-        """A set at the source."""
+    def source(self, step: Source, place: EvalContext[End]) -> Value:
+        """The set at the source."""
         return self.of(step.part, replace(place, source=None, target=place.source))
 
-    def target(self, step: Target, place: Place[End]) -> Value:
-        """A set at the target."""
+    def target(self, step: Target, place: EvalContext[End]) -> Value:
+        """The set at the target."""
         return self.of(step.part, replace(place, source=None))
 
-    def row(self, step: Row, place: Place[End]) -> Value:
-        """An edge from the entity of a slot."""
+    def row(self, step: Row, place: EvalContext[End]) -> Value:
+        """The edge from the entity of a slot."""
         return self.of(step.edge, replace(place, source=self.entity(step.slot)))
 
-    def at(self, step: At, place: Place[End]) -> Value:
-        """A set at the entity of a slot."""
+    def at(self, step: At, place: EvalContext[End]) -> Value:
+        """The set at the entity of a slot."""
         return self.of(step.part, replace(place, source=None, target=self.entity(step.slot)))
 
-    def loop(self, step: Loop, place: Place[End]) -> Value:
-        """A relation from an entity to itself."""
+    def loop(self, step: Loop, place: EvalContext[End]) -> Value:
+        """The relation from an entity to itself."""
         return self.of(Relation(step.relation), replace(place, source=place.target))
 
     @abstractmethod
     def entity(self, slot: int) -> End:
-        """What stands in an entity slot."""
+        """The value of an entity slot."""
 
     @abstractmethod
-    def relation(self, step: Relation, place: Place[End]) -> Value:
-        """An atom from an entity to another, or to every one."""
+    def relation(self, step: Relation, place: EvalContext[End]) -> Value:
+        """The value of an atom from an entity to another, or to every one."""
 
     @abstractmethod
-    def all(self, parts: Sequence[Value], place: Place[End]) -> Value:
+    def all(self, parts: Sequence[Value], place: EvalContext[End]) -> Value:
         """The t-norm of parts."""
 
     @abstractmethod
-    def any(self, parts: Sequence[Value], place: Place[End]) -> Value:
+    def any(self, parts: Sequence[Value], place: EvalContext[End]) -> Value:
         """The t-conorm of parts."""
 
     @abstractmethod
-    def negation(self, step: Complement[Step], part: Value, place: Place[End]) -> Value:
-        """The negation of a part, which is that of a step."""
+    def negation(self, step: Complement[Step], part: Value, place: EvalContext[End]) -> Value:
+        """The negation of a part, for the step that negates it."""

@@ -1,13 +1,13 @@
-"""What to compute for a question: a tree of fuzzy sets, with slots where entities and relations go.
+"""The plan of a question: a tree of fuzzy sets, with slots for entities and relations.
 
-Every `Node` stands for one fuzzy set over all entities (a value per entity `t`), or, for `At` and `Best`, for one value
-that holds whatever the entity. Queries of one structure share one plan and run as one batch: entity slot `i` of a batch
-is column `i` of `entities[B, E]`, relation slot `j` column `j` of `relations[B, R]`, where relation ids are *directed*
-(`r ^ 1` is the inverse of `r`).
+Every `Node` stands for one fuzzy set over all entities (a value per entity `t`), or, for `At` and
+`Best`, for one value that is the same for every entity. Queries of one structure share one plan and
+run as one batch: entity slot `i` of a batch is column `i` of `entities[B, E]`, relation slot `j`
+column `j` of `relations[B, R]`, where relation ids are *directed* (`r ^ 1` is the inverse of `r`).
 
 With `c_r(s, t)` the calibrated score of an atom:
 
-========================== ==========================================================================
+=========================== =======================================================================
 `Row(slot, edge)`           `edge(entity of slot, t)`
 `Project(v, source, edge)`  `max_s  source[s] ⊤ edge(s, t)`; variable `v` takes the value `s`
 `Loop(relation)`            `c_r(t, t)`
@@ -16,12 +16,13 @@ With `c_r(s, t)` the calibrated score of an atom:
 `Complement(part)`          `n(part[t])`
 `At(part, slot)`            `part[entity of slot]`, whatever `t`
 `Best(v, part)`             `max_s part[s]`, whatever `t`; variable `v` takes the value `s`
-`Condition(v, slot, from, body)`  `max_x body[t]` with entity `x` in the extra entity slot, over the best `x` of `from`
-========================== ==========================================================================
+`Cutset(v, slot, c, body)`  `max_x body[t]` over the best `x` of `c`, with `x` in an extra slot
+=========================== =======================================================================
 
-An `Edge` is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id in the slot, or its
-inverse where `flip`; `Intersect`, `Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of
-a set at `s` or at `t`. How a plan is walked stands in `tacit.query.plans.fold`.
+An `Edge` is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id
+in the slot, or its inverse where `flip`; `Unequal()` is 1, or 0 where `s` is `t`; `Intersect`,
+`Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of a set at `s` or
+at `t`. How a plan is walked stands in `tacit.query.plans.fold`.
 """
 
 from __future__ import annotations
@@ -36,10 +37,15 @@ Part = TypeVar("Part", covariant=True)
 
 @dataclass(frozen=True)
 class Relation:
-    """`c_r(s, t)` for the relation in a slot, or for its inverse where the atom is walked backwards."""
+    """`c_r(s, t)` for the relation in a slot, or for its inverse where `flip`."""
 
     slot: int
     flip: bool = False
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """Inside an edge: 1 from every entity to all others, and 0 to itself."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Project:
-    """The best way to reach each entity over an edge from a set: `max_s source[s] ⊤ edge(s, t)`."""
+    """The best hop to each entity over an edge from a set: `max_s source[s] ⊤ edge(s, t)`."""
 
     variable: int
     source: Node
@@ -123,10 +129,14 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Condition:
+class Cutset:
     """The best of `body` over candidates for a cut variable, which fills an extra entity slot.
 
-    A `bounded` body is worth no more than its candidate; else what candidates are worth says which to try, no more.
+    The value of a `bounded` body never exceeds that of its candidate; for others the candidates
+    only give an order to try.
+
+    A `bounded` body is worth no more than its candidate; else what candidates are worth says which
+    to try, no more.
     """
 
     variable: int
@@ -137,19 +147,26 @@ class Condition:
 
 
 Node: TypeAlias = (
-    "Row | Project | Loop | Everything | At | Best | Condition | Intersect[Node] | Union[Node] | Complement[Node]"
+    "Row | Project | Loop | Everything | At | Best | Cutset"
+    " | Intersect[Node] | Union[Node] | Complement[Node]"
 )
-Edge: TypeAlias = "Relation | Source | Target | Everything | Intersect[Edge] | Union[Edge] | Complement[Edge]"
+Edge: TypeAlias = (
+    "Relation | Unequal | Source | Target | Everything"
+    " | Intersect[Edge] | Union[Edge] | Complement[Edge]"
+)
 Step: TypeAlias = "Node | Edge"
 NodeOrEdge = TypeVar("NodeOrEdge", "Node", "Edge")
 
 
 @dataclass(frozen=True)
-class Held:
-    """An answer variable beside the last one: its values are tried one by one, each in an entity slot of its own.
+class EnumeratedTarget:
+    """An answer variable beside the last one, whose values are tried one by one.
 
-    `marginal` is the fuzzy set of its values with the answer variables after it existential; `bound` is what no tuple
-    with a value exceeds, by the parts that speak of nothing else. `ranking`, one of the two, says what to try first.
+    Each value fills an entity slot of its own.
+
+    `marginal` is the fuzzy set of its values with the answer variables after it existential;
+    `bound` is an upper bound for every tuple with a value, by the factors of this variable alone.
+    `ranking`, one of the two, says what to try first.
     """
 
     variable: int
@@ -159,9 +176,13 @@ class Held:
 
     @property
     def ranking(self) -> Node:
-        """The marginal, unless that takes a row for every entity and the bound tells values apart, too."""
-        scanned = any(isinstance(step, Project) and not anchored(step.source) for step in walk(self.marginal))
-        telling = any(anchored(part) and not isinstance(part, At | Best) for part in conjuncts(self.bound))
+        """The marginal, unless it scores every entity and the bound tells values apart."""
+        scanned = any(
+            isinstance(step, Project) and not anchored(step.source) for step in walk(self.marginal)
+        )
+        telling = any(
+            anchored(part) and not isinstance(part, At | Best) for part in conjuncts(self.bound)
+        )
         return self.bound if scanned and telling else self.marginal
 
 
@@ -173,53 +194,61 @@ class Plan:
     """
 
     root: Node
-    num_entities: int  # entity slots a query fills; `Held` and `Condition` add slots after these
+    # entity slots a query fills; `EnumeratedTarget` and `Cutset` add slots after these
+    num_entities: int
     num_relations: int  # relation slots a query fills
     num_variables: int
-    targets: tuple[int, ...] = (0,)  # the answer variables, as asked for; none where a formula holds or not
-    held: tuple[Held, ...] = ()
+    # the answer variables, in the order of the question; none for a yes-or-no question
+    targets: tuple[int, ...] = (0,)
+    held: tuple[EnumeratedTarget, ...] = ()
 
     def has(self, *kinds: type) -> bool:
-        """Whether a step of one of some kinds occurs anywhere."""
+        """Whether a step of one of some kinds occurs anywhere in the plan."""
         return has(self.root, *kinds)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class CompiledQuery:
     """A query ready to run: its plan, and the names that fill the plan's slots."""
 
     plan: Plan
     entities: tuple[str, ...]
     relations: tuple[str, ...]
     variables: tuple[str, ...]  # names of the plan's variables, the target first
-    text: str = field(default="", compare=False, repr=False)  # what it was read from, for messages
+    text: str = field(default="", compare=False, repr=False)  # the source, for messages
 
 
 def children(step: Step) -> tuple[Step, ...]:
     """The steps directly inside a step."""
     values: list[Any] = [getattr(step, f.name) for f in fields(step)]
-    parts = [value if isinstance(value, tuple) else (value,) for value in values if not isinstance(value, int)]
+    parts = [
+        value if isinstance(value, tuple) else (value,)
+        for value in values
+        if not isinstance(value, int)
+    ]
     return tuple(part for several in parts for part in several)
 
 
 def said_inside(step: Step) -> tuple[Step, ...]:
-    """What is directly inside a step, each thing once: candidates for a cut variable repeat what its body says."""
-    return (step.body,) if isinstance(step, Condition) else children(step)
+    """The children of a step, without the candidates of a cutset, which its body repeats."""
+    return (step.body,) if isinstance(step, Cutset) else children(step)
 
 
 class StepChange(Protocol):
-    """What makes a set of a set, and an edge of an edge."""
+    """A function from nodes to nodes and from edges to edges."""
 
     def __call__(self, step: NodeOrEdge, /) -> NodeOrEdge: ...
 
 
 def map_children(step: NodeOrEdge, change: StepChange) -> NodeOrEdge:
-    """The same step with every step directly inside it changed."""
+    """Applies `change` to every step directly inside a step."""
     changed = dict[str, Any]()
     for f in fields(step):
         value = getattr(step, f.name)
         if not isinstance(value, int):
-            changed[f.name] = tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+            changed[f.name] = (
+                tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+            )
     return replace(step, **changed)
 
 
@@ -229,30 +258,38 @@ def conjuncts(step: NodeOrEdge) -> tuple[NodeOrEdge, ...]:
 
 
 def walk(step: Step) -> Iterator[Step]:
-    """A step and all steps inside it, from the outside in."""
+    """Yields a step and all steps inside it, from the outside in."""
     yield step
     for inner in children(step):
         yield from walk(inner)
 
 
 def has(step: Step, *kinds: type) -> bool:
-    """Whether a step is of one of some kinds, or one inside it is."""
+    """Whether a step, or a step inside it, is of one of some kinds."""
     return any(isinstance(inner, kinds) for inner in walk(step))
 
 
 @lru_cache(maxsize=65536)
 def reads(step: Step) -> tuple[frozenset[int], frozenset[int]]:
-    """The entity slots and the relation slots that a step reads; the slot that a condition fills is its own."""
+    """The entity slots and relation slots that a step reads, without those its cutsets fill."""
     entities = {step.slot} if isinstance(step, Row | At) else set[int]()
-    relations = {step.slot} if isinstance(step, Relation) else {step.relation} if isinstance(step, Loop) else set[int]()
+    relations = (
+        {step.slot}
+        if isinstance(step, Relation)
+        else {step.relation}
+        if isinstance(step, Loop)
+        else set[int]()
+    )
     for slots, along in map(reads, children(step)):
         entities |= slots
         relations |= along
-    return frozenset(entities - {step.slot} if isinstance(step, Condition) else entities), frozenset(relations)
+    return frozenset(entities - {step.slot} if isinstance(step, Cutset) else entities), frozenset(
+        relations
+    )
 
 
-def ends_of(edge: Edge) -> Iterator[Relation | Source | Target | Everything]:
-    """What an edge joins: relations, and the sets at its ends."""
+def ends_of(edge: Edge) -> Iterator[Relation | Unequal | Source | Target | Everything]:
+    """Yields the leaves of an edge: relations, inequalities, and the sets at its ends."""
     match edge:
         case Intersect(parts) | Union(parts):
             for part in parts:
@@ -264,9 +301,12 @@ def ends_of(edge: Edge) -> Iterator[Relation | Source | Target | Everything]:
 
 
 def anchored(step: Step) -> bool:
-    """Whether a set is held together by some atom that must hold; complements alone leave nearly everything in."""
+    """Whether some atom that must hold restricts a set.
+
+    Complements and inequalities alone leave nearly every entity in.
+    """
     match step:
-        case Everything() | Complement():
+        case Everything() | Complement() | Row(_, Unequal()) | Project(_, _, Unequal()):
             return False
         case Intersect(parts):
             return any(map(anchored, parts))
@@ -276,12 +316,16 @@ def anchored(step: Step) -> bool:
 
 
 def single_atom(step: Step) -> tuple[int, Relation] | None:
-    """The entity slot and the relation of a set that is the row of one atom; None where it is more."""
-    return (step.slot, step.edge) if isinstance(step, Row) and isinstance(step.edge, Relation) else None
+    """The entity slot and the relation of a set that is one atom's row; None for any other."""
+    return (
+        (step.slot, step.edge)
+        if isinstance(step, Row) and isinstance(step.edge, Relation)
+        else None
+    )
 
 
 def negated_relation(step: Complement[Step]) -> Relation | None:
-    """The relation that a negation is about: that of the atom it negates, or of the last hop to what it negates.
+    """The relation of a negated atom, or of the last hop to a negated set.
 
     None for a negated conjunction, disjunction or negation, which is about no single one.
     """

@@ -1,4 +1,4 @@
-"""One set of entities per query, for a whole batch of queries at once."""
+"""One set of entities per query, for a whole batch of queries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BLOCK = 1 << 18  # pairs (query, entity) handed out at a time
 class Sets:
     """A set of entities per query, as sorted distinct keys `query · N + entity`.
 
-    Where `cofinite`, the keys of a query are the entities its set does *not* hold: complements cost nothing, `A & ~B`
-    is a difference, and a full complement is written out only by `members`.
+    Where `cofinite`, the keys of a query are the entities its set does *not* hold: complements cost
+    nothing, `A & ~B` is a difference, and a full complement is written out only by `members`.
 
     >>> few = Sets.finite(np.array([1, 2, 5]), num_queries=2, num_entities=4)  # {1, 2} and {1}
     >>> rest = ~Sets.finite(np.array([2]), num_queries=2, num_entities=4)  # {0, 1, 3} and all
@@ -50,14 +50,15 @@ class Sets:
     def __and__(self, other: Sets) -> Sets:
         if len(other.keys) < len(self.keys) and not other.cofinite.any():
             self, other = other, self
-        kept = within(self.keys, other.keys)
+        mask = within(self.keys, other.keys)
         if other.cofinite.any():
-            kept ^= True if other.cofinite.all() else other.cofinite[self.rows]
-        if not self.cofinite.any():  # the common case: what one holds and the other does not rule out
-            return Sets(self.keys[kept], self.cofinite, self.num_entities)
-        kept = np.where(self.cofinite[self.rows], other.cofinite[self.rows], kept)
+            mask ^= True if other.cofinite.all() else other.cofinite[self.rows]
+        # the common case: what one holds and the other does not rule out
+        if not self.cofinite.any():
+            return Sets(self.keys[mask], self.cofinite, self.num_entities)
+        mask = np.where(self.cofinite[self.rows], other.cofinite[self.rows], mask)
         added = other.keys[self.cofinite[other.rows] & ~within(other.keys, self.keys)]
-        keys = np.sort(np.concatenate([self.keys[kept], added]))
+        keys = np.sort(np.concatenate([self.keys[mask], added]))
         return Sets(keys, self.cofinite & other.cofinite, self.num_entities)
 
     def __or__(self, other: Sets) -> Sets:
@@ -74,7 +75,7 @@ class Sets:
         return self.keys // self.num_entities
 
     def contains(self, rows: Ints, entities: NDArray[np.integer]) -> Flags:
-        """Whether the set of each query given holds an entity."""
+        """Whether the set of each query holds an entity."""
         return within(rows * self.num_entities + entities, self.keys) ^ self.cofinite[rows]
 
     def nonempty(self) -> Flags:
@@ -82,10 +83,19 @@ class Sets:
         counts = np.bincount(self.rows, minlength=len(self))
         return np.where(self.cofinite, counts < self.num_entities, counts > 0)
 
+    @property
+    def size(self) -> int:
+        """How many entities all sets hold together, none written out."""
+        left_out = int(self.cofinite[self.rows].sum())
+        return int(self.cofinite.sum()) * self.num_entities + len(self.keys) - 2 * left_out
+
     def take(self, rows: Ints) -> Sets:
-        """The sets of some queries, in the order given and as often as given."""
-        starts, ends = (np.searchsorted(self.keys, row * self.num_entities) for row in (rows, rows + 1))
-        shift = (np.arange(len(rows)) - rows) * self.num_entities  # what takes a key from its query to its place
+        """The sets of some queries, in the given order and with repetitions."""
+        starts, ends = (
+            np.searchsorted(self.keys, row * self.num_entities) for row in (rows, rows + 1)
+        )
+        # what takes a key from its query to its place
+        shift = (np.arange(len(rows)) - rows) * self.num_entities
         _, at = spread(starts, ends)
         keys = self.keys[at] + np.repeat(shift, ends - starts)
         return Sets(keys, self.cofinite[rows], self.num_entities)
@@ -97,7 +107,7 @@ class Sets:
         if not self.cofinite.any():
             keys = distinct(moved, num_queries * self.num_entities)
             return Sets.finite(keys, num_queries, self.num_entities)
-        # A query with complements holds all but what every one of them leaves out and no plain set holds.
+        # A union with complements lacks what all of them leave out and no plain set holds.
         left_out = self.cofinite[owner]
         held = distinct(moved[~left_out])
         complements = np.bincount(rows[self.cofinite], minlength=num_queries)
@@ -108,7 +118,7 @@ class Sets:
         return Sets(np.sort(np.concatenate([held, outside])), complements > 0, self.num_entities)
 
     def listed(self) -> Ints:
-        """The sorted keys of all members, those of complements written out."""
+        """The sorted keys of all members, with complements written out."""
         if not self.cofinite.any():
             return self.keys
         parts = [rows * self.num_entities + entities for rows, entities in self.members()]
@@ -119,7 +129,8 @@ class Sets:
         rows, entities = np.divmod(self.keys, self.num_entities)
         if self.cofinite.any():
             finite = ~self.cofinite[rows]
-            rows, entities = rows[finite], entities[finite]
+            rows = rows[finite]
+            entities = entities[finite]
         for start in range(0, len(rows), block):
             yield rows[start : start + block], entities[start : start + block]
         cofinite = np.flatnonzero(self.cofinite)
@@ -127,6 +138,8 @@ class Sets:
         for start in range(0, len(cofinite), step):
             few = cofinite[start : start + step]
             everything = (few[:, None] * self.num_entities + np.arange(self.num_entities)).ravel()
-            rows, entities = np.divmod(everything[~within(everything, self.keys)], self.num_entities)
+            rows, entities = np.divmod(
+                everything[~within(everything, self.keys)], self.num_entities
+            )
             if len(rows):
                 yield rows, entities

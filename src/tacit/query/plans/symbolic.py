@@ -1,4 +1,7 @@
-"""Exact answers over the facts of a graph, by set operations on its sorted index: the oracle of everything after."""
+"""Exact answers over the facts of a graph, by set operations on its sorted index.
+
+They are the oracle that every other search is compared with.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.graph.fact_index import FactIndex, Ints, distinct
 from tacit.graph.graph import Graph
 from tacit.query.plans import plan as steps
-from tacit.query.plans.fold import EVERYWHERE, Fold, Place
+from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import Edge, Plan, Step, conjuncts
 from tacit.query.plans.sets import Flags, Sets
 from tacit.query.sampling.betae_structures import Ids
@@ -24,21 +27,28 @@ GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "valid": (("train",), ("train", "valid")),
     "test": (("train", "valid"), ("train", "valid", "test")),
 }  # the splits that easy answers follow from, and those that all answers follow from
-BATCH = 512  # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
+# queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
+BATCH = 512
 COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
 _FACTS = 1 << 23  # facts followed at once
+_FIRST = 16  # values of an answer variable whose tuples are counted at first
 
 
 def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
-    """The same queries with the easy and hard answers they have as queries of a split."""
-    easy, hard = easy_and_hard(queries.shape.plan, queries.entities, queries.relations, graph, split)
+    """Adds the easy and hard answers that queries have in a split."""
+    easy, hard = easy_and_hard(
+        queries.shape.plan, queries.entities, queries.relations, graph, split
+    )
     return replace(queries, easy=easy, hard=hard)
 
 
-def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split: str) -> tuple[AnswerSets, AnswerSets]:
-    """The answers on the smaller graph of a split, and those that only the larger one gives.
+def easy_and_hard(
+    plan: Plan, entities: Ids, relations: Ids, graph: Graph, split: str
+) -> tuple[AnswerSets, AnswerSets]:
+    """The answers on the smaller graph of a split, and those only on the larger one.
 
-    With negation an answer on the smaller graph may be none on the larger; it stays easy, as in BetaE's files.
+    With negation an answer on the smaller graph may be none on the larger; it stays easy, as in
+    BetaE's files.
     """
     smaller, larger = GRAPHS[split]
     every = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
@@ -48,8 +58,13 @@ def easy_and_hard(plan: Plan, entities: Ids, relations: Ids, graph: Graph, split
     return easy, every.minus(easy)
 
 
-def answers(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> AnswerSets:
-    """The exact answers of queries that share a plan: entity slots `[Q, E]`, directed relation slots `[Q, R]`."""
+def answers(
+    plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int
+) -> AnswerSets:
+    """The exact answers of queries that share a plan.
+
+    Entity slots are `[Q, E]`, directed relation slots `[Q, R]`.
+    """
     keys = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(entities), BATCH):
         batch = slice(start, start + BATCH)
@@ -63,13 +78,39 @@ def holds(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entit
     return SetFold(index, num_entities, entities, relations).of(plan.root).nonempty()
 
 
-def count_tuples(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> int:
-    """How many tuples of entities answer one query, `[1, E]` and `[1, R]`, whose plan holds answer variables."""
-    for step in (*(held.marginal for held in plan.held), plan.root):
-        repeated = relations.repeat(len(entities), axis=0)
-        sets = answers(replace(plan, root=step, held=()), entities, repeated, index, num_entities)
-        entities = np.concatenate([entities[sets.rows], sets.ids[:, None]], axis=1)
-    return len(entities)
+def count_tuples(
+    plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int, most: int
+) -> int:
+    """How many tuples answer one query with several answer variables.
+
+    Its entity slots are `[1, E]`, its relation slots `[1, R]`.
+
+    Counting stops where there are `most` of them or more.
+    """
+    *inner, root = (
+        replace(plan, root=step, held=())
+        for step in (*(each.marginal for each in plan.held), plan.root)
+    )
+
+    def count(rows: Ids, steps_left: Sequence[Plan], limit: int) -> int:
+        # few at first: one value may lead to all that are wanted
+        total = 0
+        start = 0
+        size = _FIRST
+        while start < len(rows) and total < limit:
+            few = rows[start : start + size]
+            along = relations.repeat(len(few), axis=0)
+            if steps_left:
+                sets = answers(steps_left[0], few, along, index, num_entities)
+                filled = np.concatenate([few[sets.rows], sets.ids[:, None]], axis=1)
+                total += count(filled, steps_left[1:], limit - total)
+            else:
+                total += SetFold(index, num_entities, few, along).of(root.root).size
+            start = start + size
+            size = min(BATCH, 2 * size)
+        return total
+
+    return min(most, count(entities, inner, most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +123,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class SetFold(Fold[Ends, Sets]):
-    """Queries that share a plan, valued as sets: one per query, or one per source where an edge is followed."""
+    """Evaluates queries that share a plan as sets, one per query or per source of an edge."""
 
     index: FactIndex  # of the facts
     num_entities: int
@@ -90,8 +131,8 @@ class SetFold(Fold[Ends, Sets]):
     relations: NDArray[np.integer]  # [Q, R]
     known: dict[Step, Sets] = field(default_factory=dict)
 
-    def of(self, step: Step, place: Place[Ends] = EVERYWHERE) -> Sets:
-        """The value of a step; that of a whole set is found once however often it occurs."""
+    def of(self, step: Step, place: EvalContext[Ends] = EVERYWHERE) -> Sets:
+        """Evaluates a step; the set of a step without a source is computed once."""
         if place.source is not None:
             return super().of(step, place)
         if step not in self.known:
@@ -105,50 +146,68 @@ class SetFold(Fold[Ends, Sets]):
         """The entities of a slot, one a query."""
         return Ends(self._every, self.entities[:, slot])
 
-    def relation(self, step: steps.Relation, place: Place[Ends]) -> Sets:
+    def relation(self, step: steps.Relation, place: EvalContext[Ends]) -> Sets:
         """The entities that known facts lead to from each source."""
         source = place.start
         at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
         return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
-    def project(self, step: steps.Project, place: Place[Ends]) -> Sets:
+    def project(self, step: steps.Project, place: EvalContext[Ends]) -> Sets:
         """The entities an edge leads to from a set."""
-        source, edge = self.of(step.source), step.edge
+        source = self.of(step.source)
+        edge = step.edge
         if isinstance(edge, steps.Relation):
             return self.followed(source, edge)
-        reached = self._nothing
+        union = self._nothing
         for rows, sources in self.bounded(source, edge).members(COPIES):
-            reached = reached | self.of(edge, Place(Ends(rows, sources))).union_by(rows, len(self.entities))
-        return reached
+            union = union | self.of(edge, EvalContext(Ends(rows, sources))).union_by(
+                rows, len(self.entities)
+            )
+        return union
 
     def followed(self, source: Sets, edge: steps.Relation) -> Sets:
         """The entities that facts of a relation lead to from a set."""
-        reached = self._nothing
+        union = self._nothing
         for rows, sources in self.bounded(source, edge).members():
             for portion in self._portions(sources, self._directed(edge, rows)):
-                at, tails = self.index.neighbours(sources[portion], self._directed(edge, rows[portion]))
+                at, tails = self.index.neighbours(
+                    sources[portion], self._directed(edge, rows[portion])
+                )
                 keys = rows[portion][at] * self.num_entities + tails
                 keys = distinct(keys, len(self.entities) * self.num_entities)
-                reached = reached | Sets.finite(keys, len(self.entities), self.num_entities)
-        return reached
+                union = union | Sets.finite(keys, len(self.entities), self.num_entities)
+        return union
 
-    def loop(self, step: steps.Loop, place: Place[Ends]) -> Sets:
+    def unequal(self, step: steps.Unequal, place: EvalContext[Ends]) -> Sets:
+        """All entities but each source."""
+        source = place.start
+        keys = np.arange(len(source.rows)) * self.num_entities + source.entities
+        return ~Sets.finite(keys, len(source.rows), self.num_entities)
+
+    def loop(self, step: steps.Loop, place: EvalContext[Ends]) -> Sets:
         """The entities that a relation leads back to themselves."""
-        at, loops = self.index.loops.neighbours(self.relations[:, step.relation], np.zeros_like(self._every))
+        at, loops = self.index.loops.neighbours(
+            self.relations[:, step.relation], np.zeros_like(self._every)
+        )
         return self._finite(self._every[at], loops)
 
-    def best(self, step: steps.Best, place: Place[Ends]) -> Sets:
+    def best(self, step: steps.Best, place: EvalContext[Ends]) -> Sets:
         """Everything, where the set holds anything."""
         return Sets.all_where(self.of(step.part).nonempty(), self.num_entities)
 
-    def condition(self, step: steps.Condition, place: Place[Ends]) -> Sets:
-        """The union of the body over candidates for a cut variable, each filling the slot in a copy of its query."""
-        reached = self._nothing
-        for rows, values in self.of(step.candidates).members(COPIES):
-            reached = reached | self.copies(step, rows, values).of(step.body).union_by(rows, len(self.entities))
-        return reached
+    def cutset(self, step: steps.Cutset, place: EvalContext[Ends]) -> Sets:
+        """The union of the body over candidates for a cut variable.
 
-    def copies(self, step: steps.Condition, rows: Ints, values: Ints) -> SetFold:
+        Each candidate fills the slot in a copy of its query.
+        """
+        union = self._nothing
+        for rows, values in self.of(step.candidates).members(COPIES):
+            union = union | self.copies(step, rows, values).of(step.body).union_by(
+                rows, len(self.entities)
+            )
+        return union
+
+    def copies(self, step: steps.Cutset, rows: Ints, values: Ints) -> SetFold:
         """Copies of some queries with a value each in the slot of a cut variable."""
         width = self.entities.shape[1]
         entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
@@ -156,23 +215,23 @@ class SetFold(Fold[Ends, Sets]):
         entities[:, step.slot] = values
         return SetFold(self.index, self.num_entities, entities, self.relations[rows])
 
-    def target(self, step: steps.Target, place: Place[Ends]) -> Sets:
+    def target(self, step: steps.Target, place: EvalContext[Ends]) -> Sets:
         """A set as a whole, for every source."""
         return self.of(step.part).take(place.start.rows)
 
-    def everything(self, step: Step, place: Place[Ends]) -> Sets:
+    def everything(self, step: Step, place: EvalContext[Ends]) -> Sets:
         """All entities, for every query or source."""
         size = len(self.entities) if place.source is None else len(place.source.rows)
         return Sets.all_where(np.ones(size, dtype=bool), self.num_entities)
 
-    def all(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
-        """The intersection; complements last, since taking them from something finite is a difference."""
+    def all(self, parts: Sequence[Sets], place: EvalContext[Ends]) -> Sets:
+        """The intersection; complements come last, as a difference from something finite."""
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
-    def any(self, parts: Sequence[Sets], place: Place[Ends]) -> Sets:
+    def any(self, parts: Sequence[Sets], place: EvalContext[Ends]) -> Sets:
         return reduce(Sets.__or__, parts)
 
-    def negation(self, step: steps.Complement[Step], part: Sets, place: Place[Ends]) -> Sets:
+    def negation(self, step: steps.Complement[Step], part: Sets, place: EvalContext[Ends]) -> Sets:
         return ~part
 
     @property
@@ -202,8 +261,10 @@ class SetFold(Fold[Ends, Sets]):
             yield slice(start, end)
 
     def bounded(self, source: Sets, edge: Edge) -> Sets:
-        """The source, where it is a complement, without what some relation that the edge needs does not leave."""
-        relation = next((part for part in conjuncts(edge) if isinstance(part, steps.Relation)), None)
+        """Restricts a complement to the sources of some relation that the edge requires."""
+        relation = next(
+            (part for part in conjuncts(edge) if isinstance(part, steps.Relation)), None
+        )
         if relation is None or not source.cofinite.any():
             return source
         rows = np.flatnonzero(source.cofinite)

@@ -1,7 +1,7 @@
-"""What kind of plan, or of step of a plan, something is, and how much it takes: what decides how it is searched.
+"""Properties and costs of plans and steps, by which a search is chosen.
 
-What a step reads decides how often it is valued: once for each value of the variables around it that are tried and that
-it reads. A hop combines a set for every candidate, unless its edge is made of sets alone: then few candidates matter.
+A step is evaluated once for each value of the cut variables that it reads. A hop combines a set for
+every candidate, unless its edge joins sets alone: then few candidates matter.
 """
 
 from __future__ import annotations
@@ -12,73 +12,83 @@ from math import prod
 from tacit.query.plans import plan as steps
 from tacit.query.plans.plan import Edge, Node, Plan, Step, anchored, children, has, reads, walk
 
-Search = steps.Project | steps.Condition  # the steps that look for the value of a variable
-Tried = tuple[tuple[frozenset[int], int], ...]  # slots of variables that are tried together, and how many values
-_FEW = 8  # candidates that no other outdoes
+Search = steps.Project | steps.Cutset  # the steps that look for the value of a variable
+# slots of variables that are tried together, and how many values
+Tried = tuple[tuple[frozenset[int], int], ...]
+_FEW = 8  # candidates of an edge of sets, since no other exceeds them
 
 
 def source_of(step: Search) -> Node:
-    """Where the candidates of a step come from."""
+    """The set that the candidates of a step come from."""
     return step.source if isinstance(step, steps.Project) else step.candidates
 
 
 @lru_cache(maxsize=65536)
-def settled(step: Step) -> bool:
-    """Whether no hop and no cycle is part of a step, so that its value is exact."""
+def is_hop_free(step: Step) -> bool:
+    """Whether a step contains no hop and no cycle, so that its value is exact."""
     return not any(isinstance(part, Search) for part in walk(step))
 
 
 @lru_cache(maxsize=65536)
 def drops(step: Step) -> bool:
-    """Whether a beam may drop candidates in a step: somewhere it leaves a set that something holds together."""
+    """Whether a beam may drop candidates in a step, since some set in it is anchored."""
     return any(isinstance(part, Search) and anchored(source_of(part)) for part in walk(step))
 
 
 @lru_cache(maxsize=65536)
 def negates_hops(step: Step) -> bool:
-    """Whether something is negated that a beam may have missed a part of."""
+    """Whether a step negates a hop, a part of which a beam may have missed."""
     denied = (part for part in walk(step) if isinstance(part, steps.Complement))
-    return any(has(part, steps.Project, steps.Condition, steps.Best) for part in denied)
+    return any(has(part, steps.Project, steps.Cutset, steps.Best) for part in denied)
 
 
-def beamed(step: Step) -> bool:
-    """Whether a step is left to a beam: an edge with hops inside, or a cycle that denies such."""
+def requires_beam(step: Step) -> bool:
+    """Whether only a beam evaluates a step: an edge or a negation with hops inside."""
     if isinstance(step, steps.Project):
-        return not settled(step.edge)
-    return isinstance(step, steps.Condition) and negates_hops(step.body)
+        return not is_hop_free(step.edge)
+    return isinstance(step, steps.Cutset) and negates_hops(step.body)
 
 
 def of_sets(edge: Edge) -> bool:
-    """Whether an edge joins nothing but sets at its ends, none of them denied."""
+    """Whether an edge joins only sets at its ends, none of them negated."""
     if isinstance(edge, steps.Intersect | steps.Union):
         return all(map(of_sets, edge.parts))
     return isinstance(edge, steps.Source | steps.Target | steps.Everything)
 
 
 @lru_cache(maxsize=65536)
-def hands_on(step: Step) -> bool:
-    """Whether no value of a step exceeds those of the hops and cycles in it."""
+def is_bounded_by_parts(step: Step) -> bool:
+    """Whether the value of a step never exceeds those of its hops and cycles."""
     match step:
         case steps.Intersect(parts):
-            return all(map(hands_on, parts))
+            return all(map(is_bounded_by_parts, parts))
         case steps.Project(_, source, edge):
-            return settled(edge) and hands_on(source)
-        case steps.Condition(_, _, candidates, body, bounded):
-            return bounded and hands_on(candidates) and hands_on(body)
+            return is_hop_free(edge) and is_bounded_by_parts(source)
+        case steps.Cutset(_, _, candidates, body, bounded):
+            return bounded and is_bounded_by_parts(candidates) and is_bounded_by_parts(body)
         case steps.At(part) | steps.Best(_, part):
-            return hands_on(part)
-    return settled(step)
+            return is_bounded_by_parts(part)
+    return is_hop_free(step)
 
 
 def without_hops(plan: Plan) -> bool:
-    """Whether a plan only joins rows, so that an answer is worth what its own atoms are."""
-    joined = (steps.Row, steps.Relation, steps.Intersect, steps.Union, steps.Complement)
+    """Whether a plan only joins rows, so that an answer has the value of its own atoms."""
+    joined = (
+        steps.Row,
+        steps.Relation,
+        steps.Unequal,
+        steps.Intersect,
+        steps.Union,
+        steps.Complement,
+    )
     return all(isinstance(step, joined) for step in walk(plan.root))
 
 
 def listable(plan: Plan) -> bool:
-    """Whether a plan can be answered over lists: sets held together by atoms, hops over one relation, no denied hop."""
-    return anchored(plan.root) and not negates_hops(plan.root) and all(map(_listed, walk(plan.root)))
+    """Whether lists can answer a plan: anchored sets, simple hops, no negated hop."""
+    return (
+        anchored(plan.root) and not negates_hops(plan.root) and all(map(_listed, walk(plan.root)))
+    )
 
 
 def _listed(step: Step) -> bool:
@@ -87,20 +97,24 @@ def _listed(step: Step) -> bool:
             return anchored(source)
         case steps.Union(parts):
             return all(map(anchored, parts)) or not any(map(anchored, parts))
-        case steps.Row(_, steps.Relation()) | steps.Intersect() | steps.Complement() | steps.Relation():
+        case steps.Row(_, edge):
+            return isinstance(edge, steps.Relation | steps.Unequal)
+        case steps.Relation() | steps.Unequal() | steps.Intersect() | steps.Complement():
             return True
     return False
 
 
 def sets_in(plan: Plan, k: int, num_entities: int) -> int:
-    """How many fuzzy sets a plan takes; of the answer variables that are held, `k` values are tried together.
+    """How many fuzzy sets a plan computes, with `k` values of enumerated targets at once.
 
     >>> from tacit.query.plans.compile import compile_query
     >>> from tacit.query.text.text import parse
-    >>> sets_in(compile_query(parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)")).plan, 256, 10_000)
+    >>> query = parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)")
+    >>> sets_in(compile_query(query).plan, 256, 10_000)
     259
     """
-    slots, total = frozenset[int](), 0
+    slots = frozenset[int]()
+    total = 0
     for held in plan.held:
         total += sets_of(held.ranking, k, num_entities, ((slots, min(k, num_entities)),))
         slots |= {held.slot}
@@ -108,11 +122,19 @@ def sets_in(plan: Plan, k: int, num_entities: int) -> int:
 
 
 def sets_of(step: Step, k: int, num_entities: int, tried: Tried = ()) -> int:
-    """How many fuzzy sets a step takes, inside variables that are tried."""
-    every, times, inside = num_entities, prod(count for slots, count in tried if slots & reads(step)[0]), tried
+    """How many fuzzy sets a step computes, inside variables that are tried."""
+    every = num_entities
+    times = prod(count for slots, count in tried if slots & reads(step)[0])
+    inside = tried
     match step:
         case steps.Project(_, source, edge):
             times *= min(k if anchored(source) else every, every, _FEW if of_sets(edge) else every)
-        case steps.Condition(_, slot, candidates):
-            inside = (*tried, (frozenset({slot}), every if isinstance(candidates, steps.Everything) else min(k, every)))
+        case steps.Cutset(_, slot, candidates):
+            inside = (
+                *tried,
+                (
+                    frozenset({slot}),
+                    every if isinstance(candidates, steps.Everything) else min(k, every),
+                ),
+            )
     return times + sum(sets_of(part, k, num_entities, inside) for part in children(step))

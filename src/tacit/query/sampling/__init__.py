@@ -1,1 +1,1 @@
-"""Queries of benchmarks: their shapes, how they are drawn, and the files they are kept in."""
+"""Benchmark queries: their shapes, sampling, and files."""

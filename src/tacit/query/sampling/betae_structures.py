@@ -1,7 +1,7 @@
 """BetaE's nested tuples: the structure of a query, and the ids that fill it.
 
-A *structure* is a nested tuple of `'e'`, `'r'`, `'n'` and `'u'`; a *query* is the same tuple with entity and relation
-ids in place of `'e'` and `'r'`, -2 in place of `'n'` and -1 in place of `'u'`:
+A *structure* is a nested tuple of `'e'`, `'r'`, `'n'` and `'u'`; a *query* is the same tuple with
+entity and relation ids in place of `'e'` and `'r'`, -2 in place of `'n'` and -1 in place of `'u'`:
 
 =============================== ==============================================================
 `(head, ('r', 'r', 'n'))`       walk two relations from the head, then take the complement
@@ -21,15 +21,18 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
-from tacit.query.plans.fold import Place, Visitor
+from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import Complement, Intersect, Project, Relation, Row, Step, Union
 
 Structure = tuple[Any, ...]
 Ids = NDArray[np.int32]
 
-UNION, NEGATION = -1, -2
+UNION = -1
+NEGATION = -2
 _MARKS = {"u": UNION, "n": NEGATION}
-_MOST_PARTS, _DEEPEST = 256, 16  # of a structure in a file
+# of a structure in a file
+_MOST_PARTS = 256
+_DEEPEST = 16
 
 STRUCTURES: dict[str, Structure] = {
     "1p": ("e", ("r",)),
@@ -56,8 +59,10 @@ DE_MORGAN: dict[str, Structure] = {
 def label(structure: Any) -> str:
     """A short name for a structure, built from those of the benchmark shapes.
 
-    >>> label(("e", ("r", "r"))), label(("e", ("r", "r", "r", "r"))), label((("e", ("r", "r")), ("e", ("r", "r"))))
-    ('2p', '(e,(r,r,r,r))', '(2p,2p)')
+    >>> label(("e", ("r", "r"))), label(("e", ("r", "r", "r", "r")))
+    ('2p', '(e,(r,r,r,r))')
+    >>> label((("e", ("r", "r")), ("e", ("r", "r"))))
+    '(2p,2p)'
     """
     if isinstance(structure, str):
         return structure
@@ -66,7 +71,7 @@ def label(structure: Any) -> str:
 
 
 def template(structure: Structure) -> Query:
-    """The formula of a structure, with names `e1, e2, …` and `r1, r2, …` in BetaE's order of slots."""
+    """The formula of a structure, its names `e1, e2, …` and `r1, r2, …` in BetaE's order."""
     entities, relations, variables = (map(f"{kind}{{}}".format, count(1)) for kind in "erv")
 
     def walk(part: Any, term: Term) -> Formula:
@@ -93,29 +98,29 @@ def _is_walk(part: Any) -> bool:
 
 
 def structure_of_plan(node: Step) -> Structure | None:
-    """The BetaE structure of a plan, where it is a tree of plain steps; a relation may be walked either way."""
+    """The BetaE structure of a plan, or None; relations may run either way."""
     return _Structures().of(node)
 
 
 class _Structures(Visitor[None, Structure | None]):
-    """Values plain steps by their structures, and all others by none."""
+    """Evaluates plain steps to their structures, and all other steps to None."""
 
-    def row(self, step: Row, place: Place[None]) -> Structure | None:
+    def row(self, step: Row, place: EvalContext[None]) -> Structure | None:
         return ("e", ("r",)) if isinstance(step.edge, Relation) else None
 
-    def project(self, step: Project, place: Place[None]) -> Structure | None:
+    def project(self, step: Project, place: EvalContext[None]) -> Structure | None:
         return self._extended(step.source, "r") if isinstance(step.edge, Relation) else None
 
-    def complement(self, step: Complement[Step], place: Place[None]) -> Structure | None:
+    def complement(self, step: Complement[Step], place: EvalContext[None]) -> Structure | None:
         return self._extended(step.part, "n")
 
-    def intersect(self, step: Intersect[Step], place: Place[None]) -> Structure | None:
+    def intersect(self, step: Intersect[Step], place: EvalContext[None]) -> Structure | None:
         return self._joined(step.parts)
 
-    def union(self, step: Union[Step], place: Place[None]) -> Structure | None:
+    def union(self, step: Union[Step], place: EvalContext[None]) -> Structure | None:
         return self._joined(step.parts, ("u",))
 
-    def otherwise(self, step: Step, place: Place[None]) -> None:
+    def generic_visit(self, step: Step, place: EvalContext[None]) -> None:
         return None
 
     def _joined(self, parts: Iterable[Step], *mark: Structure) -> Structure | None:
@@ -130,7 +135,7 @@ class _Structures(Visitor[None, Structure | None]):
 
 
 def arranged(structure: Any) -> Any:
-    """A structure with its parts in one order, whichever they were written in.
+    """A structure with its parts in canonical order.
 
     >>> arranged(STRUCTURES["pi"]) == arranged((STRUCTURES["1p"], STRUCTURES["2p"]))
     True
@@ -139,11 +144,15 @@ def arranged(structure: Any) -> Any:
         return structure
     if _is_walk(structure):
         return arranged(structure[0]), structure[1]
-    return tuple(sorted((part if part == ("u",) else arranged(part) for part in structure), key=repr))
+    return tuple(
+        sorted((part if part == ("u",) else arranged(part) for part in structure), key=repr)
+    )
 
 
 def well_formed(structure: Any) -> bool:
-    """Whether a value is a structure: a walk from an entity or a structure, or several structures, within reason.
+    """Whether a value is a structure of bounded size: a walk or several structures.
+
+    A walk starts from an entity or a structure.
 
     Parts are counted on the way: what is small in a file may be one part named thousands of times.
     """
@@ -173,19 +182,25 @@ def from_tuples(queries: Iterable[Any], structure: Structure) -> tuple[Ids, Ids]
         # Nested lists would be arrays of many dimensions, with more values than memory.
         ids = np.array(values if set(map(type, values)) <= {int} else [None])
         if ids.dtype.kind != "i":
-            raise DataError(f"the queries of {label(structure)} hold something other than whole numbers")
+            raise DataError(
+                f"the queries of {label(structure)} hold something other than whole numbers"
+            )
         if mark in _MARKS:
             wrong = ids != _MARKS[mark]
         else:
             wrong = (ids < 0) | (ids > np.iinfo(np.int32).max)
             columns[mark].append(ids.astype(np.int32))
         if wrong.any():
-            raise DataError(f"a query of {label(structure)} holds {ids[wrong][0]} in place of '{mark}'")
+            raise DataError(
+                f"a query of {label(structure)} holds {ids[wrong][0]} in place of '{mark}'"
+            )
     return np.stack(columns["e"], axis=1), np.stack(columns["r"], axis=1)
 
 
-def _columns(structure: Any, queries: list[Any] | tuple[Any, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Each mark of a structure with the values that stand in its place, by transposing level after level."""
+def _columns(
+    structure: Any, queries: list[Any] | tuple[Any, ...]
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Each mark of a structure with its values, by transposing level after level."""
     if isinstance(structure, str):
         yield structure, tuple(queries)
         return
@@ -200,7 +215,7 @@ def _columns(structure: Any, queries: list[Any] | tuple[Any, ...]) -> Iterator[t
 
 
 def to_tuples(structure: Structure, entities: Ids, relations: Ids) -> list[Any]:
-    """BetaE queries of one structure from the ids that fill its slots."""
+    """BetaE queries of one structure, from the ids in its slots."""
     slots = {"e": iter(entities.T.tolist()), "r": iter(relations.T.tolist())}
 
     def column(part: Any) -> list[Any]:

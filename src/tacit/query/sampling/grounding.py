@@ -1,9 +1,10 @@
-"""Fills the slots of a plan backwards from entities that are to answer it, for a whole batch at once.
+"""Fills the slots of a plan backwards from its answers, for a whole batch.
 
-From an answer a relation is drawn among those that lead to it, then an entity it leads from, and so on down to the
-entity slots. Negated parts are filled as if they were not, so that they speak of an answer of the rest: that is what
-the negation takes away. Where a walk goes on, it does not return by the relation it came by (`r` after `r^-1`), for
-that says little; BetaE's queries keep the same rule.
+From an answer a relation is drawn among those that lead to it, then an entity it leads from, and so
+on down to the entity slots. Negated parts are filled as if they were not, so that they speak of an
+answer of the rest: that is what the negation takes away. Where a walk goes on, it does not return
+by the relation it came by (`r` after `r^-1`), for that says little; BetaE's queries keep the same
+rule.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from tacit.graph.fact_index import FactIndex, Ints, spread
-from tacit.query.plans.fold import Place, Visitor
+from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import (
     At,
     Best,
     Complement,
-    Condition,
+    Cutset,
     Edge,
     Everything,
     Intersect,
@@ -32,6 +33,7 @@ from tacit.query.plans.plan import (
     Source,
     Step,
     Target,
+    Unequal,
     Union,
     said_inside,
 )
@@ -41,63 +43,76 @@ Met = tuple[Ints, Ints | None]  # entities, and the relations by which a walk ha
 
 
 class Grounding(Visitor[Met, None]):
-    """Slots for `B` queries of one plan, filled so that each is answered by its target where negations are put aside.
+    """Fills slots for `B` queries of one plan, so that each query has its target as answer.
 
-    `alive` says which rows could be filled: entities without facts, and relations that cannot be had together, leave
-    others dead.
+    Negations are ignored.
+
+    `alive` says which rows could be filled: entities without facts, and relations that cannot be
+    had together, leave others dead.
     """
 
     def __init__(
-        self, plan: Plan, index: FactIndex, num_entities: int, targets: Ints, random: np.random.Generator
+        self,
+        plan: Plan,
+        index: FactIndex,
+        num_entities: int,
+        targets: Ints,
+        random: np.random.Generator,
     ) -> None:
-        self.plan, self.index, self.num_entities, self.random = plan, index, num_entities, random
-        self.starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)  # keys by head
+        self.plan = plan
+        self.index = index
+        self.num_entities = num_entities
+        self.random = random
+        # keys by head
+        self.starts = np.searchsorted(index.keys, np.arange(num_entities + 1) * index.num_relations)
         self.entities = np.zeros((len(targets), plan.num_entities), dtype=np.int32)
         self.relations = np.zeros((len(targets), plan.num_relations), dtype=np.int32)
         self.edges = _Edges(self)
-        self.cut: dict[int, Met] = {}  # slots of cut variables, filled by the first part that meets them
+        # slots of cut variables, filled by the first part that meets them
+        self.cut: dict[int, Met] = {}
         self.alive = np.ones(len(targets), dtype=bool)
-        self.of(plan.root, Place(target=(targets, None)))
+        self.of(plan.root, EvalContext(target=(targets, None)))
 
     def put_in_order(self) -> Flags:
-        """Puts parts that could change places in the order of their ids; says which rows ask the same thing twice.
+        """Sorts interchangeable parts by their ids; returns which rows repeat one.
 
-        So a question is written one way only, and two queries of one plan are the same where their ids are.
+        So a question is written one way only, and two queries of one plan are the same where their
+        ids are.
         """
         return self._put_in_order(self.plan.root)
 
-    def row(self, step: Row, place: Place[Met]) -> None:
+    def row(self, step: Row, place: EvalContext[Met]) -> None:
         sources, _ = self.edges.of(step.edge, replace(place, source=self.cut.get(step.slot)))
         self._fill(step.slot, sources)
 
-    def project(self, step: Project, place: Place[Met]) -> None:
-        self.of(step.source, Place(target=self.edges.of(step.edge, place)))
+    def project(self, step: Project, place: EvalContext[Met]) -> None:
+        self.of(step.source, EvalContext(target=self.edges.of(step.edge, place)))
 
-    def loop(self, step: Loop, place: Place[Met]) -> None:
+    def loop(self, step: Loop, place: EvalContext[Met]) -> None:
         targets, _ = place.end
         self.relations[:, step.relation] = self.between(targets, targets)
 
-    def intersect(self, step: Intersect[Node] | Union[Node], place: Place[Met]) -> None:
+    def intersect(self, step: Intersect[Node] | Union[Node], place: EvalContext[Met]) -> None:
         for part in sorted(step.parts, key=lambda part: isinstance(part, At | Complement)):
-            self.of(part, _afresh(place.end))
+            self.of(part, _without_relation(place.end))
 
     union = intersect
 
-    def complement(self, step: Complement[Node], place: Place[Met]) -> None:
-        self.of(step.part, _afresh(place.end))
+    def complement(self, step: Complement[Node], place: EvalContext[Met]) -> None:
+        self.of(step.part, _without_relation(place.end))
 
-    def at(self, step: At, place: Place[Met]) -> None:
+    def at(self, step: At, place: EvalContext[Met]) -> None:
         met = self.cut.get(step.slot) or self.anywhere()
         self._fill(step.slot, met[0])
-        self.of(step.part, Place(target=met))
+        self.of(step.part, EvalContext(target=met))
 
-    def best(self, step: Best, place: Place[Met]) -> None:
-        self.of(step.part, Place(target=self.anywhere()))
+    def best(self, step: Best, place: EvalContext[Met]) -> None:
+        self.of(step.part, EvalContext(target=self.anywhere()))
 
-    def condition(self, step: Condition, place: Place[Met]) -> None:
-        self.of(step.body, _afresh(place.end))
+    def cutset(self, step: Cutset, place: EvalContext[Met]) -> None:
+        self.of(step.body, _without_relation(place.end))
 
-    def everything(self, step: Everything, place: Place[Met]) -> None:
+    def everything(self, step: Everything, place: EvalContext[Met]) -> None:
         pass
 
     def _fill(self, slot: int, entities: Ints) -> None:
@@ -111,29 +126,35 @@ class Grounding(Visitor[Met, None]):
         return self.random.integers(0, self.num_entities, len(self.alive)), None
 
     def draw(self, targets: Ints, came_by: Ints | None) -> tuple[Ints, Ints]:
-        """An entity that leads to each target and the relation it does by, all such relations alike."""
-        keys, first = self.index.keys, self.starts[targets]
+        """Draws an entity that leads to each target, by a uniform choice of the relation."""
+        keys = self.index.keys
+        first = self.starts[targets]
         number = self.starts[targets + 1] - first
         back = np.full(len(targets), -1)
-        if came_by is not None:  # the fact just walked is among those of the entity: leave its relation out
+        # the fact just walked is among those of the entity: leave its relation out
+        if came_by is not None:
             back = np.searchsorted(keys, targets * self.index.num_relations + came_by)
             number = number - 1
         self.alive &= number > 0
         at = first + (self.random.random(len(targets)) * number).astype(np.int64)
         at += (back >= 0) & (at >= back)
         at = np.clip(at, 0, len(keys) - 1)
-        begin, end = self.index.offsets[at], self.index.offsets[at + 1]
+        begin = self.index.offsets[at]
+        end = self.index.offsets[at + 1]
         picked = begin + (self.random.random(len(targets)) * (end - begin)).astype(np.int64)
-        return self.index.all_tails[picked].astype(np.int64), keys[at] % self.index.num_relations ^ 1
+        return self.index.all_tails[picked].astype(np.int64), keys[
+            at
+        ] % self.index.num_relations ^ 1
 
     def between(self, sources: Ints, targets: Ints) -> Ints:
-        """A relation from each source to its target, all such relations alike; rows without any die."""
+        """Draws a relation from each source to its target; rows without one die."""
         rows, at = spread(self.starts[targets], self.starts[targets + 1])
         back = self.index.keys[at] % self.index.num_relations
         leads = self.index.contains(targets[rows], back, sources[rows])
-        # What is written last stays: the largest of random numbers, that of a relation from elsewhere below the others.
+        # The last write wins: a random relation of those that lead from the source.
         order = np.argsort(self.random.random(len(rows)) + leads)
-        chosen, leading = np.zeros(len(targets), dtype=np.int64), np.zeros(len(targets), dtype=bool)
+        chosen = np.zeros(len(targets), dtype=np.int64)
+        leading = np.zeros(len(targets), dtype=bool)
         chosen[rows[order]], leading[rows[order]] = back[order] ^ 1, leads[order]
         self.alive &= leading
         return chosen
@@ -143,13 +164,14 @@ class Grounding(Visitor[Met, None]):
         for part in said_inside(node):
             twice |= self._put_in_order(part)
         if isinstance(node, Intersect | Union):
-            for alike in _interchangeable(node.parts, self.plan.num_entities):
-                twice |= self._sort_columns(alike)
+            for slots in _interchangeable(node.parts, self.plan.num_entities):
+                twice |= self._sort_columns(slots)
         return twice
 
     def _sort_columns(self, parts: Sequence[Sequence[tuple[str, int]]]) -> Flags:
         tables = {"e": self.entities, "r": self.relations}
-        values = np.stack([[tables[kind][:, slot] for kind, slot in part] for part in parts])  # [parts, slots, B]
+        # [parts, slots, B]
+        values = np.stack([[tables[kind][:, slot] for kind, slot in part] for part in parts])
         order = np.lexsort(values.transpose(1, 0, 2)[::-1], axis=0)  # [parts, B]
         values = np.take_along_axis(values, order[:, None], axis=0)
         for part, columns in zip(parts, values, strict=True):
@@ -161,11 +183,11 @@ class Grounding(Visitor[Met, None]):
 
 @dataclass(frozen=True, eq=False)
 class _Edges(Visitor[Met, Met]):
-    """Fills edges so that they lead to the entities met; the sources, given or drawn, and the relation walked."""
+    """Fills edges that lead to given entities; returns the sources and the relation."""
 
     grounding: Grounding
 
-    def relation(self, step: Relation, place: Place[Met]) -> Met:
+    def relation(self, step: Relation, place: EvalContext[Met]) -> Met:
         if place.source is None:
             sources, relation = self.grounding.draw(*place.end)
         else:
@@ -174,7 +196,13 @@ class _Edges(Visitor[Met, Met]):
         self.grounding.relations[:, step.slot] = relation ^ step.flip
         return sources, relation
 
-    def intersect(self, step: Intersect[Edge] | Union[Edge], place: Place[Met]) -> Met:
+    def unequal(self, step: Unequal, place: EvalContext[Met]) -> Met:
+        met = place.source or self.grounding.anywhere()
+        (targets, _) = place.end
+        self.grounding.alive &= met[0] != targets
+        return met[0], None
+
+    def intersect(self, step: Intersect[Edge] | Union[Edge], place: EvalContext[Met]) -> Met:
         ways = []
         for part in sorted(step.parts, key=_relations_first):
             ways.append(self.of(part, place))
@@ -183,25 +211,26 @@ class _Edges(Visitor[Met, Met]):
 
     union = intersect
 
-    def complement(self, step: Complement[Edge], place: Place[Met]) -> Met:
+    def complement(self, step: Complement[Edge], place: EvalContext[Met]) -> Met:
         alive = self.grounding.alive.copy()
         sources, _ = self.of(step.part, place)
-        self.grounding.alive = alive  # a negated relation need not hold: any that leads to the target will do
+        # a negated relation need not hold: any that leads to the target will do
+        self.grounding.alive = alive
         return sources, None
 
-    def source(self, step: Source, place: Place[Met]) -> Met:
+    def source(self, step: Source, place: EvalContext[Met]) -> Met:
         met = place.source or self.grounding.anywhere()
-        self.grounding.of(step.part, _afresh(met))
+        self.grounding.of(step.part, _without_relation(met))
         return met
 
-    def target(self, step: Target, place: Place[Met]) -> Met:
-        self.grounding.of(step.part, _afresh(place.end))
+    def target(self, step: Target, place: EvalContext[Met]) -> Met:
+        self.grounding.of(step.part, _without_relation(place.end))
         return place.source or self.grounding.anywhere()
 
 
-def _afresh(met: Met) -> Place[Met]:
-    """At the same entities, to which a walk may have come by any relation."""
-    return Place(target=(met[0], None))
+def _without_relation(met: Met) -> EvalContext[Met]:
+    """The same entities, reached by any relation."""
+    return EvalContext(target=(met[0], None))
 
 
 def _relations_first(part: Edge) -> int:
@@ -209,7 +238,7 @@ def _relations_first(part: Edge) -> int:
 
 
 def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list[tuple[str, int]]]]:
-    """The slots of parts that differ in nothing but their slots, group by group."""
+    """Groups the slots of parts that differ only in their slots."""
     groups: dict[tuple[object, ...], list[list[tuple[str, int]]]] = {}
     for part in parts:
         marks: list[object] = []
@@ -219,7 +248,9 @@ def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list
     return [group for group in groups.values() if len(group) > 1 and group[0]]
 
 
-def _describe(node: Step, num_entities: int, marks: list[object], slots: list[tuple[str, int]]) -> None:
+def _describe(
+    node: Step, num_entities: int, marks: list[object], slots: list[tuple[str, int]]
+) -> None:
     marks.append(type(node))
     for field in fields(node):
         value = getattr(node, field.name)

@@ -1,16 +1,18 @@
-"""How hard an answer is: the least number of links that must be predicted to find it.
+"""The hardness of an answer: the fewest missing links needed to find it.
 
-With `m(s, r, t)` 0 where the fact is observed, 1 where it is missing (true, but not observed) and infinite where it is
-false, an answer costs the least sum of `m` over the atoms that make it true: a (min, +) reading of its plan.
+With `m(s, r, t)` 0 where the fact is observed, 1 where it is missing (true, but not observed) and
+infinite where it is false, an answer costs the least sum of `m` over the atoms that make it true: a
+(min, +) reading of its plan.
 
-========================== ==========================================================================
+=========================== =======================================================================
 `and`                       the sum
 `or`, `exists`              the least
 `not`                       0 where what it denies is false by all facts, infinite where it is true
-========================== ==========================================================================
+=========================== =======================================================================
 
-So only atoms outside negations count. For queries of the 14 shapes every hard answer costs at least 1; where a negation
-stands inside another, an answer may be hard for what it denies alone, and cost 0. An atom counts each time it is used.
+So only atoms outside negations count. For queries of the 14 shapes every hard answer costs at least
+1; where a negation stands inside another, an answer may be hard for what it denies alone, and cost
+0. An atom counts each time it is used.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from tacit.errors import DataError
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph, no_triples
 from tacit.query.plans import symbolic
-from tacit.query.plans.fold import EVERYWHERE, Fold, Place, Visitor
+from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold, Visitor
 from tacit.query.plans.plan import (
     Best,
     Complement,
-    Condition,
+    Cutset,
     Loop,
     Project,
     Relation,
@@ -46,18 +48,25 @@ from tacit.query.sampling.queries import QuerySet
 Levels = tuple[Sets, ...]  # level `c`: what can be had for `c` missing links, and for no fewer
 
 
-def missing_links(queries: QuerySet, graph: Graph, split: str = "test", observed: Sequence[str] | None = None) -> Ints:
-    """For each hard answer, in the order of `queries.hard`, the least number of links that must be predicted.
+def missing_links(
+    queries: QuerySet, graph: Graph, split: str = "test", observed: Sequence[str] | None = None
+) -> Ints:
+    """The fewest links to predict for each hard answer, in the order of `queries.hard`.
 
     `observed` names the splits whose facts are known, by default all before the split.
     """
     smaller, larger = GRAPHS[split]
     known = smaller if observed is None else tuple(observed)
-    indexes = [_index(graph, [name for name in larger if (name in known) == there]) for there in (True, False)]
+    indexes = [
+        _index(graph, [name for name in larger if (name in known) == is_known])
+        for is_known in (True, False)
+    ]
     costs = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(queries), symbolic.BATCH):
         part = queries[start : start + symbolic.BATCH]
-        folds = (SetFold(index, graph.num_entities, part.entities, part.relations) for index in indexes)
+        folds = (
+            SetFold(index, graph.num_entities, part.entities, part.relations) for index in indexes
+        )
         levels = CostFold(tuple(folds)).of(part.shape.plan.root)
         cost = np.full(len(part.hard.ids), -1)
         for links, level in enumerate(levels):
@@ -66,15 +75,15 @@ def missing_links(queries: QuerySet, graph: Graph, split: str = "test", observed
     missing = np.concatenate(costs)
     if lost := int((missing < 0).sum()):
         raise DataError(
-            f"{lost:,} of the {len(missing):,} hard answers of the {queries.name} queries do not follow from the "
-            f"{'+'.join(larger)} facts of {graph.name}, so nobody can tell what they are missing; give the graph that "
-            "the queries were made of, with all its splits"
+            f"{lost:,} of the {len(missing):,} hard answers of the {queries.name} queries do not "
+            f"follow from the {'+'.join(larger)} facts of {graph.name}, so nobody can tell what "
+            "they are missing; give the graph that the queries were made of, with all its splits"
         )
     return missing
 
 
 def most_links(step: Step) -> int:
-    """The most links that an answer can be missing.
+    """The largest number of links that an answer can be missing.
 
     >>> from tacit.query.sampling.shapes import SHAPES
     >>> [most_links(SHAPES[name].plan.root) for name in ("1p", "2u", "up", "3p", "3in")]
@@ -84,20 +93,20 @@ def most_links(step: Step) -> int:
 
 
 class _MostLinks(Visitor[None, int]):
-    """Counts the atoms that an answer can need, those of conjunctions together."""
+    """Counts the atoms that an answer can need, summed over conjunctions."""
 
-    def relation(self, step: Relation | Loop, place: Place[None]) -> int:
+    def relation(self, step: Relation | Loop, place: EvalContext[None]) -> int:
         return 1
 
     loop = relation
 
-    def complement(self, step: Complement[Step], place: Place[None]) -> int:
+    def complement(self, step: Complement[Step], place: EvalContext[None]) -> int:
         return 0
 
-    def union(self, step: Union[Step], place: Place[None]) -> int:
+    def union(self, step: Union[Step], place: EvalContext[None]) -> int:
         return max(map(self.of, step.parts))  # the others may not hold at all
 
-    def otherwise(self, step: Step, place: Place[None]) -> int:
+    def generic_visit(self, step: Step, place: EvalContext[None]) -> int:
         return sum(map(self.of, said_inside(step)))
 
 
@@ -107,77 +116,94 @@ def _index(graph: Graph, splits: Sequence[str]) -> FactIndex:
 
 @dataclass(frozen=True, eq=False)
 class CostFold(Fold[Ends, Levels]):
-    """Queries that share a plan, valued by what each entity costs: sets over observed and over missing facts."""
+    """Evaluates queries that share a plan to the cost of each entity.
+
+    The sets of each cost come from observed and from missing facts.
+    """
 
     folds: tuple[SetFold, ...]  # over the observed facts, over the missing ones
     seen: dict[Step, Levels] = field(default_factory=dict)
 
-    def of(self, step: Step, place: Place[Ends] = EVERYWHERE) -> Levels:
-        """The value of a step; that of a whole set is found once however often it occurs."""
+    def of(self, step: Step, place: EvalContext[Ends] = EVERYWHERE) -> Levels:
+        """Evaluates a step; the value of a whole set is computed once."""
         if place.source is not None:
             return super().of(step, place)
         if step not in self.seen:
             self.seen[step] = super().of(step, EVERYWHERE)
         if place.target is None:
             return self.seen[step]
-        rows, entities = place.target.rows, place.target.entities
+        rows = place.target.rows
+        entities = place.target.entities
         return tuple(self._where(level.contains(rows, entities)) for level in self.seen[step])
 
     def entity(self, slot: int) -> Ends:
-        """The entities of a slot, one a query."""
+        """The entities of a slot, one per query."""
         return self.folds[0].entity(slot)
 
-    def relation(self, step: Relation | Loop, place: Place[Ends]) -> Levels:
-        """What observed facts lead to costs nothing, what missing ones lead to a link."""
+    def relation(self, step: Relation | Loop, place: EvalContext[Ends]) -> Levels:
+        """Entities by observed facts at cost 0, and by missing facts at cost 1."""
         return _least(enumerate(fold.of(step, place) for fold in self.folds))
 
     loop = relation
 
-    def project(self, step: Project, place: Place[Ends]) -> Levels:
-        """The cheapest way over an edge from a set: the cost of the source and that of the edge."""
+    def project(self, step: Project, place: EvalContext[Ends]) -> Levels:
+        """The least sum of the costs of the source and the edge."""
         priced = []
         for cost, source in enumerate(self.of(step.source)):
             if isinstance(step.edge, Relation):
-                followed = [fold.followed(source, step.edge) for fold in self.folds]
-                priced += [(cost + more, level) for more, level in enumerate(followed)]
+                hops = [fold.followed(source, step.edge) for fold in self.folds]
+                priced += [(cost + more, level) for more, level in enumerate(hops)]
                 continue
             priced.append((cost, self._nothing))
             bounds = [fold.bounded(source, step.edge) for fold in self.folds]
             for rows, sources in (bounds[0] | bounds[1]).members(symbolic.COPIES):
-                edge = self.of(step.edge, Place(Ends(rows, sources)))
-                priced += [(cost + more, level.union_by(rows, self._size)) for more, level in enumerate(edge)]
+                edge = self.of(step.edge, EvalContext(Ends(rows, sources)))
+                priced += [
+                    (cost + more, level.union_by(rows, self._size))
+                    for more, level in enumerate(edge)
+                ]
         return _least(priced)
 
-    def best(self, step: Best, place: Place[Ends]) -> Levels:
-        """The cheapest member, whatever the entity."""
-        return _least((cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part)))
+    def best(self, step: Best, place: EvalContext[Ends]) -> Levels:
+        """The least cost of a member, for every entity."""
+        return _least(
+            (cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part))
+        )
 
-    def condition(self, step: Condition, place: Place[Ends]) -> Levels:
-        """The cheapest body over the values of a cut variable, whose candidates cost nothing beside it."""
+    def cutset(self, step: Cutset, place: EvalContext[Ends]) -> Levels:
+        """The least cost of the body over the values of a cut variable.
+
+        The candidates add no cost of their own.
+        """
         priced = [(0, self._nothing)]
         for rows, values in _whole(self.of(step.candidates)).members(symbolic.COPIES):
             copies = CostFold(tuple(fold.copies(step, rows, values) for fold in self.folds))
-            priced += [(cost, level.union_by(rows, self._size)) for cost, level in enumerate(copies.of(step.body))]
+            priced += [
+                (cost, level.union_by(rows, self._size))
+                for cost, level in enumerate(copies.of(step.body))
+            ]
         return _least(priced)
 
-    def target(self, step: Target, place: Place[Ends]) -> Levels:
-        """A set as a whole, for every source."""
+    def target(self, step: Target, place: EvalContext[Ends]) -> Levels:
+        """A whole set, for every source."""
         return tuple(level.take(place.start.rows) for level in self.of(step.part))
 
-    def everything(self, step: Step, place: Place[Ends]) -> Levels:
-        """All entities, for nothing."""
+    def everything(self, step: Step, place: EvalContext[Ends]) -> Levels:
+        """All entities, at cost 0."""
         return (self.folds[0].of(step, place),)
 
-    def all(self, parts: Sequence[Levels], place: Place[Ends]) -> Levels:
-        """The sum of what the parts cost."""
+    unequal = everything
+
+    def all(self, parts: Sequence[Levels], place: EvalContext[Ends]) -> Levels:
+        """The sum of the costs of the parts."""
         return reduce(_sum, parts)
 
-    def any(self, parts: Sequence[Levels], place: Place[Ends]) -> Levels:
-        """The cheapest of the parts."""
+    def any(self, parts: Sequence[Levels], place: EvalContext[Ends]) -> Levels:
+        """The least cost of the parts."""
         return _least((cost, level) for part in parts for cost, level in enumerate(part))
 
-    def negation(self, step: Complement[Step], part: Levels, place: Place[Ends]) -> Levels:
-        """What is false whatever links are predicted, for nothing."""
+    def negation(self, step: Complement[Step], part: Levels, place: EvalContext[Ends]) -> Levels:
+        """Entities for which the part is false by all facts, at cost 0."""
         return (~_whole(part),)
 
     @property
@@ -193,7 +219,7 @@ class CostFold(Fold[Ends, Levels]):
 
 
 def _least(priced: Iterable[tuple[int, Sets]]) -> Levels:
-    """Sets of one cost put together, without what is to be had for less; a level at the end that is empty is left out.
+    """Merges sets per cost, without entities of lower cost or empty levels at the end.
 
     The costs are all of 0, 1, … up to some number.
     """
@@ -215,5 +241,5 @@ def _sum(first: Levels, second: Levels) -> Levels:
 
 
 def _whole(levels: Levels) -> Sets:
-    """What can be had at all."""
+    """The union of all levels."""
     return reduce(Sets.__or__, levels)

@@ -1,4 +1,4 @@
-"""Queries of one shape with their answers, and the BetaE files they are kept in."""
+"""Queries of one shape with their answers, and their BetaE files."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.disk import exists
 from tacit.errors import DataError
 from tacit.graph.fact_index import distinct, spread, within
 from tacit.graph.formats.files import atomic_folder
 from tacit.graph.formats.pickles import load_pickle
-from tacit.graph.graph import SPLITS
+from tacit.graph.graph import SPLITS, LabelStamp
 from tacit.query.sampling.betae_structures import Ids, from_tuples, to_tuples
 from tacit.query.sampling.shapes import Encoding, Shape, parse_shapes, shape_of
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerSets:
-    """The answers of many queries side by side: those of query `q` are `ids[offsets[q]:offsets[q + 1]]`, sorted.
+    """The sorted answers of many queries in one array.
+
+    Those of query `q` are `ids[offsets[q]:offsets[q + 1]]`.
 
     >>> answers = AnswerSets.of([{5, 2}, set()])
     >>> len(answers), answers[0], answers.counts
@@ -37,26 +40,28 @@ class AnswerSets:
 
     @classmethod
     def of(cls, sets: Iterable[Collection[int]]) -> AnswerSets:
-        """The answers given as one collection of ids per query."""
+        """Builds answer sets from one collection of ids per query."""
         sets = list(sets)
-        given = list(chain.from_iterable(sets))
+        values = list(chain.from_iterable(sets))
         # Nested lists would be arrays of many dimensions, with more values than memory.
-        numbers = all(issubclass(kind, int | np.integer) for kind in set(map(type, given)))
-        flat = np.array(given if numbers else [None]) if given else np.empty(0, dtype=np.int64)
-        if flat.dtype.kind != "i" or (len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max):
+        numbers = all(issubclass(kind, int | np.integer) for kind in set(map(type, values)))
+        flat = np.array(values if numbers else [None]) if values else np.empty(0, dtype=np.int64)
+        if flat.dtype.kind != "i" or (
+            len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max
+        ):
             raise DataError("answers must be entity ids: whole numbers from 0")
         rows = np.repeat(np.arange(len(sets)), [len(ids) for ids in sets])
         return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
 
     @classmethod
     def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> AnswerSets:
-        """The answers given as sorted distinct keys `query · N + entity`."""
+        """Builds answer sets from sorted distinct keys `query · N + entity`."""
         offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
         return cls(offsets, (keys % num_entities).astype(np.int32))
 
     @classmethod
     def none(cls, num_queries: int) -> AnswerSets:
-        """No answer to any of the queries."""
+        """Empty answer sets."""
         return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
 
     def __len__(self) -> int:
@@ -68,12 +73,12 @@ class AnswerSets:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many answers each query has."""
+        """The number of answers of each query."""
         return np.diff(self.offsets)
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Which query each of `ids` answers."""
+        """The query that each of `ids` answers."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     def keys(self, num_entities: int) -> NDArray[np.int64]:
@@ -81,23 +86,24 @@ class AnswerSets:
         return self.rows * num_entities + self.ids
 
     def minus(self, other: AnswerSets) -> AnswerSets:
-        """The answers that the other does not have."""
+        """The answers that another set lacks."""
         width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
         return self.where(~within(self.keys(width), other.keys(width)))
 
-    def where(self, kept: NDArray[np.bool_]) -> AnswerSets:
-        """Some of the answers: those that a mask over `ids` keeps."""
-        counts = np.bincount(self.rows[kept], minlength=len(self))
-        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[kept])
+    def where(self, mask: NDArray[np.bool_]) -> AnswerSets:
+        """The answers that a mask over `ids` selects."""
+        counts = np.bincount(self.rows[mask], minlength=len(self))
+        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[mask])
 
     def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
-        """The answers of some queries, in the order given."""
+        """The answers of some queries, in the given order."""
         _, at = spread(self.offsets[queries], self.offsets[queries + 1])
         return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
 
     def to_sets(self) -> list[set[int]]:
         """One set of ids per query."""
-        flat, ends = self.ids.tolist(), self.offsets.tolist()
+        flat = self.ids.tolist()
+        ends = self.offsets.tolist()
         return [set(flat[start:end]) for start, end in pairwise(ends)]
 
 
@@ -105,8 +111,9 @@ class AnswerSets:
 class QuerySet:
     """Queries of one shape: the ids in their slots, and their answers.
 
-    *Easy* answers hold on the smaller graph, *hard* ones only on the larger: for test queries, without and with the
-    test facts; for train queries the smaller graph is empty, so that all their answers are hard.
+    *Easy* answers hold on the smaller graph, *hard* ones only on the larger: for test queries,
+    without and with the test facts; for train queries the smaller graph is empty, so that all their
+    answers are hard.
     """
 
     shape: Shape
@@ -115,6 +122,7 @@ class QuerySet:
     easy: AnswerSets
     hard: AnswerSets
     encoding: Encoding = "dnf"
+    stamp: LabelStamp | None = None  # of the labels that the ids are of; None where nobody looked
 
     @property
     def name(self) -> str:
@@ -131,7 +139,7 @@ class QuerySet:
         return f"QuerySet({len(self):,} {self.name} queries, {len(self.hard.ids):,} hard answers)"
 
     def subset(self, queries: NDArray[np.int64]) -> QuerySet:
-        """Some of the queries, in the order given."""
+        """Some of the queries, in the given order."""
         return replace(
             self,
             entities=self.entities[queries],
@@ -141,9 +149,11 @@ class QuerySet:
         )
 
     def share(self, fraction: float, seed: int = 0) -> QuerySet:
-        """A random share of the queries, at least one where there are any."""
+        """A random share of the queries, at least one if there are any."""
         size = min(len(self), max(1, round(fraction * len(self))))
-        return self.subset(np.sort(np.random.default_rng(seed).choice(len(self), size, replace=False)))
+        return self.subset(
+            np.sort(np.random.default_rng(seed).choice(len(self), size, replace=False))
+        )
 
     def tuples(self) -> list[Any]:
         """The queries as BetaE's nested tuples."""
@@ -154,10 +164,12 @@ QuerySets = Mapping[str, QuerySet]  # by shape
 
 
 def checksum(sets: Mapping[str, QuerySet]) -> str:
-    """What tells query sets from others that have the same names: eight hexadecimal digits."""
+    """A checksum of query sets, as eight hexadecimal digits."""
     crc = 0
     for name, queries in sorted(sets.items()):
-        answers = (part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids))
+        answers = (
+            part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids)
+        )
         crc = zlib.crc32(name.encode(), crc)
         for ids in (queries.entities, queries.relations, *answers):
             crc = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), crc)
@@ -165,37 +177,58 @@ def checksum(sets: Mapping[str, QuerySet]) -> str:
 
 
 def read_queries(
-    folder: str | Path, split: str, shapes: str | Iterable[str] | None = None, *, absent_ok: bool = False
+    folder: str | Path,
+    split: str,
+    shapes: str | Iterable[str] | None = None,
+    *,
+    absent_ok: bool = False,
 ) -> dict[str, QuerySet]:
-    """The queries of a BetaE folder by name, all of them or those of some shapes, sorted by their ids.
+    """Reads the queries of a BetaE folder by shape (default: all), sorted by their ids.
 
     A shape that the folder does not have is an error, unless `absent_ok`.
 
-    Unions in De Morgan's form are sets of their own, `2u-DM` and `up-DM`. Train queries without a file of answers have
-    none here; `tacit.query.plans.symbolic.with_answers` finds them.
+    Unions in De Morgan's form are sets of their own, `2u-DM` and `up-DM`. Train queries without a
+    file of answers have none here; `tacit.query.plans.symbolic.with_answers` finds them.
     """
     folder = Path(folder)
     path = folder / f"{split}-queries.pkl"
     if split not in SPLITS or not has_queries(folder, split):
-        raise DataError(f"no {split}-queries.pkl; a folder of queries has {_splits_of(folder)}", folder)
+        raise without_queries(folder, split)
     by_name: dict[str, tuple[Shape, Encoding, Any]] = {}
     for structure, queries in _table(path, "structures and their queries").items():
         try:
             shape, encoding = shape_of(structure)
-            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (shape, encoding, queries)
+            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (
+                shape,
+                encoding,
+                queries,
+            )
         except (DataError, TypeError, RecursionError) as error:
             raise DataError(f"cannot be read as queries: {error}", path) from None
-    wanted = list(by_name) if shapes is None else parse_shapes(shapes) if isinstance(shapes, str) else tuple(shapes)
-    absent = [name for name in wanted if name not in by_name]
+    requested = (
+        list(by_name)
+        if shapes is None
+        else parse_shapes(shapes)
+        if isinstance(shapes, str)
+        else tuple(shapes)
+    )
+    absent = [name for name in requested if name not in by_name]
     if absent and not absent_ok:
-        raise DataError(f"holds no {', '.join(absent)} queries; it holds {', '.join(by_name) or 'none'}", path)
+        raise DataError(
+            f"holds no {', '.join(absent)} queries; it holds {', '.join(by_name) or 'none'}", path
+        )
     easy, hard = _answer_files(folder, split)
-    there = (name for name in wanted if name in by_name and by_name[name][2])
-    return {name: _query_set(*by_name[name], easy, hard, path) for name in there}
+    available = (name for name in requested if name in by_name and by_name[name][2])
+    return {name: _query_set(*by_name[name], easy, hard, path) for name in available}
 
 
 def _query_set(
-    shape: Shape, encoding: Encoding, queries: Any, easy: Mapping[Any, Any], hard: Mapping[Any, Any] | None, path: Path
+    shape: Shape,
+    encoding: Encoding,
+    queries: Any,
+    easy: Mapping[Any, Any],
+    hard: Mapping[Any, Any] | None,
+    path: Path,
 ) -> QuerySet:
     try:
         queries = list(queries)
@@ -203,36 +236,41 @@ def _query_set(
         order = np.lexsort((*relations.T[::-1], *entities.T[::-1]))
         queries = [queries[i] for i in order]
         easy_answers, hard_answers = (
-            AnswerSets.of([table.get(query, ()) for query in queries]) for table in (easy, hard or {})
+            AnswerSets.of([table.get(query, ()) for query in queries])
+            for table in (easy, hard or {})
         )
     except (DataError, TypeError, RecursionError) as error:
         raise DataError(f"{shape.name} cannot be read: {error}", path) from None
     if hard is not None and (lost := sum(query not in hard for query in queries)):
         raise DataError(
-            f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers beside it does not have; "
-            "take both from one place",
+            f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers "
+            "beside it does not have; take both from one place",
             path,
         )
     return QuerySet(shape, entities[order], relations[order], easy_answers, hard_answers, encoding)
 
 
 def _answer_files(folder: Path, split: str) -> tuple[Mapping[Any, Any], Mapping[Any, Any] | None]:
-    """The tables of easy and hard answers; train queries have one table of answers, or none."""
+    """The tables of easy and hard answers; train queries have one table or none."""
     if split == "train":
         path = folder / "train-answers.pkl"
         return {}, _table(path) if path.is_file() else None
-    return _table(folder / f"{split}-easy-answers.pkl"), _table(folder / f"{split}-hard-answers.pkl")
+    return _table(folder / f"{split}-easy-answers.pkl"), _table(
+        folder / f"{split}-hard-answers.pkl"
+    )
 
 
 def _table(path: Path, what: str = "queries and their answers") -> Mapping[Any, Any]:
-    """The dict of a pickle; lists that are longer together than the file would name one list over and over."""
+    """Reads the dict of a pickle, whose lists together may not exceed the file's size."""
     table = load_pickle(path)
     if not isinstance(table, dict):
         raise DataError(f"does not hold a dict of {what}", path)
     try:
         length = sum(map(len, table.values()))
     except TypeError:
-        raise DataError("cannot be read: it has something other than lists or sets under its keys", path) from None
+        raise DataError(
+            "cannot be read: it has something other than lists or sets under its keys", path
+        ) from None
     if length > path.stat().st_size:
         raise DataError(f"has {length:,} entries in a file of {path.stat().st_size:,} bytes", path)
     return table
@@ -243,13 +281,31 @@ def has_queries(folder: str | Path, split: str) -> bool:
     return (Path(folder) / f"{split}-queries.pkl").is_file()
 
 
+def without_queries(folder: str | Path, split: str) -> DataError:
+    """The error for a folder without queries of a split."""
+    if not Path(folder).is_dir():
+        reason = "is a file" if exists(folder) else "there is no such folder"
+        return DataError(
+            f"{reason}; a folder of queries is needed, which has {split}-queries.pkl", folder
+        )
+    return DataError(
+        f"no {split}-queries.pkl; a folder of queries has {_splits_of(Path(folder))}", folder
+    )
+
+
 def _splits_of(folder: Path) -> str:
-    there = [f"{split}-queries.pkl" for split in SPLITS if has_queries(folder, split)]
-    return f"{' and '.join(there)} here" if there else "train-, valid- or test-queries.pkl, and this one has none"
+    names = [f"{split}-queries.pkl" for split in SPLITS if has_queries(folder, split)]
+    return (
+        f"{' and '.join(names)} here"
+        if names
+        else "train-, valid- or test-queries.pkl, and this one has none"
+    )
 
 
-def write_queries(folder: str | Path, split: str, sets: Mapping[str, QuerySet] | Iterable[QuerySet]) -> None:
-    """Write the queries of one split as BetaE's pickles; files of the same names are replaced, all or none."""
+def write_queries(
+    folder: str | Path, split: str, sets: Mapping[str, QuerySet] | Iterable[QuerySet]
+) -> None:
+    """Writes the queries of one split as BetaE's pickles, replacing all files or none."""
     queries: dict[Any, set[Any]] = defaultdict(set)
     easy: dict[Any, set[int]] = defaultdict(set)
     hard: dict[Any, set[int]] = defaultdict(set)
@@ -259,7 +315,9 @@ def write_queries(folder: str | Path, split: str, sets: Mapping[str, QuerySet] |
         easy.update(zip(tuples, queried.easy.to_sets(), strict=True))
         hard.update(zip(tuples, queried.hard.to_sets(), strict=True))
     tables: dict[str, Any] = {"queries": queries}
-    tables |= {"answers": hard} if split == "train" else {"easy-answers": easy, "hard-answers": hard}
+    tables |= (
+        {"answers": hard} if split == "train" else {"easy-answers": easy, "hard-answers": hard}
+    )
     with atomic_folder(Path(folder)) as draft:
         for name, table in tables.items():
             # Protocol 4 is the newest that Python 3.7, which BetaE's own code asks for, can read.

@@ -1,7 +1,8 @@
-"""Query folders: queries beside the graph they were made of, drawn for a graph, and read as queries of a graph.
+"""Query folders: queries beside the graph they were sampled from.
 
-The pickles of such a folder speak of ids, which mean nothing without the labels beside them: queries are carried over
-to the ids of a graph by label, and refused where that cannot be done, or where the facts are others.
+The pickles of such a folder speak of ids, which mean nothing without the labels beside them:
+queries are carried over to the ids of a graph by label, and refused where that cannot be done, or
+where the facts are others.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ from tacit.graph.stored import fingerprint
 from tacit.query.plans.symbolic import with_answers
 from tacit.query.sampling import sampling
 from tacit.query.sampling.betae_structures import Ids, label
-from tacit.query.sampling.queries import AnswerSets, QuerySet, has_queries, read_queries, write_queries
+from tacit.query.sampling.queries import (
+    AnswerSets,
+    QuerySet,
+    has_queries,
+    read_queries,
+    write_queries,
+)
 from tacit.query.sampling.sampling import Sample, can_miss, links_wanted
 from tacit.query.sampling.settings import SampleSettings
 from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, parse_shapes
-from tacit.sources import NameOrPath, load
+from tacit.sources import NameOrPath, load, take_reading
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
@@ -40,21 +47,26 @@ MAPS = ("id2ent.pkl", "id2rel.pkl")
 
 
 class Translation(NamedTuple):
-    """The ids of a graph by the ids of a folder; -1 where the graph has no such label."""
+    """Maps ids of a folder to ids of a graph; -1 where the graph lacks the label."""
 
     entities: NDArray[np.int64]
     relations: NDArray[np.int64]
 
 
 def queries_for(
-    graph: Graph, folder: str | Path, split: str, shapes: str | Iterable[str] | None = None, *, absent_ok: bool = False
+    graph: Graph,
+    folder: str | Path,
+    split: str,
+    shapes: str | Iterable[str] | None = None,
+    *,
+    absent_ok: bool = False,
 ) -> dict[str, QuerySet]:
-    """The queries of a folder as queries of a graph, all of them or those of some shapes.
+    """Reads the queries of a folder in the ids of a graph, optionally of some shapes.
 
-    They are carried over by label where the folder has maps from ids to labels; where it has facts, those must be the
-    graph's. A folder without maps is taken where it says that it was made of this very graph. Train queries without
-    answers get theirs from the graph. De Morgan's forms of unions, the same questions once more, come only when asked
-    for by name.
+    They are carried over by label where the folder has maps from ids to labels; where it has facts,
+    those must be the graph's. A folder without maps is taken where it says that it was made of this
+    very graph. Train queries without answers get theirs from the graph. De Morgan's forms of
+    unions, the same questions once more, come only when asked for by name.
     """
     folder = Path(folder)
     sets = read_queries(folder, split, shapes, absent_ok=absent_ok)
@@ -62,62 +74,79 @@ def queries_for(
         plain = [name for name in sets if not name.endswith("-DM")]
         sets = {name: sets[name] for name in dict.fromkeys([*SHAPES, *plain]) if name in plain}
     translation = _translation(graph, folder, split)
-    carried = {name: _carried(queries, translation, folder) for name, queries in sets.items()}
+    stamp = graph.label_stamp()
+    carried = {
+        name: replace(_translated(each, translation, folder), stamp=stamp)
+        for name, each in sets.items()
+    }
     return {
-        name: with_answers(queries, graph, "train") if split == "train" and not len(queries.hard.ids) else queries
+        name: with_answers(queries, graph, "train")
+        if split == "train" and not len(queries.hard.ids)
+        else queries
         for name, queries in carried.items()
     }
 
 
 def _translation(graph: Graph, folder: Path, split: str) -> Translation:
-    """How ids of a folder read in a graph."""
+    """Maps the ids of a folder to those of a graph."""
     if all((folder / name).is_file() for name in MAPS):
         has_facts = all((folder / f"{split}.txt").is_file() for split in SPLITS)
-        there = read_betae(folder, folder.name) if has_facts else None
-        entities = there.entities if there else read_vocabulary(folder / MAPS[0], "entity")
-        relations = there.relations if there else read_vocabulary(folder / MAPS[1], "relation")
+        source_graph = read_betae(folder, folder.name) if has_facts else None
+        entities = (
+            source_graph.entities if source_graph else read_vocabulary(folder / MAPS[0], "entity")
+        )
+        relations = (
+            source_graph.relations
+            if source_graph
+            else read_vocabulary(folder / MAPS[1], "relation")
+        )
         translation = Translation(_ids(entities, graph.entities), _ids(relations, graph.relations))
-        if there:
-            _check_facts(graph, there, translation, folder)
+        if source_graph:
+            _check_facts(graph, source_graph, translation, folder)
         return translation
     if _recorded(folder, split) != fingerprint(graph)._asdict():
         raise DataError(
-            f"has no {' and '.join(MAPS)}, and does not say that its ids are those of {graph.name}; add the maps, or "
-            "sample queries of this graph",
+            f"has no {' and '.join(MAPS)}, and does not say that its ids are those of "
+            f"{graph.name}; add the maps, or sample queries of this graph",
             folder,
         )
     return Translation(np.arange(graph.num_entities), np.arange(graph.num_relations))
 
 
-def _ids(there: Vocabulary, here: Vocabulary) -> NDArray[np.int64]:
-    if there == here:
-        return np.arange(len(here))
-    ids = {name: i for i, name in enumerate(here)}
-    return np.array([ids.get(name, -1) for name in there], dtype=np.int64)
+def _ids(source: Vocabulary, target: Vocabulary) -> NDArray[np.int64]:
+    if source == target:
+        return np.arange(len(target))
+    ids = {name: i for i, name in enumerate(target)}
+    return np.array([ids.get(name, -1) for name in source], dtype=np.int64)
 
 
-def _check_facts(graph: Graph, there: Graph, translation: Translation, folder: Path) -> None:
-    """Raise a `DataError` where queries were made of other facts: a run may have learned what they ask for.
+def _check_facts(graph: Graph, source_graph: Graph, translation: Translation, folder: Path) -> None:
+    """Raises a `DataError` if a folder's facts differ from those of the graph.
+
+    A run could have trained on the facts that the queries ask for.
 
     A graph may lack the facts to validate and test with; those that it has must be the folder's.
     """
     for split in SPLITS:
-        mine, theirs = graph.split(split), _read_as(there.split(split), translation)
+        mine = graph.split(split)
+        theirs = _translated_facts(source_graph.split(split), translation)
         known = theirs[(theirs >= 0).all(axis=1)]
-        here, named = packed((mine, known), graph.num_entities, graph.num_relations)
-        others = np.setxor1d(here, named)
+        present, named = packed((mine, known), graph.num_entities, graph.num_relations)
+        others = np.setxor1d(present, named)
         if (len(mine) or split == SPLITS[0]) and (len(others) or len(known) < len(theirs)):
             different = counted(len(others) + len(theirs) - len(known), "fact")
             raise DataError(
-                f"its queries were made of other facts than {graph.name} has: {different} of {split} in one and not in "
-                "the other; sample queries of this graph, or open the run that was trained on theirs",
+                f"its queries were made of other facts than {graph.name} has: {different} of "
+                f"{split} in one and not in the other; sample queries of this graph, or open the "
+                "run that was trained on theirs",
                 folder,
             )
 
 
-def _read_as(facts: Triples, translation: Translation) -> Triples:
-    """Facts in the ids of the graph, forward again where a relation is the inverse of what it was."""
-    heads, tails = translation.entities[facts[:, 0]], translation.entities[facts[:, 2]]
+def _translated_facts(facts: Triples, translation: Translation) -> Triples:
+    """Translates facts to the ids of the graph, forward where a relation became an inverse."""
+    heads = translation.entities[facts[:, 0]]
+    tails = translation.entities[facts[:, 2]]
     relations = translation.relations[facts[:, 1]]
     turned = relations % 2 == 1
     columns = (np.where(turned, tails, heads), relations - turned, np.where(turned, heads, tails))
@@ -126,38 +155,64 @@ def _read_as(facts: Triples, translation: Translation) -> Triples:
     return read
 
 
-def _carried(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
-    """Queries in the ids of the graph."""
+def _translated(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
+    """Translates queries to the ids of the graph."""
 
     def carried(ids: Ids, kind: str) -> Ids:
         table = translation.entities if kind == "entity" else translation.relations
         if int(ids.max(initial=-1)) >= len(table):
             last = len(table) - 1
-            raise DataError(f"{queries.name} queries name {kind} {ids.max()}, but its labels end at {last}", folder)
-        here: Ids = table[ids].astype(np.int32)
-        if (here < 0).any():
-            lost = counted(len(np.unique(ids[here < 0])), f"{kind} label")
-            problem = f"{queries.name} queries name {lost} that the graph does not have; they are of another graph"
+            raise DataError(
+                f"{queries.name} queries name {kind} {ids.max()}, but its labels end at {last}",
+                folder,
+            )
+        translated: Ids = table[ids].astype(np.int32)
+        if (translated < 0).any():
+            missing = counted(len(np.unique(ids[translated < 0])), f"{kind} label")
+            problem = (
+                f"{queries.name} queries name {missing} that the graph does not have; "
+                "they are of another graph"
+            )
             raise DataError(problem, folder)
-        return here
+        return translated
 
-    def answers(there: AnswerSets) -> AnswerSets:
-        ids = carried(there.ids, "entity")
+    def answers(sets: AnswerSets) -> AnswerSets:
+        ids = carried(sets.ids, "entity")
         width = int(ids.max(initial=0)) + 1
-        return AnswerSets.of_keys(np.sort(there.rows * width + ids), len(there), width)
+        return AnswerSets.of_keys(np.sort(sets.rows * width + ids), len(sets), width)
 
-    entities, relations = carried(queries.entities, "entity"), carried(queries.relations, "relation")
+    entities = carried(queries.entities, "entity")
+    relations = carried(queries.relations, "relation")
     return replace(
-        queries, entities=entities, relations=relations, easy=answers(queries.easy), hard=answers(queries.hard)
+        queries,
+        entities=entities,
+        relations=relations,
+        easy=answers(queries.easy),
+        hard=answers(queries.hard),
     )
 
 
 def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
-    """Raise a `DataError` where queries speak of ids that the graph does not have, or are none."""
-    if not isinstance(queries, Mapping) or not all(isinstance(each, QuerySet) for each in queries.values()):
-        raise SettingsError("queries are neither a query folder nor query sets by shape; give one of them", "queries")
+    """Raises a `DataError` for queries of another graph, or with ids it does not have.
+
+    A graph that has more labels behind theirs is not another.
+    """
+    if not isinstance(queries, Mapping) or not all(
+        isinstance(each, QuerySet) for each in queries.values()
+    ):
+        raise SettingsError(
+            "queries are neither a query folder nor query sets by shape; give one of them",
+            "queries",
+        )
     for name, chosen in queries.items():
-        entities = np.concatenate([part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)])
+        if chosen.stamp is not None and chosen.stamp != graph.label_stamp(*chosen.stamp[:2]):
+            raise DataError(
+                f"the {name} queries are of another graph, whose ids mean other things in "
+                f"{graph.name}; sample queries of this graph, or give the folder that theirs are in"
+            )
+        entities = np.concatenate(
+            [part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)]
+        )
         for kind, ids, size in (
             ("entity", entities, graph.num_entities),
             ("relation", chosen.relations, graph.num_relations),
@@ -165,16 +220,20 @@ def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
             wrong = ids[(ids < 0) | (ids >= size)]
             if wrong.size:
                 raise DataError(
-                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to {size - 1:,}; "
-                    "give queries of the graph the run was made for"
+                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to "
+                    f"{size - 1:,}; give queries of the graph the run was made for"
                 )
 
 
 def _recorded(folder: Path, split: str) -> Any:
-    """The fingerprint of the graph that a folder's queries were drawn from, where it says so."""
+    """The recorded fingerprint of the graph that a folder was sampled from, or None."""
     path = folder / f"{split}-sample.json"
     try:
-        return from_json(path.read_text(encoding="utf-8")).get("fingerprint") if path.is_file() else None
+        return (
+            from_json(path.read_text(encoding="utf-8")).get("fingerprint")
+            if path.is_file()
+            else None
+        )
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -189,43 +248,55 @@ def sample(
     progress: Progress | bool = False,
     **settings: Any,
 ) -> dict[str, Sample]:
-    """Draw queries with easy and hard answers from a graph; with `out`, also write them there as a BetaE folder.
+    """Samples queries with easy and hard answers; `out` also writes them as a BetaE folder.
 
-    `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions whose names stand for
-    any. `force` replaces queries of the split in the folder. `progress` hears an `Event` of each shape as its queries
-    are drawn, or True shows it. The queries of `2i` are `["2i"].queries`.
+    `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions
+    whose names stand for any. `force` replaces queries of the split in the folder. `progress` hears
+    an `Event` of each shape as its queries are drawn, or True shows it. The queries of `2i` are
+    `["2i"].queries`.
 
-    Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most `max_answers` hard answers,
-    about the facts of a `split`, drawn by a `seed`; it is given up when more than the share `waste` of the tries is in
-    vain. With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links must be
-    predicted for; the others count as easy.
+    Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most
+    `max_answers` hard answers, about the facts of a `split`, drawn by a `seed`; it is given up when
+    more than the share `waste` of the tries is in vain. With `missing`, 2 or "2+", the hard answers
+    are those that exactly, or at least, so many links must be predicted for; the others count as
+    easy. Options of `tacit.load` say how the graph is read.
     """
+    reading = take_reading(settings)
     chosen = SampleSettings.of(settings)
     split = chosen.split
     if out is not None and has_queries(out, split) and not force:
-        raise DataError(f"holds {split} queries; choose another folder, or replace them with force", out)
+        raise DataError(
+            f"holds {split} queries; choose another folder, or replace them by `force=True`", out
+        )
     links = None if chosen.missing is None else links_wanted(chosen.missing, split)
-    wanted = shapes_of(shapes, templates, links)
-    for shape in wanted.values() if out is not None else ():
+    requested = shapes_of(shapes, templates, links)
+    for shape in requested.values() if out is not None else ():
         shape.encoded()  # what no file can hold is refused before it is drawn
-    loaded, options, samples = load(graph), chosen.to_dict(), {}
+    loaded = load(graph, **reading)
+    options = chosen.to_dict()
+    samples = {}
     with counting(progress) as counts:
-        for name, shape in wanted.items():
+        for name, shape in requested.items():
             drawn = sampling.sample(loaded, shape, progress=counts(name, chosen.count), **options)
             encoding: Encoding = "dm" if name != shape.name else "dnf"
-            samples[name] = replace(drawn, queries=replace(drawn.queries, encoding=encoding))
+            queries = replace(drawn.queries, encoding=encoding, stamp=loaded.label_stamp())
+            samples[name] = replace(drawn, queries=queries)
     if not any(len(drawn.queries) for drawn in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
     if out is not None:
-        told = {name: value for name, value in options.items() if name != "missing" or value is not None}
-        _write(loaded, Path(out), split, samples, told)
+        report = {
+            name: value for name, value in options.items() if name != "missing" or value is not None
+        }
+        _write(loaded, Path(out), split, samples, report)
     return samples
 
 
 def shapes_of(
-    names: str | Iterable[str] | None = None, templates: str | Iterable[str] = (), links: range | None = None
+    names: str | Iterable[str] | None = None,
+    templates: str | Iterable[str] = (),
+    links: range | None = None,
 ) -> dict[str, Shape]:
-    """The shapes asked for by name and by template, as a folder will call them.
+    """The shapes of names and templates, by the names that a folder gives them.
 
     Where nothing is said they are all 14, or those that can miss so many links.
     """
@@ -244,19 +315,36 @@ def shapes_of(
     return shapes
 
 
-def _write(graph: Graph, folder: Path, split: str, samples: Mapping[str, Sample], settings: Mapping[str, Any]) -> None:
-    """Write queries as a BetaE folder, with the graph they are of and a report of how they were drawn."""
+def _write(
+    graph: Graph,
+    folder: Path,
+    split: str,
+    samples: Mapping[str, Sample],
+    settings: Mapping[str, Any],
+) -> None:
+    """Writes queries as a BetaE folder, with their graph and a report of the sampling."""
     from tacit import __version__
 
     if not is_betae(folder):
         write_betae(graph, folder)
     elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
         raise DataError("holds another graph; choose another folder", folder)
-    write_queries(folder, split, [drawn.queries for drawn in samples.values() if len(drawn.queries)])
+    write_queries(
+        folder, split, [drawn.queries for drawn in samples.values() if len(drawn.queries)]
+    )
     shapes = {
-        name: {"queries": len(drawn.queries), "tries": drawn.tries, "turned_down": drawn.turned_down}
+        name: {
+            "queries": len(drawn.queries),
+            "tries": drawn.tries,
+            "turned_down": drawn.turned_down,
+        }
         for name, drawn in samples.items()
     }
-    about = {"tacit": __version__, "graph": graph.name, "fingerprint": fingerprint(graph)._asdict(), "split": split}
+    about = {
+        "tacit": __version__,
+        "graph": graph.name,
+        "fingerprint": fingerprint(graph)._asdict(),
+        "split": split,
+    }
     with atomic_file(folder / f"{split}-sample.json") as file:
         file.write(json.dumps({**about, **settings, "shapes": shapes}, indent=2).encode() + b"\n")

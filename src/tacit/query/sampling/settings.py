@@ -9,14 +9,16 @@ from tacit.graph.graph import SPLITS
 from tacit.settings import Settings, setting
 
 
-def _links(given: int | str) -> str:
+def _links(value: int | str) -> str:
     """How many links are missing, as it is written; a number is as good as its digits."""
-    number = str(given).removesuffix("+")
-    if isinstance(given, bool) or not number.isdecimal() or int(number) < 1:
+    number = str(value).removesuffix("+")
+    if isinstance(value, bool) or not number.isdecimal() or int(number) < 1:
         raise SettingsError(
-            f"missing is {str(given)!r}; it must be a number of links from 1, or one with a + for at least", "missing"
+            f"missing is {str(value)!r}; it must be a number of links from 1, or one with a + for "
+            "at least",
+            "missing",
         )
-    return str(given)
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,11 @@ class SampleSettings(Settings):
         None, "Hard answers of a query, at most: 80 by default, any number in train.", least=1
     )
     seed: int = setting(0, "Seed of all draws.", least=0)
-    waste: float = setting(0.999, "Share of tries that may be in vain before a shape is given up.", least=0, below=1)
+    waste: float = setting(
+        0.999, "Share of tries that may be in vain before a shape is given up.", least=0, below=1
+    )
     missing: str | None = setting(
-        None, "Links that must be predicted for a hard answer: 2, or 2+ for two or more.", read=_links
+        None,
+        "Links that must be predicted for a hard answer: 2, or 2+ for two or more.",
+        read=_links,
     )

@@ -1,7 +1,8 @@
 """The shapes of questions: the 14 of the benchmarks, and any other.
 
-A union in a BetaE file may be written as such (`dnf`) or by De Morgan's law, as the complement of an intersection of
-complements (`dm`). That is another *encoding* of the same question: shape and formula are those of the union.
+A union in a BetaE file may be written as such (`dnf`) or by De Morgan's law, as the complement of
+an intersection of complements (`dm`). That is another *encoding* of the same question: shape and
+formula are those of the union.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NEGATIVE = ("2in", "3in", "inp", "pin", "pni")
 
 @dataclass(frozen=True)
 class Shape:
-    """A question with slots: entity and relation names of `query` stand for whatever fills the plan's slots.
+    """A question with slots: any names may replace those of `query`.
 
     >>> print(SHAPES["2p"].query)
     ?t : exists ?v1 . r1(e1, ?v1) & r2(?v1, ?t)
@@ -46,7 +47,8 @@ class Shape:
     name: str
     query: Query = field(repr=False)
     plan: Plan = field(repr=False)
-    structure: Structure | None = field(repr=False, default=None)  # None where BetaE's tuples cannot say it
+    # None where BetaE's tuples cannot say it
+    structure: Structure | None = field(repr=False, default=None)
 
     @property
     def num_entities(self) -> int:
@@ -60,13 +62,15 @@ class Shape:
 
     @classmethod
     def of(cls, name: str, query: Query) -> Shape:
-        """The shape of any question: every place of an entity or a relation becomes a slot, whatever name it has.
+        """The shape of a question: every occurrence of an entity or relation becomes a slot.
 
-        Where BetaE's tuples can say it, it is the shape of its tuple, in whatever order its atoms are written and
-        whichever way they point: a relation slot holds inverse relations as well.
+        Where BetaE's tuples can say it, it is the shape of its tuple, in whatever order its atoms
+        are written and whichever way they point: a relation slot holds inverse relations as well.
         """
         if query.kind != "entities":
-            raise QueryError(f"'{query}' is no template: one asks for the entities in place of a single variable")
+            raise QueryError(
+                f"'{query}' is no template: one asks for the entities in place of a single variable"
+            )
         plan = compile_query(query).plan
         structure = structure_of_plan(plan.root)
         if structure is None:
@@ -89,11 +93,13 @@ class Shape:
         return structure
 
 
-SHAPES: dict[str, Shape] = {name: Shape.of_structure(betae, name) for name, betae in STRUCTURES.items()}
+SHAPES: dict[str, Shape] = {
+    name: Shape.of_structure(betae, name) for name, betae in STRUCTURES.items()
+}
 
 
 def parse_shapes(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Shape names from a list written with commas or dots; `all`, `positive` and `negative` stand for several.
+    """Parses shape names separated by commas or dots; `all`, `positive`, `negative` expand.
 
     >>> parse_shapes("2i,3i.2in"), parse_shapes("negative")
     (('2i', '3i', '2in'), ('2in', '3in', 'inp', 'pin', 'pni'))
@@ -104,7 +110,9 @@ def parse_shapes(names: str | Iterable[str]) -> tuple[str, ...]:
     chosen: dict[str, None] = {}
     for word in filter(None, map(str.strip, words)):
         if word not in known:
-            raise UnknownName("shape", word, get_close_matches(word, known, n=3, cutoff=0.4) or ("all",))
+            raise UnknownName(
+                "shape", word, get_close_matches(word, known, n=3, cutoff=0.4) or ("all",)
+            )
         chosen.update(dict.fromkeys(known[word]))
     if not chosen:
         raise UnknownName("shape", ",".join(words), ("all", "positive", "negative"))
@@ -119,5 +127,8 @@ def shape_of(structure: Structure) -> tuple[Shape, Encoding]:
         if structure == DE_MORGAN.get(name):
             return shape, "dm"
     if not well_formed(structure):
-        raise DataError(f"{shortened(structure)[:120]} is no BetaE query structure; one looks like {STRUCTURES['2i']}")
+        raise DataError(
+            f"{shortened(structure)[:120]} is no BetaE query structure; one looks like "
+            f"{STRUCTURES['2i']}"
+        )
     return Shape.of_structure(structure), "dnf"

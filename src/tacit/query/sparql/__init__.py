@@ -1,1 +1,1 @@
-"""Questions in SPARQL, read and written."""
+"""Reads and writes questions in SPARQL."""

@@ -1,9 +1,10 @@
-"""The solutions of a SPARQL pattern as formulas, one for each way in which they bind variables.
+"""The solutions of a SPARQL pattern as formulas, one per set of bound variables.
 
-A solution binds some of the variables, and alternatives may bind different ones. So a pattern is read as *cases*: which
-variables a solution binds, which of them have one certain value (from `VALUES`), and a formula that holds of exactly
-those solutions. A variable with a certain value stands in the formula as itself, until it is closed: then the value
-takes its place, and several values are alternatives.
+A solution binds some of the variables, and alternatives may bind different ones. So a pattern is
+read as *cases*: which variables a solution binds, which of them have one certain value (from
+`VALUES`), and a formula that holds of exactly those solutions. A variable with a certain value
+stands in the formula as itself, until it is closed: then the value takes its place, and several
+values are alternatives.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NONE: Domain = frozenset()
 
 
 class Case(NamedTuple):
-    """The variables that some solutions bind, and the values of those that have one by VALUES."""
+    """The variables that some solutions bind, and the values that VALUES gives them."""
 
     domain: Domain
     fixed: Fixed = frozenset()
@@ -37,7 +38,7 @@ START: Cases = {Case(NONE): True}
 
 
 def joined(left: Cases, right: Cases) -> Cases:
-    """The solutions of both, which agree on what they share."""
+    """The join of two patterns' solutions, which agree on shared variables."""
     return _merged(
         (Case(a.domain | b.domain, a.fixed | b.fixed), both(f, g))
         for a, f in left.items()
@@ -47,11 +48,14 @@ def joined(left: Cases, right: Cases) -> Cases:
 
 
 def united(branches: Iterable[Cases], needed: Domain) -> Cases:
-    """The solutions of any, without the variables that nothing else speaks of."""
-    rows: dict[tuple[Case, Truth, Domain], list[Fixed]] = {}  # of cases that differ in values that go
+    """The union of solutions, with variables that nothing else mentions projected out."""
+    # of cases that differ in values that go
+    rows: dict[tuple[Case, Truth, Domain], list[Fixed]] = {}
     for case, formula in (pair for branch in branches for pair in branch.items()):
-        kept = frozenset(pair for pair in case.fixed if pair[0] in needed)
-        rows.setdefault((Case(case.domain & needed, kept), formula, case.domain), []).append(case.fixed - kept)
+        fixed = frozenset(pair for pair in case.fixed if pair[0] in needed)
+        rows.setdefault((Case(case.domain & needed, fixed), formula, case.domain), []).append(
+            case.fixed - fixed
+        )
     closed = []
     for (case, formula, domain), gone in rows.items():
         if isinstance(formula, Formula):
@@ -62,12 +66,12 @@ def united(branches: Iterable[Cases], needed: Domain) -> Cases:
 
 
 def some(cases: Cases) -> Truth:
-    """That there is a solution."""
+    """The formula that some solution exists."""
     return united([cases], NONE).get(Case(NONE), False)
 
 
 def _one_of(formula: Formula, rows: list[Fixed]) -> Formula:
-    """That a formula holds of the values of some row: alternatives, of no more than the parts that speak of them."""
+    """The disjunction of a formula over rows of values, kept as small as possible."""
     variables = {variable for row in rows for variable, _ in row}
     if isinstance(formula, And):
         spoken = [part for part in formula.parts if part.free & variables]
@@ -79,7 +83,7 @@ def _one_of(formula: Formula, rows: list[Fixed]) -> Formula:
 
 
 def _merged(cases: Iterable[tuple[Case, Truth]]) -> Cases:
-    """One formula for each case."""
+    """Merges formulas by case."""
     merged: Cases = {}
     for case, formula in cases:
         merged[case] = either(merged.get(case, False), formula)
@@ -87,19 +91,19 @@ def _merged(cases: Iterable[tuple[Case, Truth]]) -> Cases:
 
 
 def both(left: Truth, right: Truth) -> Truth:
-    """That two things hold."""
+    """The conjunction of two formulas or truth values."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is True else left if right is True else False
     return conjunction(list(dict.fromkeys((left & right).parts)))  # what is said twice is said
 
 
 def either(left: Truth, right: Truth) -> Truth:
-    """That one of two things holds."""
+    """The disjunction of two formulas or truth values."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is False else left if right is False else True
     return reduce(Formula.__or__, dict.fromkeys((left | right).parts))
 
 
 def not_(formula: Truth) -> Truth:
-    """That something does not hold."""
+    """The negation of a formula or truth value."""
     return not formula if isinstance(formula, bool) else ~formula

@@ -1,9 +1,9 @@
-"""What a SPARQL query asks: its form, what it selects, and which of the answers it wants.
+"""Interprets a whole SPARQL query: its form, selected columns, and filters on answers.
 
-What SPARQL has no words for is said by two predicates of the namespace `tacit:answer#`. `?c answer:score ?score` binds
-the score of the answer `?c`, `?c answer:known ?known` whether the known facts imply it. Both are of a whole solution:
-of several selected variables any one will do as the subject. They stand in the outermost braces, where filters may
-speak of them.
+What SPARQL has no words for is said by two predicates of the namespace `tacit:answer#`. `?c
+answer:score ?score` binds the score of the answer `?c`, `?c answer:known ?known` whether the known
+facts imply it. Both are of a whole solution: of several selected variables any one will do as the
+subject. They stand in the outermost braces, where filters may speak of them.
 """
 
 from __future__ import annotations
@@ -15,54 +15,72 @@ from typing import Any
 from tacit.errors import QueryError
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.elimination import substitute
-from tacit.query.reading import Column, Reading
+from tacit.query.question import Column, ParsedQuestion
 from tacit.query.sparql.cases import Cases, Truth, joined, united
 from tacit.query.sparql.groups import Groups, triples, visible
 from tacit.query.sparql.iris import TermLabels
-from tacit.query.sparql.source import SUPPORTED, SparqlText, inner, is_variable, keyword, kind, mentioned
+from tacit.query.sparql.source import (
+    SUPPORTED,
+    SparqlText,
+    inner,
+    is_variable,
+    keyword,
+    kind,
+    mentioned,
+)
 
 _COUNTS = ("count", "expected")  # what a column shows of all answers together
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
-_LOWEST = math.nextafter(0.0, 1.0)  # what no answer is below: a filter that leaves none out has been given, too
+# what no answer is below: a filter that leaves none out has been given, too
+_LOWEST = math.nextafter(0.0, 1.0)
 _NO_ANSWERS = "the query has no answers whatever the facts"
 # A formula, the targets that have one value, and the values that a single target may have.
-_Chosen = tuple[Truth, dict[str, str], tuple[str, ...] | None]
+_MergedValues = tuple[Truth, dict[str, str], tuple[str, ...] | None]
 
 
 class Form:
     """A parsed query as a whole."""
 
     def __init__(self, source: SparqlText, tree: Any, labels: TermLabels) -> None:
-        self.source, self.tree, self.labels = source, tree, labels
-        self.told: dict[Variable, str] = {}  # the variable that takes what is said of answers -> `score` or `known`
+        self.source = source
+        self.tree = tree
+        self.labels = labels
+        # the variable that takes what is said of answers -> `score` or `known`
+        self.told: dict[Variable, str] = {}
         self.subjects: list[Variable] = []
         self.min_score = 0.0
         self.known: bool | None = None
 
-    def reading(self) -> Reading:
-        """The query, and which of its answers are wanted."""
+    def reading(self) -> ParsedQuestion:
+        """The parsed query, with its limits and filters on answers."""
         tree = self.tree
         if tree.name not in ("SelectQuery", "AskQuery"):
             raise self.source.refused(tree)
         for clause in filter(None, (*(tree.datasetClause or ()), tree.groupby, tree.having)):
             raise self.source.refused(clause)
-        self._take_told()
+        self._take_answer_triples()
         columns = self._columns()
         targets = self._targets(columns)
         by_score = self._by_score()
         counting = any(column.shows in _COUNTS for column in columns)
         limit, offset = self._page(single=counting or not targets)
-        formula, row, among = self._chosen(self._cases(targets), targets)
+        formula, row, among = self._merge_values(self._cases(targets), targets)
         if isinstance(formula, bool):
             raise QueryError("the query holds whatever the facts: there is nothing to score")
         if (row or among) and counting:
             raise self._several(targets[:1], "is counted")
-        columns = tuple(column._replace(label=row.get(column.name, column.label)) for column in columns)
-        query = self._query([target for target in targets if target.name not in row], formula, counting)
+        columns = tuple(
+            column._replace(label=row.get(column.name, column.label)) for column in columns
+        )
+        query = self._query(
+            [target for target in targets if target.name not in row], formula, counting
+        )
         if among and query.kind == "relations":
             raise self._several(targets, "stands for a relation")
-        return Reading(query, limit, offset, self.min_score, self.known, among, columns, by_score)
+        return ParsedQuestion(
+            query, limit, offset, self.min_score, self.known, among, columns, by_score
+        )
 
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
         try:
@@ -74,11 +92,13 @@ class Form:
             raise self.source.error(str(error), keyword("SELECT")) from None
 
     def _columns(self) -> tuple[Column, ...]:
-        """What is selected; `*` selects what a solution may bind."""
+        """The selected columns; `*` selects what a solution may bind."""
         if self.tree.name == "AskQuery":
             return ()
         seen = visible(self.tree.where).union(mentioned(self.tree.valuesClause), self.told)
-        selected = self.tree.projection or [variable for variable in self.source.variables if variable in seen]
+        selected = self.tree.projection or [
+            variable for variable in self.source.variables if variable in seen
+        ]
         columns = []
         for column in selected:
             if not isinstance(column, Variable) and column.expr:
@@ -87,52 +107,74 @@ class Form:
                 variable = column if isinstance(column, Variable) else Variable(str(column.var))
                 columns.append(Column(variable.name, self.told.get(variable, "value")))
         if len({column.shows in _COUNTS for column in columns}) > 1:
-            raise self.source.error(f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT"))
+            raise self.source.error(
+                f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT")
+            )
         return tuple(dict.fromkeys(columns))
 
     def _aggregate(self, expression: Any, name: str) -> Column:
-        """COUNT of a variable, or SUM of the scores: how many answers there are by what is known and predicted."""
+        """The column of COUNT of a variable, or of SUM of the scores."""
         of = inner(getattr(expression, "vars", None))
         variable = Variable(str(of)) if is_variable(of) else None
         if kind(expression) == "Aggregate_Count" and variable:
-            several = visible(self.tree.where) != {variable} or any(map(_multiplies, self.source.nodes))
-            if several and not expression.distinct:  # entities are counted, and one may be in several solutions
+            several = visible(self.tree.where) != {variable} or any(
+                map(_multiplies, self.source.nodes)
+            )
+            # entities are counted, and one may be in several solutions
+            if several and not expression.distinct:
                 words = f"COUNT({variable}) counts an entity as often as a pattern finds it"
-                raise self.source.error(f"{words}; write COUNT(DISTINCT {variable})", keyword("COUNT"))
+                raise self.source.error(
+                    f"{words}; write COUNT(DISTINCT {variable})", keyword("COUNT")
+                )
             return Column(name, "count", variable.name)
         if kind(expression) == "Aggregate_Sum" and variable and self.told.get(variable) == "score":
             return Column(name, "expected", self.subjects[0].name)
         aggregate = any(kind(node).startswith("Aggregate_") for node in self.source.nodes)
         words = "an aggregate other than COUNT of a variable" if aggregate else "a computed column"
-        raise self.source.error(f"{words} is not supported {SUPPORTED}", keyword(_AGGREGATE if aggregate else "AS"))
+        raise self.source.error(
+            f"{words} is not supported {SUPPORTED}", keyword(_AGGREGATE if aggregate else "AS")
+        )
 
     def _targets(self, columns: tuple[Column, ...]) -> tuple[Variable, ...]:
-        """The variables that are asked for."""
+        """The target variables."""
         values = [column.name for column in columns if column.shows == "value"]
         counted = [column.label for column in columns if column.shows in _COUNTS]
         targets = tuple(map(Variable, dict.fromkeys(values + counted)))
         if (self.tree.name == "SelectQuery" and not targets) or len(set(counted)) > 1:
             words = "SELECT asks for no variable of an entity, or for several counts"
-            raise self.source.error(words, keyword("SELECT"))
+            raise self.source.error(
+                f"{words}; select up to three variables, or one COUNT", keyword("SELECT")
+            )
         for subject in self.subjects:
             if subject not in targets:
-                words = f"what is said of the answer {subject} is of a variable that is not selected"
-                raise self.source.of_variable(words, subject)
+                problem = (
+                    f"what is said of the answer {subject} is of a variable "
+                    f"that is not selected; select {subject}"
+                )
+                raise self.source.of_variable(problem, subject)
         if counted and self.tree.valuesClause:
             words = "VALUES after a count is joined with its result; put it inside the braces"
             raise self.source.at(self.tree.valuesClause, words)
         if counted and (self.min_score or self.known is not None):
-            raise self.source.error("FILTER on the score of what is counted is not supported", keyword("FILTER"))
+            raise self.source.error(
+                "FILTER on the score of what is counted is not supported", keyword("FILTER")
+            )
         return targets
 
     def _by_score(self) -> bool:
-        """Whether rows are ordered by score alone; else known ones go first, and any other order is refused."""
+        """Whether rows are ordered by score alone; any other order is refused.
+
+        By default known answers go first.
+        """
         if not self.tree.orderby:
             return False
-        given = [(condition.order, self._told_by(inner(condition.expr))) for condition in self.tree.orderby.condition]
-        if given not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
+        order = [
+            (condition.order, self._answer_property(inner(condition.expr)))
+            for condition in self.tree.orderby.condition
+        ]
+        if order not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
             raise self.source.refused(self.tree.orderby)
-        return len(given) == 1
+        return len(order) == 1
 
     def _page(self, single: bool) -> tuple[int | None, int]:
         """LIMIT and OFFSET; a single result has no second page."""
@@ -145,13 +187,19 @@ class Form:
 
     def _cases(self, targets: tuple[Variable, ...]) -> Cases:
         """The solutions of the query, all of which bind the targets."""
-        groups, clause, kept = Groups(self.source, self.labels), self.tree.valuesClause, frozenset(targets)
-        given = frozenset(mentioned(clause.var if clause else ()))
-        cases = groups.cases(self.tree.where, None, given, kept | given)
+        groups = Groups(self.source, self.labels)
+        clause = self.tree.valuesClause
+        targeted = frozenset(targets)
+        inline = frozenset(mentioned(clause.var if clause else ()))
+        cases = groups.cases(self.tree.where, None, inline, targeted | inline)
         if clause:
             cases = joined(cases, groups.values(clause))
             groups.check(cases)
-        cases = {case: formula for case, formula in united([cases], kept).items() if formula is not False}
+        cases = {
+            case: formula
+            for case, formula in united([cases], targeted).items()
+            if formula is not False
+        }
         if not cases:
             raise QueryError(_NO_ANSWERS)
         groups.check(cases)
@@ -160,19 +208,21 @@ class Form:
                 raise self.source.of_variable(f"{target} is not bound in every alternative", target)
         return cases
 
-    def _chosen(self, cases: Cases, targets: tuple[Variable, ...]) -> _Chosen:
-        """One formula of cases that differ in the values of targets alone."""
+    def _merge_values(self, cases: Cases, targets: tuple[Variable, ...]) -> _MergedValues:
+        """Merges cases that differ only in the values of targets into one formula."""
         formula, *others = dict.fromkeys(cases.values())
         rows = [case.fixed for case in cases]
         if rows == [frozenset()]:
             return formula, {}, None
-        given = tuple(target for target in targets if any(target in dict(row) for row in rows))
+        bound = tuple(target for target in targets if any(target in dict(row) for row in rows))
         if others or not all(rows):
-            raise self._several(given, "is tied to other values, or to one alternative alone")
+            raise self._several(bound, "is tied to other values, or to one alternative alone")
         if len(targets) == 1:
             return formula, {}, tuple(value.name for row in rows for _, value in row)
         if len(rows) > 1 or len(rows[0]) == len(targets):
-            raise self._several(given, "is one of several that are selected: give one value, and leave one open")
+            raise self._several(
+                bound, "is one of several that are selected: give one value, and leave one open"
+            )
         for variable, value in rows[0]:
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return formula, {variable.name: value.name for variable, value in rows[0]}, None
@@ -181,27 +231,34 @@ class Form:
         words = f"VALUES gives {', '.join(map(str, targets))} values, and it {why}"
         return self.source.error(f"{words}; this is not supported", keyword("VALUES"))
 
-    def _take_told(self) -> None:
-        """Take what is said of answers, and filters on that, out of the outermost group."""
-        where, kept = self.tree.where, []
+    def _take_answer_triples(self) -> None:
+        """Moves triples and filters about answers out of the outermost group."""
+        where = self.tree.where
+        parts = []
         for part in where.part or () if where.name == "GroupGraphPatternSub" else ():
             if part.name == "TriplesBlock":
-                part["triples"] = [triple for triple in triples(part) if not self._tells(triple)]
+                part["triples"] = [
+                    triple for triple in triples(part) if not self._is_answer_triple(triple)
+                ]
             if part.name != "TriplesBlock" or part.triples:
-                kept.append(part)
+                parts.append(part)
         if not self.told:
             return
         taken = self.told.keys()
-        for part in [part for part in kept if part.name == "Filter" and taken & mentioned(part).keys()]:
-            kept.remove(part)
+        for part in [
+            part for part in parts if part.name == "Filter" and taken & mentioned(part).keys()
+        ]:
+            parts.remove(part)
             for condition in _conjuncts(part.expr):
-                self._want(condition, part)
-        where["part"] = kept
+                self._add_answer_filter(condition, part)
+        where["part"] = parts
         for variable in taken & {*mentioned([where, self.tree.valuesClause]), *self.subjects}:
-            raise self.source.of_variable(f"{variable} is said of an answer, and can be nothing else", variable)
+            raise self.source.of_variable(
+                f"{variable} is said of an answer, and can be nothing else", variable
+            )
 
-    def _tells(self, triple: list[Any]) -> bool:
-        """Whether a triple says something of an answer, which is kept in mind."""
+    def _is_answer_triple(self, triple: list[Any]) -> bool:
+        """Whether a triple is about an answer; if so, it is recorded."""
         subject, predicate, object_ = triple
         what = self.labels.told(predicate)
         if what not in ("score", "known"):
@@ -210,41 +267,53 @@ class Form:
             words = f"answer:{what} is between two variables, as in ?c answer:{what} ?{what}"
             raise self.source.error(words, rf"[\w-]*:{what}\b")
         variable = Variable(str(object_))
-        others = [other for other, told in self.told.items() if (other == variable) != (told == what)]
+        others = [
+            other for other, shown in self.told.items() if (other == variable) != (shown == what)
+        ]
         if others:
-            raise self.source.of_variable(f"{variable} is not the only variable for what is said of answers", variable)
+            raise self.source.of_variable(
+                f"{variable} is not the only variable for what is said of answers", variable
+            )
         self.told[variable] = what
         self.subjects.append(Variable(str(subject)))
         return True
 
-    def _told_by(self, node: Any) -> str:
-        """What a variable tells of an answer; nothing of all else."""
+    def _answer_property(self, node: Any) -> str:
+        """What a variable is about an answer, `score` or `known`; empty for any other."""
         return self.told.get(Variable(str(node)), "") if is_variable(node) else ""
 
-    def _want(self, condition: Any, node: Any) -> None:
-        """Ask for the answers that a condition on the score, or on what is known, lets pass."""
-        left, operator, right = condition, "=", True
+    def _add_answer_filter(self, condition: Any, node: Any) -> None:
+        """Records a filter on the score of answers, or on whether they are known."""
+        left = condition
+        operator = "="
+        right = True
         if kind(condition) == "UnaryNot":
-            left, operator = inner(condition.expr), "!="
+            left = inner(condition.expr)
+            operator = "!="
         elif kind(condition) == "RelationalExpression":
-            left, operator, right = inner(condition.expr), condition.op, inner(condition.other)
+            left = inner(condition.expr)
+            operator = condition.op
+            right = inner(condition.other)
             if is_variable(right):
                 left, operator, right = right, _MIRRORED.get(operator, operator), left
             right = _value(right)
-        match self._told_by(left), operator, right:
+        match self._answer_property(left), operator, right:
             case "score", ">" | ">=", float():
                 least = right if operator == ">=" else math.nextafter(right, math.inf)
                 self.min_score = max(self.min_score, least, _LOWEST)
                 if least > 1:
                     raise self.source.at(node, f"{_NO_ANSWERS}: no score is above 1")
             case "known", "=" | "!=", bool():
-                wanted = right == (operator == "=")
-                if self.known not in (None, wanted):
+                known = right == (operator == "=")
+                if self.known not in (None, known):
                     raise QueryError(f"{_NO_ANSWERS}: none is both known and predicted")
-                self.known = wanted
+                self.known = known
             case _:
-                words = "FILTER on what is said of answers compares a score by > or >= with a number"
-                raise self.source.at(node, f"{words}, or is of ?known or !?known, on its own")
+                problem = (
+                    "FILTER on what is said of answers compares a score by > or >= with a number, "
+                    "or is ?known or !?known; write each in a FILTER of its own"
+                )
+                raise self.source.at(node, problem)
 
 
 def _conjuncts(expression: Any) -> Iterator[Any]:
@@ -257,7 +326,7 @@ def _conjuncts(expression: Any) -> Iterator[Any]:
 
 
 def _value(literal: Any) -> Any:
-    """The number or truth value that a literal is; a number may be negative."""
+    """The number or truth value of a literal; a number may be negative."""
     if kind(literal) == "UnaryMinus":
         number = _value(literal.expr)
         return -number if isinstance(number, float) else None
@@ -269,4 +338,8 @@ def _multiplies(node: Any) -> bool:
     """Whether a part of a tree may find a solution more than once."""
     several = ("GroupOrUnionGraphPattern", "PathSequence", "PathAlternative")
     parts = (node.graph or node.part or ()) if kind(node) in several else ()
-    return len(parts) > 1 or kind(node) in ("InlineData", "ValuesClause") or type(node).__name__ == "BNode"
+    return (
+        len(parts) > 1
+        or kind(node) in ("InlineData", "ValuesClause")
+        or type(node).__name__ == "BNode"
+    )

@@ -1,8 +1,8 @@
-"""Group patterns as formulas: SPARQL's algebra written out, by cases (`tacit.query.sparql.cases`).
+"""Translates SPARQL group patterns to formulas, by cases (`tacit.query.sparql.cases`).
 
-Of paths, `^p` is `p` backwards, `p/q` is `p` to some entity and `q` from there, `p|q` is either; they nest as they
-like. `*`, `+` and `?` are refused: no formula says how often a relation is followed. So is `!`, since a question names
-relations.
+Of paths, `^p` is `p` backwards, `p/q` is `p` to some entity and `q` from there, `p|q` is either;
+they nest as they like. `*`, `+` and `?` are refused: no formula says how often a relation is
+followed. So is `!`, since a question names relations.
 """
 
 from __future__ import annotations
@@ -14,10 +14,41 @@ from itertools import count, pairwise
 from typing import Any
 
 from tacit.errors import QueryError
-from tacit.query.formula import MAX_ATOMS, Atom, Entity, Formula, Term, Variable, atoms, exists
-from tacit.query.sparql.cases import NONE, START, Case, Cases, Domain, Truth, both, either, joined, not_, some, united
+from tacit.query.formula import (
+    MAX_ATOMS,
+    Atom,
+    Entity,
+    Formula,
+    Inequality,
+    Term,
+    Variable,
+    exists,
+    leaves,
+)
+from tacit.query.sparql.cases import (
+    NONE,
+    START,
+    Case,
+    Cases,
+    Domain,
+    Truth,
+    both,
+    either,
+    joined,
+    not_,
+    some,
+    united,
+)
 from tacit.query.sparql.iris import TermLabels
-from tacit.query.sparql.source import SUPPORTED, SparqlText, inner, is_variable, kind, mentioned
+from tacit.query.sparql.source import (
+    SUPPORTED,
+    SparqlText,
+    inner,
+    is_value,
+    is_variable,
+    kind,
+    mentioned,
+)
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
 MAX_CASES = 300  # of a group: the rows of VALUES beside each other multiply
@@ -25,21 +56,23 @@ _NOT_A_FORMULA = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*
 
 
 class Groups:
-    """Turns parsed groups into cases; blank nodes and the steps of paths become variables of their own.
+    """Translates parsed groups to cases, with fresh variables for blank nodes and paths.
 
-    Three sets of variables go down with a group: `outer`, those that an EXISTS around it has given values (None outside
-    of any); `around`, those that the patterns it is joined with may bind; and `needed`, those that are spoken of
-    elsewhere. All others are quantified as soon as a UNION ends.
+    Three sets of variables go down with a group: `outer`, those that an EXISTS around it has given
+    values (None outside of any); `around`, those that the patterns it is joined with may bind; and
+    `needed`, those that are spoken of elsewhere. All others are quantified as soon as a UNION ends.
     """
 
     def __init__(self, source: SparqlText, labels: TermLabels) -> None:
-        self.source, self.labels = source, labels
+        self.source = source
+        self.labels = labels
         self.groups = 0
         self.names = {variable.name for variable in source.variables}
-        self.blanks: dict[str, tuple[Variable, int]] = {}  # with the block of triples that each belongs to
+        # with the block of triples that each belongs to
+        self.blanks: dict[str, tuple[Variable, int]] = {}
 
     def cases(self, node: Any, outer: Domain | None, around: Domain, needed: Domain) -> Cases:
-        """What stands between braces: the parts are joined in order, then the filters apply to the whole."""
+        """The cases of a group: its parts joined in order, then filtered as a whole."""
         if node.name != "GroupGraphPatternSub":
             raise self.source.refused(node)
         self.groups += 1
@@ -47,18 +80,22 @@ class Groups:
         parts = [part for part in node.part or () if part.name != "Filter"]
         mentions = Counter(variable for part in (*parts, *filters) for variable in mentioned(part))
         needed = needed.union(variable for variable, times in mentions.items() if times > 1)
-        cases, block = START, 0
+        cases = START
+        block = 0
         for before, part in pairwise([None, *parts]):
             match part.name:
                 case "TriplesBlock":
-                    block = block if before and before.name == part.name else id(part)  # a filter ends none
+                    # a filter ends none
+                    block = block if before and before.name == part.name else id(part)
                     cases = joined(cases, self._triples(part, outer or NONE, block))
                 case "GroupOrUnionGraphPattern":
                     beside = around.union(*(visible(other) for other in parts if other is not part))
                     branches = [self.cases(branch, outer, beside, needed) for branch in part.graph]
                     cases = joined(cases, united(branches, needed))
                 case "MinusGraphPattern":
-                    cases = self._minus(cases, self.cases(part.graph, outer, NONE, needed), part, outer)
+                    cases = self._minus(
+                        cases, self.cases(part.graph, outer, NONE, needed), part, outer
+                    )
                 case "InlineData":
                     cases = joined(cases, self.values(part, outer or NONE))
                 case _:
@@ -70,7 +107,7 @@ class Groups:
         return cases
 
     def values(self, node: Any, outer: Domain = NONE) -> Cases:
-        """Inline data: a case for each row, which binds what it does not leave UNDEF."""
+        """The cases of inline data, one per row, binding what is not UNDEF."""
         variables = [Variable(str(name)) for name in node.var or ()]
         for variable in (variable for variable in variables if variable in outer):
             words = f"VALUES inside EXISTS gives {variable} a value, which it has from outside"
@@ -79,29 +116,47 @@ class Groups:
         for row in node.value or ():
             terms = [row] if isinstance(row, str | dict) else list(row)
             if len(terms) != len(variables):
-                raise self.source.at(node, f"a row of VALUES has {len(terms)} values for {len(variables)} variables")
-            pairs = [pair for pair in zip(variables, terms, strict=True) if type(pair[1]) is not str]  # which UNDEF is
-            fixed = frozenset((variable, Entity(self.labels.entity(term))) for variable, term in pairs)
+                raise self.source.at(
+                    node, f"a row of VALUES has {len(terms)} values for {len(variables)} variables"
+                )
+            # which UNDEF is
+            pairs = [
+                pair for pair in zip(variables, terms, strict=True) if type(pair[1]) is not str
+            ]
+            fixed = frozenset(
+                (variable, Entity(self.labels.entity(term))) for variable, term in pairs
+            )
             cases[Case(frozenset(dict(fixed)), fixed)] = True
         return cases
 
     def check(self, cases: Cases) -> None:
-        """Refuse what grew too large: alternatives that bind different variables are written out one by one."""
+        """Refuses patterns that grew too large by alternatives with different variables."""
         if len(cases) > MAX_CASES:
-            raise QueryError(f"VALUES and alternatives have more than {MAX_CASES} combinations; ask in parts")
+            raise QueryError(
+                f"VALUES and alternatives have more than {MAX_CASES} combinations; ask in parts"
+            )
         said = [formula for formula in set(cases.values()) if isinstance(formula, Formula)]
-        if self.groups > MAX_GROUPS or sum(1 for formula in said for _ in atoms(formula)) > MAX_ATOMS:
-            raise QueryError(f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts")
+        if (
+            self.groups > MAX_GROUPS
+            or sum(1 for formula in said for _ in leaves(formula)) > MAX_ATOMS
+        ):
+            raise QueryError(
+                f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts"
+            )
 
     def _filtered(self, cases: Cases, node: Any, outer: Domain, around: Domain) -> Cases:
-        """The solutions that a filter lets pass.
+        """The solutions that pass a filter.
 
-        One on what is bound only around its group is refused: by definition it sees none of it, yet engines do.
+        One on what is bound only around its group is refused: by definition it sees none of it, yet
+        engines do.
         """
         for variable in sorted(around.intersection(mentioned(node)), key=str):
             if any(variable not in outer | case.domain for case in cases):
-                words = f"FILTER speaks of {variable}, which its group does not bind in every alternative"
-                raise self.source.at(node, f"{words}; move it out of the braces, or rename the variable")
+                problem = (
+                    f"FILTER speaks of {variable}, which its group does not bind in every "
+                    "alternative; move it out of the braces, or rename the variable"
+                )
+                raise self.source.at(node, problem)
         passed = {
             case: both(formula, self._condition(node.expr, outer | case.domain, node))
             for case, formula in cases.items()
@@ -109,58 +164,110 @@ class Groups:
         return {case: formula for case, formula in passed.items() if formula is not False}
 
     def _minus(self, cases: Cases, taken: Cases, node: Any, outer: Domain | None) -> Cases:
-        """The solutions that agree with none of those taken away, on the variables that the two share."""
-        kept = dict(cases)
-        for case in kept:
+        """The solutions that agree with no subtracted one on their shared variables."""
+        remaining = dict(cases)
+        for case in remaining:
             for other, formula in taken.items():
                 shared = case.domain & other.domain
                 if not case.agrees(other):
                     continue
                 if loose := [v for v, _ in other.fixed - case.fixed if v in shared]:
-                    words = f"VALUES inside MINUS names what {loose[0]} is not, and no formula does"
-                    raise self.source.at(node, f"{words}; leave it out")
+                    problem = (
+                        f"VALUES inside MINUS gives {loose[0]} values that are taken away, "
+                        f"which is not supported; write FILTER({loose[0]} != ...)"
+                    )
+                    raise self.source.at(node, problem)
                 if shared:
                     (excluded,) = united([{other: formula}], shared).values()
-                    kept[case] = both(kept[case], not_(excluded))
+                    remaining[case] = both(remaining[case], not_(excluded))
                 elif outer is not None:
-                    # Whether the values that EXISTS gives count as shared is not agreed upon: engines differ.
-                    words = "MINUS inside EXISTS shares no variable of its own with the pattern before it"
-                    raise self.source.at(node, f"{words}; write FILTER NOT EXISTS")
-        return {case: formula for case, formula in kept.items() if formula is not False}
+                    # engines differ in whether variables bound outside EXISTS count as shared
+                    problem = (
+                        "MINUS inside EXISTS shares no variable of its own with the pattern "
+                        "before it; write FILTER NOT EXISTS"
+                    )
+                    raise self.source.at(node, problem)
+        return {case: formula for case, formula in remaining.items() if formula is not False}
 
     def _condition(self, expression: Any, outer: Domain, node: Any) -> Truth:
-        """What a filter asks of a solution that binds `outer`: EXISTS and NOT EXISTS, joined by `&&`, `||` and `!`."""
+        """The formula of a filter on solutions that bind `outer`.
+
+        It may have `EXISTS`, `NOT EXISTS`, `!=` and `sameTerm`, joined by `&&`, `||` and `!`.
+        """
         expression = inner(expression)
         name = kind(expression)
         if name in ("ConditionalAndExpression", "ConditionalOrExpression"):
-            parts = [self._condition(part, outer, node) for part in (expression.expr, *expression.other)]
+            parts = [
+                self._condition(part, outer, node) for part in (expression.expr, *expression.other)
+            ]
             return reduce(both if "And" in name else either, parts)
         if name == "UnaryNot":
-            return not_(self._condition(expression.expr, outer, node))
+            denied = inner(expression.expr)
+            if kind(denied) == "Builtin_sameTerm":
+                return self._unequal((denied.arg1, denied.arg2), outer, node)
+            return not_(self._condition(denied, outer, node))
+        if name == "Builtin_sameTerm":
+            return not_(self._unequal((expression.arg1, expression.arg2), outer, node))
+        if name == "RelationalExpression" and expression.op == "!=":
+            sides = inner(expression.expr), inner(expression.other)
+            if any(is_value(side) or kind(side) == "literal" for side in sides):
+                problem = (
+                    "FILTER compares the value of a literal by !=, and entities are compared "
+                    "as terms; write !sameTerm(…, …)"
+                )
+                raise self.source.at(node, problem)
+            return self._unequal(sides, outer, node)
         if name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
             raise self.source.refused(node)
         held = some(self.cases(expression.graph, outer, NONE, NONE))
         return held if name == "Builtin_EXISTS" else not_(held)
 
+    def _unequal(self, sides: tuple[Any, Any], outer: Domain, node: Any) -> Truth:
+        """The inequality of two terms, whose variables must be bound."""
+        terms = list[Term]()
+        for side in map(inner, sides):
+            if isinstance(side, dict) and kind(side) not in ("pname", "literal"):
+                raise self.source.refused(node)
+            term = Variable(str(side)) if is_variable(side) else Entity(self.labels.entity(side))
+            if isinstance(term, Variable) and term not in outer:
+                words = (
+                    f"FILTER compares {term}, which its group does not bind in every alternative"
+                )
+                raise self.source.at(node, f"{words}; bind it by a pattern beside the filter")
+            terms.append(term)
+        left, right = terms
+        if left == right or (isinstance(left, Entity) and isinstance(right, Entity)):
+            return left != right
+        return Inequality(left, right)
+
     def _triples(self, node: Any, outer: Domain, block: int) -> Cases:
-        """Triple patterns, all of which a solution satisfies."""
-        said = (self._path(path, self._term(s, block), self._term(o, block)) for s, path, o in triples(node))
+        """The conjunction of triple patterns."""
+        said = (
+            self._path(path, self._term(s, block), self._term(o, block))
+            for s, path, o in triples(node)
+        )
         formula = reduce(Formula.__and__, dict.fromkeys(said))  # a set of patterns
         return {Case(formula.free - outer): formula}
 
     def _path(self, path: Any, subject: Term, object_: Term) -> Formula:
-        """A relation, or a path, between two terms."""
+        """The formula of a relation or path between two terms."""
         path = inner(path)
         if is_variable(path):
             return Atom(Variable(str(path)), subject, object_)
-        if told := self.labels.told(path):
-            words = f"answer:{told} speaks of answers, not of entities: it is one of score and known, of a selected"
-            raise self.source.error(f"{words} variable, in the outermost braces", rf"[\w-]*:{re.escape(told)}\b")
+        if column := self.labels.told(path):
+            problem = (
+                f"answer:{column} says nothing of entities; answer:score and answer:known "
+                "speak of answers, in the outermost braces"
+            )
+            raise self.source.error(problem, rf"[\w-]*:{re.escape(column)}\b")
         match kind(path):
             case "PathEltOrInverse":
                 return self._path(path.part, object_, subject)
             case "PathAlternative":
-                return reduce(Formula.__or__, dict.fromkeys(self._path(part, subject, object_) for part in path.part))
+                return reduce(
+                    Formula.__or__,
+                    dict.fromkeys(self._path(part, subject, object_) for part in path.part),
+                )
             case "PathSequence":
                 steps = [self._fresh() for _ in path.part[1:]]
                 ends = pairwise([subject, *steps, object_])
@@ -173,7 +280,7 @@ class Groups:
         raise self.source.error(f"{words} is not supported {SUPPORTED}", _NOT_A_FORMULA)
 
     def _term(self, term: Any, block: int) -> Term:
-        """A variable, a blank node (which stands for some entity, within its block of triples), or an entity."""
+        """A variable or entity; a blank node is a variable within its block of triples."""
         if is_variable(term):
             return Variable(str(term))
         if type(term).__name__ != "BNode":
@@ -182,7 +289,7 @@ class Groups:
             self.blanks[str(term)] = self._fresh(), block
         variable, home = self.blanks[str(term)]
         if home != block:
-            words = f"_:{term} stands in two groups; a variable such as ?{term} can"
+            words = f"_:{term} stands in two groups; write a variable such as ?{term}"
             raise self.source.error(words, rf"_:{re.escape(term)}")
         return variable
 
@@ -200,7 +307,7 @@ def triples(node: Any) -> list[list[Any]]:
 
 
 def visible(node: Any) -> Domain:
-    """The variables that a solution of a group, or of a part of one, may bind: what MINUS and FILTER hold aside."""
+    """The variables that a solution may bind, without those only in MINUS or FILTER."""
     match node.name:
         case "TriplesBlock":
             return frozenset(mentioned(node))

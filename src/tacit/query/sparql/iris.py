@@ -1,45 +1,54 @@
-"""Which label of a graph an IRI or a literal of a query stands for.
+"""Resolves IRIs and literals of a query to labels of a graph.
 
-A prefixed name is the IRI that the query's own declarations make of it. In a graph that came from RDF an IRI stands for
-the label that the graph writes it as, and for no other; so does a literal. In a graph from tables, whose labels are no
-IRIs, it stands for the first of these that is a label: the IRI in angle brackets or as it is, the prefixed form that
-the query uses (`geo:Oslo`), and its last part with percent signs decoded, at last whatever its case, spaces, `_` and
-`-`. In the scheme `tacit:` everything after the colon is a name in any graph: after `PREFIX : <tacit:>`, `:France` and
+A prefixed name is the IRI that the query's own declarations make of it. In a graph that came from
+RDF an IRI stands for the label that the graph writes it as, and for no other; so does a literal. In
+a graph from tables, whose labels are no IRIs, it stands for the first of these that is a label: the
+IRI in angle brackets or as it is, the prefixed form that the query uses (`geo:Oslo`), and its last
+part with percent signs decoded, at last whatever its case, spaces, `_` and `-`. In the scheme
+`tacit:` everything after the colon is a name in any graph: after `PREFIX : <tacit:>`, `:France` and
 `<tacit:New%20York>` are names of entities.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import unquote, urljoin
+from urllib.parse import unquote
 
 from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.prefixes import WELL_KNOWN, Prefixes
 from tacit.graph.labels.terms import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.names import meant
+from tacit.query.names import resolve_label
 from tacit.query.sparql.source import SparqlText, inner, is_value, is_variable, kind
 from tacit.query.text.text import place
 
-ANSWER = "tacit:answer#"  # the namespace of what is said of answers; an IRI of a label has no # in it
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+# the namespace of what is said of answers; an IRI of a label has no # in it
+ANSWER = "tacit:answer#"
+_PARTS = re.compile(  # of an IRI reference, by RFC 3986, appendix B
+    r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
+)
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
 _PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
 _NAMED = {"\\": r"\\", '"': r"\"", "\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
 # As in labels from RDF, whose literals are those that canonical N-Triples writes.
-_ESCAPES = str.maketrans({chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFFE, 0xFFFF)} | _NAMED)
+_ESCAPES = str.maketrans(
+    {chr(i): f"\\u{i:04X}" for i in (*range(32), 127, 0xFFFE, 0xFFFF)} | _NAMED
+)
 
 
 class TermLabels:
-    """Finds the labels of a query's terms, as its parser gives them; without a graph it takes the plainest form."""
+    """Resolves the terms of a query to labels; without a graph, to the plainest form."""
 
     def __init__(self, source: SparqlText, prologue: Any, graph: Graph | None) -> None:
-        self.source, self.graph = source, graph
-        self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None  # of a graph from RDF
-        self.base, self.prefixes = "", dict[str, str]()
+        self.source = source
+        self.graph = graph
+        # of a graph from RDF
+        self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
+        self.base = ""
+        self.prefixes = dict[str, str]()
         for declared in prologue:
             if declared.name == "Base":
                 self.base = self.iri(declared.iri)
@@ -55,22 +64,36 @@ class TermLabels:
         return self._label(term, self.graph.relations if self.graph else None)
 
     def told(self, predicate: Any) -> str:
-        """What a predicate says of an answer, `score` or `known`; nothing where it is a relation or a path."""
+        """What a predicate says of an answer, `score` or `known`; else empty."""
         predicate = inner(predicate)
         relation = kind(predicate) in ("", "pname") and not is_variable(predicate)
         iri = self.iri(predicate) if relation else ""
         return iri.removeprefix(ANSWER) if iri.startswith(ANSWER) else ""
 
     def iri(self, term: Any) -> str:
-        """The IRI that a prefixed or relative name is short for."""
+        """Expands a prefixed or relative name to an IRI."""
         if kind(term) != "pname":
-            whole = str(term if _ABSOLUTE.match(term) else urljoin(self.base, term))
-            return whole + "#" * (term.endswith("#") and not whole.endswith("#"))  # which joining takes away
-        prefix, local = term.prefix or "", term.localname or ""
+            return resolved(str(term), self.base)
+        prefix = term.prefix or ""
+        local = term.localname or ""
         if prefix not in self.prefixes:
-            words = f"the prefix '{prefix}:' is not declared; PREFIX {prefix}: <tacit:> declares it"
+            words = (
+                f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)} declares it"
+            )
             raise QueryError(words, *self._place(term))
         return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
+
+    def _declaration(self, prefix: str) -> str:
+        """Suggests the declaration of a prefix, for a message.
+
+        It is the graph's own, else the usual one; names of a graph from tables are in `tacit:`.
+        """
+        usual = next((namespace for namespace, name in WELL_KNOWN.items() if name == prefix), None)
+        if self.own is None:
+            return f"PREFIX {prefix}: <{usual or SCHEME}>"
+        if (namespace := self.own.get(prefix, usual)) is None:
+            return f"PREFIX {prefix}: <...>, with the IRI that it stands for,"
+        return f"PREFIX {prefix}: <{namespace}>"
 
     def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
         literal = self._literal(term)
@@ -84,29 +107,41 @@ class TermLabels:
                 if label in vocabulary:
                     return label
                 if not iri.startswith(SCHEME):
-                    raise UnknownName(vocabulary.kind, iri or literal, _nearest(self.own, label, iri, vocabulary))
-            return vocabulary.labels[meant(vocabulary, *names)]
+                    raise UnknownName(
+                        vocabulary.kind, iri or literal, _nearest(self.own, label, iri, vocabulary)
+                    )
+            return vocabulary.labels[resolve_label(vocabulary, *names)]
         except UnknownName as error:
             at = self._place(term)
             raise (error.located(*at) if at else error) from None
 
     def _literal(self, term: Any) -> str:
-        """A literal as N-Triples writes it; nothing of an IRI."""
+        """A literal in N-Triples; empty for an IRI."""
         if kind(term) == "literal":
-            language, datatype = term.lang, self.iri(term.datatype) if term.datatype else ""
+            language = term.lang
+            datatype = self.iri(term.datatype) if term.datatype else ""
         elif is_value(term):
-            language, datatype = "", str(term.datatype)
+            language = ""
+            datatype = str(term.datatype)
             if not self.source.spelt(str(term)):
                 written = f'"..."^^<{datatype}>' if self.own else '"..."'
-                raise QueryError(f"a number that is read as {term} is written otherwise; write it as {written}")
+                raise QueryError(
+                    f"a number that is read as {term} is written otherwise; write it as {written}"
+                )
         else:
             return ""
         typed = self.own.label(datatype) if self.own else f"<{datatype}>"
-        suffix = f"@{language.lower()}" if language else f"^^{typed}" if datatype not in ("", _PLAIN) else ""
+        suffix = (
+            f"@{language.lower()}"
+            if language
+            else f"^^{typed}"
+            if datatype not in ("", _PLAIN)
+            else ""
+        )
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
     def _names(self, iri: str) -> Iterator[str]:
-        """What an IRI may be called in a graph from tables, the plainest last."""
+        """Yields possible labels of an IRI in a graph from tables, the plainest last."""
         if iri.startswith(SCHEME):
             yield unquote(iri[len(SCHEME) :])
             return
@@ -118,26 +153,83 @@ class TermLabels:
         yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
     def _place(self, term: Any) -> tuple[int, int] | tuple[()]:
-        """Line and column of the first use of a term, where it is written as usual."""
+        """The line and column of a term's first use, if written as usual."""
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
         if kind(term) == "pname":
             written = [f"{term.prefix or ''}:{term.localname or ''}"]
         elif kind(term) == "literal":
             written = [f"{mark}{_text(term)}{mark}" for mark in "\"'"]
-        uses = (re.search(rf"(?<![\w?$:.-]){re.escape(text)}(?![\w:-])", self.source.text) for text in written)
+        uses = (
+            re.search(rf"(?<![\w?$:.-]){re.escape(text)}(?![\w:-])", self.source.text)
+            for text in written
+        )
         return next((place(self.source.text, use.start()) for use in uses if use), ())
 
 
+def resolved(reference: str, base: str) -> str:
+    """Resolves an IRI reference against a base, by RFC 3986, section 5.2.
+
+    >>> resolved("", "http://e/x#f"), resolved("../g", "http://a/b/c/d;p?q")
+    ('http://e/x', 'http://a/b/g')
+    """
+    scheme, authority, path, query, fragment = _parts(reference)
+    of_scheme, of_authority, of_path, of_query, _ = _parts(base)
+    if scheme is not None or of_scheme is None:
+        return reference
+    if authority is None:
+        if not path:
+            query = of_query if query is None else query
+            path = of_path
+        elif path.startswith("/"):
+            path = _without_dots(path)
+        else:
+            start = (
+                "/"
+                if of_authority is not None and not of_path
+                else of_path[: of_path.rfind("/") + 1]
+            )
+            path = _without_dots(start + path)
+        authority = of_authority
+    else:
+        path = _without_dots(path)
+    written = (("//", authority), ("", path), ("?", query), ("#", fragment))
+    return f"{of_scheme}:" + "".join(f"{mark}{part}" for mark, part in written if part is not None)
+
+
+def _parts(reference: str) -> Sequence[Any]:
+    """Scheme, authority, path, query and fragment; None for absent parts."""
+    match = _PARTS.fullmatch(reference)
+    return match.groups() if match else (None, None, reference, None, None)
+
+
+def _without_dots(path: str) -> str:
+    """Removes the segments `.` and `..` from a path, by RFC 3986, section 5.2.4."""
+    parts: list[str] = []
+    rooted = path.startswith("/")
+    segments = path[rooted:].split("/")
+    for segment in segments:
+        if segment == "..":
+            del parts[-1:]
+        elif segment != ".":
+            parts.append(segment)
+    open_ = segments[-1] in (".", "..") and bool(parts)  # it names a folder
+    return "/" * rooted + "/".join(parts) + "/" * open_
+
+
 def _text(literal: Any) -> str:
-    """What stands between the quotes of a literal, escapes resolved."""
+    """The text of a literal, with its escapes resolved."""
     return str(literal.string if kind(literal) == "literal" else literal)
 
 
 def _nearest(own: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
-    """What may be meant by an IRI that a graph from RDF does not have: its last part in the graph's namespaces."""
+    """Suggests IRIs for an unknown one: its last part in the namespaces of the graph."""
     if not iri:
         return vocabulary.nearest(label)
     last = re.split(r"[/#:]", iri)[-1]
     same = [f"{prefix}:{last}" if prefix else last for prefix in own]
-    near = [name for name in same if name in vocabulary] or vocabulary.nearest(label) or vocabulary.nearest(last)
+    near = (
+        [name for name in same if name in vocabulary]
+        or vocabulary.nearest(label)
+        or vocabulary.nearest(last)
+    )
     return [own.iri(name) or name for name in near[:3]]

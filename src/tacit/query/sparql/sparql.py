@@ -1,19 +1,21 @@
-"""Questions as SPARQL, through rdflib's parser.
+"""Reads questions in SPARQL through rdflib's parser.
 
-`SELECT`, `ASK` and `COUNT` of triple patterns and paths, groups, `UNION`, `MINUS`, `VALUES`, `FILTER` of `EXISTS` and
-`NOT EXISTS`, prefixes, `LIMIT` and `OFFSET` are a formula and what is wanted of its answers; whatever else SPARQL has
-is refused by its name. A query is read from the outside in: `forms.py`, `groups.py`, `iris.py`.
+`SELECT`, `ASK` and `COUNT` of triple patterns and paths, groups, `UNION`, `MINUS`, `VALUES`,
+`FILTER` of `EXISTS` and `NOT EXISTS`, prefixes, `LIMIT` and `OFFSET` are a formula and what is
+wanted of its answers; whatever else SPARQL has is refused by its name. A query is read from the
+outside in: `forms.py`, `groups.py`, `iris.py`.
 """
 
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from threading import Lock
 from typing import Any
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
-from tacit.query.reading import Reading
+from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.forms import Form
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.source import SparqlText, bare
@@ -24,15 +26,20 @@ MAX_TERMS = 300  # of a whole query
 MAX_LIST = 32  # between two brackets: the parser's time grows with the square of it
 MAX_NESTING = 12
 
-_GRAMMAR = Lock()  # it is put in order as it is first used, and for good in a wrong one where two threads do so at once
-_OPENING = re.compile(r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
+# two threads that use the grammar first at the same time would leave it in a wrong order
+_GRAMMAR = Lock()
+_OPENING = re.compile(
+    r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE
+)
+_LITERAL = re.compile(r"""<[^<>\s]*>|#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
 _CODE = re.compile(r"\\\\|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
 
 
-def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
-    """The query a SPARQL text asks and what it says of the answers; IRIs become labels as `iris.py` says.
+def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion:
+    """Parses a SPARQL query; its IRIs become labels as `iris.py` describes.
 
-    >>> parse_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }").query
+    >>> text = "SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }"
+    >>> parse_sparql(f"PREFIX : <tacit:> {text}").query
     <?c : borders(France, ?c) & !speaks(?c, German)>
     """
     text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
@@ -46,24 +53,30 @@ def parse_sparql(text: str, graph: Graph | None = None) -> Reading:
 
 
 def _character(code: re.Match[str]) -> str:
-    """What a codepoint escape stands for; after a backslash that is escaped itself, `u` begins none."""
+    """The character of a codepoint escape; none begins after an escaped backslash."""
     digits = code[1] or code[2]
     return chr(int(digits, 16)) if digits else code[0]
 
 
 def is_sparql(text: str) -> bool:
-    """Whether a text is meant as SPARQL: no question in the text syntax begins with a word.
+    """Whether a text is SPARQL: no question in the text syntax begins with a word.
 
-    >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }"), is_sparql("?c : borders(France, ?c)")
-    (True, False)
+    >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }")
+    True
+    >>> is_sparql("?c : borders(France, ?c)")
+    False
     """
     return _OPENING.match(text) is not None
 
 
 def _check_size(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
-        raise QueryError(f"the query is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
-    depth, text = 0, bare(text)  # a literal is a single term, whatever it holds
+        raise QueryError(
+            f"the query is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read"
+        )
+    # a literal is a single term, whatever it holds
+    depth = 0
+    text = bare(text)
     for bracket in re.findall(r"[{}()\[\]]", text):
         depth += 1 if bracket in "{([" else -1
         if depth > MAX_NESTING:
@@ -74,16 +87,36 @@ def _check_size(text: str) -> None:
         raise QueryError(f"a list in brackets has more than {MAX_LIST} terms")
 
 
+def _tree(parser: Any, text: str) -> tuple[Any, Any]:
+    """Parses to rdflib's tree by a copy of its grammar that keeps tabs, or by `parseQuery`.
+
+    `parseQuery` turns tabs into spaces, so tabs in literals are escaped first. The grammar is no
+    public part of rdflib.
+    """
+    try:
+        grammar = parser.Query.copy().parse_with_tabs()
+    except AttributeError:
+        grammar = None
+    if grammar is None:
+        prologue, tree = parser.parseQuery(
+            _LITERAL.sub(lambda part: part[0].replace("\t", "\\t"), text)
+        )
+    else:
+        prologue, tree = grammar.parse_string(text, parse_all=True)
+    return prologue, tree
+
+
 def _parsed(text: str) -> tuple[Any, Any]:
-    """Rdflib's tree of the declarations in front of a query, and of the query."""
+    """The trees of the declarations and of the query."""
     try:
-        from rdflib.plugins.sparql.parser import Query
+        parser = import_module("rdflib.plugins.sparql.parser")
     except ImportError:
-        raise QueryError("reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'") from None
+        raise QueryError(
+            "reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'"
+        ) from None
     try:
-        # Its own copy of the grammar takes a tab as one; rdflib's `parseQuery` makes spaces of it, in literals, too.
         with _GRAMMAR:
-            prologue, tree = Query.copy().parse_with_tabs().parse_string(text, parse_all=True)
+            prologue, tree = _tree(parser, text)
     except RecursionError:
         raise
     except Exception as error:  # rdflib raises bare exceptions beside its parser's

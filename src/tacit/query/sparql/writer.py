@@ -1,4 +1,4 @@
-"""Questions written as SPARQL, which reads back as a question with the same answers."""
+"""Writes questions as SPARQL that reads back as a question with the same answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from itertools import count
 from tacit.errors import QueryError
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import SCHEME, n_triples
-from tacit.query.formula import Atom, Formula, Not, Or, Query, Term, Variable
+from tacit.query.formula import (
+    Atom,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Term,
+    Variable,
+    children,
+    walk,
+)
 from tacit.query.plans.canonical import skeleton
 from tacit.query.plans.elimination import factored
 
@@ -18,7 +30,7 @@ _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
-    """The SELECT or ASK query that asks the same; labels are written as the prefixes of their graph make IRIs of them.
+    """Writes a query as SELECT or ASK; labels become IRIs by the prefixes of their graph.
 
     >>> from tacit.query.text.text import parse
     >>> print(to_sparql(parse("?c : borders(France, ?c) & !speaks(?c, German)")))
@@ -31,26 +43,30 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
     }
     """
     if query.kind == "relations":
-        raise QueryError("SPARQL is written for entities, tuples of them, yes or no, and how many entities")
+        raise QueryError(
+            "SPARQL is written for entities, tuples of them, yes or no, and how many entities"
+        )
     if open_ := [target for target in query.targets if target not in query.formula.free]:
-        raise QueryError(f"{open_[0]} occurs nowhere in the formula, and SPARQL could not give it a value")
+        raise QueryError(
+            f"{open_[0]} occurs nowhere in the formula, and SPARQL could not give it a value"
+        )
     shape, entities, relations, variables = skeleton(query)  # since a group of SPARQL has one scope
     names: list[str] = []
     for name in variables:
         names.append(_unused(name, names))
     writer = _Writer(prefixes or Prefixes({}), entities, relations, names)
-    asked = " ".join(map(str, query.targets))
+    selected = " ".join(map(str, query.targets))
     if query.count:
-        asked = f"(COUNT(DISTINCT {asked}) AS ?{_unused('count', names)})"
+        selected = f"(COUNT(DISTINCT {selected}) AS ?{_unused('count', names)})"
     group = _indented(writer.group(shape.formula, frozenset()))
-    lines = [f"SELECT {asked} WHERE {{" if asked else "ASK {", *group, "}"]
+    lines = [f"SELECT {selected} WHERE {{" if selected else "ASK {", *group, "}"]
     opening = [f"PREFIX : <{SCHEME}>"] if writer.short else []
     return "\n".join([*opening, *lines])
 
 
 @dataclass
 class _Writer:
-    """Writes a formula over numbered slots as groups of patterns, with the names that fill these."""
+    """Writes a formula over numbered slots as groups of patterns, with the names of slots."""
 
     prefixes: Prefixes
     entities: Sequence[str]
@@ -59,8 +75,9 @@ class _Writer:
     short: bool = False  # whether a name was written with the empty prefix
 
     def group(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
-        """The lines of a group whose solutions make a formula hold, where some variables have a value."""
-        _, parts = factored(formula)  # a variable of a group stands for some value without a quantifier
+        """The lines of a group whose solutions satisfy a formula, given bound variables."""
+        # a variable of a group stands for some value without a quantifier
+        _, parts = factored(formula)
         for atom in (part for part in parts if isinstance(part, Atom)):
             relation = self.name(self.relations[int(str(atom.relation))])
             yield f"{self.term(atom.subject)} {relation} {self.term(atom.object)} ."
@@ -80,7 +97,7 @@ class _Writer:
                 yield from self.filter(part, bound)
 
     def filter(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
-        """The lines of a filter that lets what makes a formula hold pass."""
+        """The lines of a filter for a formula."""
         if not isinstance(formula, Or):
             yield from self.condition(formula, bound, "FILTER ")
             return
@@ -89,15 +106,42 @@ class _Writer:
             yield from _indented(self.condition(part, bound, "|| " * bool(number)))
         yield ")"
 
-    def condition(self, formula: Formula, bound: frozenset[Variable], opening: str) -> Iterator[str]:
+    def condition(
+        self, formula: Formula, bound: frozenset[Variable], opening: str
+    ) -> Iterator[str]:
+        if not any(isinstance(part, Atom | Exists) for part in walk(formula)):
+            yield f"{opening}({self.expression(formula)})"
+            return
         denied = isinstance(formula, Not)
         yield f"{opening}{'NOT ' * denied}EXISTS {{"
-        yield from _indented(self.group(formula.part if isinstance(formula, Not) else formula, bound))
+        yield from _indented(
+            self.group(formula.part if isinstance(formula, Not) else formula, bound)
+        )
         yield "}"
+
+    def expression(self, formula: Formula) -> str:
+        """A formula of inequalities; `sameTerm` compares literals, as `!=` compares values."""
+        if isinstance(formula, Inequality):
+            left, right = sorted(map(self.term, formula.terms), key=lambda term: term[0] != "?")
+            return (
+                f"!sameTerm({left}, {right})"
+                if '"' in (left[0], right[0])
+                else f"{left} != {right}"
+            )
+        parts = [f"({self.expression(part)})" for part in children(formula)]
+        return (
+            f"!{parts[0]}"
+            if isinstance(formula, Not)
+            else (" && ", " || ")[isinstance(formula, Or)].join(parts)
+        )
 
     def term(self, term: Term) -> str:
         slot = int(term.name)
-        return f"?{self.variables[slot]}" if isinstance(term, Variable) else self.name(self.entities[slot])
+        return (
+            f"?{self.variables[slot]}"
+            if isinstance(term, Variable)
+            else self.name(self.entities[slot])
+        )
 
     def name(self, label: str) -> str:
         written = n_triples(label, self.prefixes)
@@ -111,17 +155,19 @@ class _Writer:
 
 
 def _gives(formula: Formula) -> bool:
-    """Whether every solution of a formula, as a group of its own, gives all its variables a value."""
+    """Whether every solution of a formula, as its own group, binds all its variables."""
     if isinstance(formula, Or):
         return all(part.free == formula.free and _gives(part) for part in formula.parts)
     _, parts = factored(formula)
-    giving = [part for part in parts if isinstance(part, Atom) or (isinstance(part, Or) and _gives(part))]
-    given = frozenset[Variable]().union(*(part.free for part in giving))
-    return all(part.free <= given for part in parts)
+    giving = [
+        part for part in parts if isinstance(part, Atom) or (isinstance(part, Or) and _gives(part))
+    ]
+    bound = frozenset[Variable]().union(*(part.free for part in giving))
+    return all(part.free <= bound for part in parts)
 
 
 def _unused(name: str, used: Sequence[str]) -> str:
-    """A name for a variable, with a number behind it where it is taken."""
+    """A variable name, numbered where it is taken."""
     names = (f"{name}{number or ''}" for number in count())
     return next(each for each in names if each not in used)
 

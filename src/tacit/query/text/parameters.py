@@ -1,38 +1,46 @@
-"""Parameters of a text: `$name` in the place of an entity or a relation, which gets its label when one asks."""
+"""Parameters of a text: `$name` in place of an entity or relation label."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from tacit.errors import QueryError
-from tacit.query.formula import Atom, Entity, Formula, rebuilt
+from tacit.query.formula import Atom, Entity, Formula, Inequality, Term, rebuilt
 
 
 class Parameter(str):
-    """The name of a parameter, where the label that it stands for will be."""
+    """The name of a parameter, in place of the label that it stands for."""
 
     __slots__ = ()
 
 
 def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
-    """The formula with labels for its parameters: each must have one, and each that is given must be used."""
+    """Fills parameters with labels; each needs a value, and each value must be used."""
     used: set[str] = set()
 
     def label(name: str) -> str:
         if not isinstance(name, Parameter):
             return name
         if name not in values:
-            raise QueryError(f"parameter ${name} has no value; give it the label it stands for")
+            raise QueryError(
+                f"parameter ${name} has no value; give it the label it stands for",
+                parameter=str(name),
+            )
         if not isinstance(values[name], str):
             raise QueryError(f"parameter '{name}' is {values[name]!r}; it must be a label, as text")
         used.add(str(name))
         return values[name]
 
+    def term(old: Term) -> Term:
+        return Entity(label(old.name)) if isinstance(old, Entity) else old
+
     def walk(old: Formula) -> Formula:
+        if isinstance(old, Inequality):
+            return Inequality(*map(term, old.terms))
         if not isinstance(old, Atom):
             return rebuilt(old, walk)
         relation = label(old.relation) if isinstance(old.relation, str) else old.relation
-        return Atom(relation, *(Entity(label(end.name)) if isinstance(end, Entity) else end for end in old.terms))
+        return Atom(relation, *map(term, old.terms))
 
     formula = walk(formula)
     check_unused(set(values) - used)
@@ -40,6 +48,10 @@ def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
 
 
 def check_unused(names: Iterable[str]) -> None:
-    """Refuse parameters that nothing in a question stands for."""
+    """Refuses values for parameters that a question does not have."""
     for name in sorted(names):
-        raise QueryError(f"the question has no parameter '{name}'; in the text syntax it would be written ${name}")
+        problem = (
+            f"the question has no parameter '{name}'; "
+            f"in the text syntax it would be written ${name}"
+        )
+        raise QueryError(problem, parameter=name)

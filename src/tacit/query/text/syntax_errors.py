@@ -1,4 +1,4 @@
-"""What a mistake in the text of a question is called, for someone who does not know the grammar."""
+"""Explains syntax errors of questions to readers who do not know the grammar."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Any
 from lark import UnexpectedCharacters, UnexpectedInput
 
 from tacit.errors import QueryError
+from tacit.query.text import tokens
 from tacit.query.text.text import place
 
 _EXAMPLE = "'?c : borders(France, ?c)'"
-_YES_OR_NO = "': borders(France, Spain)' is answered by yes or no"
+_STARTS = (
+    f"a question starts with the variable it asks for, as in {_EXAMPLE}, or with ':' where the "
+    "answer is yes or no, as in ': borders(France, Spain)'"
+)
 _EXPECTED = {
     "VARIABLE": "a variable such as ?x",
     "NAME": "a name",
@@ -26,51 +30,70 @@ _EXPECTED = {
     "COUNT": "'count'",
     "$END": "the end",
 }
-_IMPLIED = {"STRING", "PARAMETER", "INVERSE"}  # goes without saying: a name may be quoted, a relation inverted
+# What goes without saying: a name may be quoted, a relation inverted, an entity compared.
+_IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "_UNEQUAL"}
 
 
 def explained(error: UnexpectedInput, text: str) -> QueryError:
-    """The mistake behind a parser's complaint, with its line and column."""
+    """Explains a parser's error, with its line and column."""
     details: Any = error  # what it carries depends on its class
     start: int = details.pos_in_stream
     if isinstance(error, UnexpectedCharacters):
-        given, expected = text[start], set(details.allowed or ())
+        word = text[start]
+        expected = set(details.allowed or ())
     else:
-        given, expected = str(details.token), set(details.accepts or details.expected)
+        word = str(details.token)
+        expected = set(details.accepts or details.expected)
         if details.token.type == "$END":
-            start, given = len(text), ""
-    return QueryError(_message(given, expected, text[:start].rstrip()), *place(text, start))
+            start = len(text)
+            word = ""
+    return QueryError(_message(word, expected, text[:start].rstrip()), *place(text, start))
 
 
-def _message(given: str, expected: set[str], before: str) -> str:
+def _message(word: str, expected: set[str], before: str) -> str:
     if not before:
-        return f"a question starts with the variable it asks for, as in {_EXAMPLE}; {_YES_OR_NO}"
-    if given in ('"', "'"):
-        return f"the quoted name that starts with {given} has no end"
+        return f"{f'unexpected {_shortened(word)}' if word else 'the question is empty'}; {_STARTS}"
+    if word in tuple(tokens.OPENING):
+        return f"the quoted name that starts with {word} has no end"
+    if word == "=":
+        return (
+            "unexpected '='; write the entity in place of the variable, "
+            "or '!=' for another one than that"
+        )
     if "COLON" in expected:
-        return f"after the variable it asks for, a question goes on with ':', as in {_EXAMPLE}"
-    shown = "the question ends" if not given else f"unexpected {_short(given)}"
-    return f"{shown}, where {_listed(expected)} should follow{_hint(given, expected, before)}"
+        shown = f"unexpected {_shortened(word)}" if word else "the question ends"
+        rule = "after the variable it asks for, a question goes on with ':'"
+        return f"{shown}; {rule}, as in {_EXAMPLE}"
+    shown = "the question ends" if not word else f"unexpected {_shortened(word)}"
+    return f"{shown}, where {_listed(expected)} should follow{_hint(word, expected, before)}"
 
 
-def _hint(given: str, expected: set[str], before: str) -> str:
+def _hint(word: str, expected: set[str], before: str) -> str:
+    expected = expected - {"_UNEQUAL"}
     inside = expected <= {"COMMA", "RPAR", "LPAR", "INVERSE"}
-    if inside and given and (given[0].isalnum() or given[0] not in ")(,?&|!") and before[-1:] not in ("'", '"'):
+    if (
+        inside
+        and word
+        and (word[0].isalnum() or word[0] not in ")(,?&|!")
+        and before[-1:] not in tokens.CLOSING
+    ):
         return '; names with spaces or punctuation go in quotes, as in "New York"'
-    if (expected == {"COMMA"} and given == ")") or ("RPAR" in expected and given == ","):
+    if (expected == {"COMMA"} and word == ")") or ("RPAR" in expected and word == ","):
         return "; a relation takes two arguments, as in borders(France, ?c)"
-    if {"LPAR", "INVERSE"} == expected and given in ("", ")", ","):
+    if {"LPAR", "INVERSE"} == expected and word in ("", ")", ","):
         return "; a relation takes its arguments in brackets, as in borders(France, ?c)"
     return ""
 
 
 def _listed(expected: set[str]) -> str:
-    words = [_EXPECTED[name] for name in _EXPECTED if name in expected - _IMPLIED] or ["something else"]
+    words = [_EXPECTED[name] for name in _EXPECTED if name in expected - _IMPLIED] or [
+        "something else"
+    ]
     if {"NAME", "_NOT", "_EXISTS"} <= expected:
         return "an atom such as borders(France, ?c), '!', 'exists' or '('"
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _short(given: str) -> str:
-    given = " ".join(given.split())
-    return f"'{given if len(given) <= 30 else given[:27] + '...'}'"
+def _shortened(word: str) -> str:
+    word = " ".join(word.split())
+    return f"'{word if len(word) <= 30 else word[:27] + '...'}'"

@@ -9,7 +9,21 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
-from tacit.query.formula import MAX_ATOMS, And, Atom, Entity, Formula, Not, Or, Query, Term, Variable, atoms, exists
+from tacit.query.formula import (
+    MAX_ATOMS,
+    And,
+    Atom,
+    Entity,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Term,
+    Variable,
+    exists,
+    leaves,
+)
 from tacit.query.plans.elimination import quantified
 from tacit.query.text import tokens
 from tacit.query.text.parameters import Parameter, filled
@@ -22,18 +36,21 @@ MAX_BRACKETS = 100
 
 
 def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
-    """The query a text asks; a mistake is a `QueryError` that points at it.
+    """Parses a question in the text syntax; a `QueryError` points at a mistake.
 
-    Before the colon stands what is asked for: a variable, several, `count` and a variable, or nothing, where the answer
-    is yes or no. The colon stays: without it, who forgets the variable would be answered another question. A variable
-    that is neither asked for nor bound is existential, at the narrowest place that holds its atoms.
+    Before the colon stands what is asked for: a variable, several, `count` and a variable, or
+    nothing, where the answer is yes or no. The colon stays: without it, who forgets the variable
+    would be answered another question. A variable that is neither asked for nor bound is
+    existential, at the narrowest place that holds its atoms.
 
     >>> parse("?c : borders(France, ?c) and not speaks(?c, German)")
     <?c : borders(France, ?c) & !speaks(?c, German)>
     >>> parse("?t : !(p(a, ?v) & q(?v, ?t)) & r^-1(?t, 'b c')")
     <?t : !(exists ?v . p(a, ?v) & q(?v, ?t)) & r("b c", ?t)>
-    >>> parse("?a, ?b : borders(?a, ?b)"), parse(": borders(France, ?b)"), parse("count ?c : borders(France, ?c)")
-    (<?a, ?b : borders(?a, ?b)>, <: exists ?b . borders(France, ?b)>, <count ?c : borders(France, ?c)>)
+    >>> parse("?a, ?b : borders(?a, ?b)"), parse(": borders(France, ?b)")
+    (<?a, ?b : borders(?a, ?b)>, <: exists ?b . borders(France, ?b)>)
+    >>> parse("count ?c : borders(France, ?c)")
+    <count ?c : borders(France, ?c)>
 
     `$name` stands for a label that is given among the `parameters`, whatever characters it has.
 
@@ -46,13 +63,13 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
     _check_size(text)
     try:
-        said: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
+        parsed: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
         raise explained(error, text) from None
     if "\\" in text:
         _check_escapes(text)
-    targets, formula, count = said
-    if sum(1 for _ in atoms(formula)) > MAX_ATOMS:
+    targets, formula, count = parsed
+    if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula = filled(formula, parameters or {})
@@ -60,7 +77,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
-    """The line and column where a text first uses a name as an entity or as a relation.
+    """The line and column of the first use of a name as an entity or relation in a text.
 
     >>> locate("?c : borders(France, ?c)", "entity", "France")
     (1, 14)
@@ -81,21 +98,28 @@ def place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-_NAME = re.compile(f"{tokens.STRING}|{tokens.VARIABLE}|{tokens.PARAMETER}|{tokens.NAME}", re.DOTALL)
+_NAME = re.compile(
+    f"{tokens.STRING}|{tokens.IRI}|{tokens.VARIABLE}|{tokens.PARAMETER}|{tokens.NAME}", re.DOTALL
+)
 _APPLIED = re.compile(rf"\s*(?:{tokens.INVERSE})?\s*\(")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"} | {
+    mark: mark for mark in tokens.OPENING + tokens.CLOSING
+}
 
 
 def _plain(word: str) -> str:
-    """A name as it is meant: without its quotes and escapes, or that of a parameter."""
+    """A name without its quotes and escapes, or that of a parameter."""
     if word[0] == "$":
         return Parameter(word[1:])
-    return _ESCAPE.sub(lambda escape: _character(escape) or "", word[1:-1]) if word[0] in "\"'" else word
+    if word[0] not in tokens.OPENING:
+        return word
+    inside = word[1:-1].strip() if word[0] == "«" else word[1:-1]  # French sets spaces inside
+    return _ESCAPE.sub(lambda escape: _character(escape) or "", inside)
 
 
 def _character(escape: re.Match[str]) -> str | None:
-    """The character that an escape stands for, if it stands for one; half of a surrogate pair is none."""
+    """The character of an escape; None where there is none, as for half a surrogate pair."""
     if escape[3]:
         return _ESCAPED.get(escape[3])
     code = int(escape[1] or escape[2], 16)
@@ -104,22 +128,27 @@ def _character(escape: re.Match[str]) -> str | None:
 
 def _check_escapes(text: str) -> None:
     for word in _NAME.finditer(text):
-        for escape in _ESCAPE.finditer(word[0]) if word[0][0] in "\"'" else ():
+        for escape in _ESCAPE.finditer(word[0]) if word[0][0] in tokens.OPENING else ():
             if _character(escape) is None:
-                words = rf"""'{escape[0].strip()}' is no escape (\\ \" \' \n \t \r \u016b and \U0001F600 are)"""
-                raise QueryError(words, *place(text, word.start() + escape.start()))
+                escapes = r"""\\ \" \' \n \t \r \u016b and \U0001F600"""
+                problem = f"'{escape[0].strip()}' is no escape; {escapes} are"
+                raise QueryError(problem, *place(text, word.start() + escape.start()))
 
 
 def _check_size(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
-        raise QueryError(f"the question is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read")
+        raise QueryError(
+            f"the question is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read"
+        )
     if text.count("(") <= MAX_BRACKETS:
         return
     depth = 0
     for at, character in enumerate(_QUOTED.sub(lambda q: " " * len(q[0]), text)):
         depth += (character == "(") - (character == ")")
         if depth > MAX_BRACKETS:
-            raise QueryError(f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at))
+            raise QueryError(
+                f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at)
+            )
 
 
 _QUOTED = re.compile(tokens.UNCLOSED, re.DOTALL)
@@ -130,12 +159,14 @@ def _parser() -> Lark:
     from lark import Lark
 
     grammar = files("tacit.query.text").joinpath("grammar.lark").read_text(encoding="utf-8")
-    grammar = re.sub("<([A-Z]+)>", lambda word: getattr(tokens, word[1]).replace("/", r"\/"), grammar)
+    grammar = re.sub(
+        "<([A-Z]+)>", lambda word: getattr(tokens, word[1]).replace("/", r"\/"), grammar
+    )
     return Lark(grammar, start="query", parser="lalr", transformer=_Builder())
 
 
 class _Builder:
-    """Makes formulas of the grammar's rules while it parses; each method is named after its rule."""
+    """Builds formulas while parsing, by one method per grammar rule."""
 
     def query(self, parts: list[Token | Formula]) -> tuple[tuple[Variable, ...], Formula, bool]:
         formula: Formula = parts.pop()  # type: ignore[assignment]
@@ -156,11 +187,15 @@ class _Builder:
         return exists([_variable(token) for token in parts], formula)  # type: ignore[arg-type]
 
     def atom(self, tokens: list[Token]) -> Formula:
-        subject, object_ = _term(tokens[-2]), _term(tokens[-1])
+        subject = _term(tokens[-2])
+        object_ = _term(tokens[-1])
         if len(tokens) == 4:  # the inverse mark stands between the name and the arguments
             subject, object_ = object_, subject
         relation = _term(tokens[0])
         return Atom(relation.name if isinstance(relation, Entity) else relation, subject, object_)
+
+    def inequality(self, sides: list[Token]) -> Formula:
+        return Inequality(*map(_term, sides))
 
 
 def _variable(token: Token) -> Variable:

@@ -1,1 +1,1 @@
-"""Questions in words, for people who write no formula."""
+"""Questions in words, for people who write no formulas."""

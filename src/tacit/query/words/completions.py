@@ -1,4 +1,4 @@
-"""Names that complete what was typed; of entities, those first that a relation is known to lead to."""
+"""Completes names as they are typed; entities by how often a relation leads to them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ class Completions:
         self._column = lru_cache(KEPT)(self._counted)
 
     def relations(self, typed: str, limit: int) -> Matches:
-        """Relations that complete what was typed; an inverse is written with the relation's own name."""
+        """Relations that complete a prefix; an inverse takes its relation's name."""
         words = self.graph.relations
         ids = [i for i in map(words.id, words.complete(typed, 2 * limit)) if i % 2 == 0]
         return [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]
 
-    def entities(self, typed: str, limit: int, relation: str | None = None, end: str = "object") -> Matches:
-        """Entities that complete what was typed, those first that facts have at an end of a relation."""
-        words, known = self.graph.entities, None if relation is None else self.graph.relations.get(relation)
+    def entities(
+        self, typed: str, limit: int, relation: str | None = None, end: str = "object"
+    ) -> Matches:
+        """Entities that complete a prefix, those at an end of a relation first."""
+        words = self.graph.entities
+        known = None if relation is None else self.graph.relations.get(relation)
         fitting = [] if known is None else words.complete(typed, limit, self._at(known, end))
         ids = dict.fromkeys(map(words.id, (*fitting, *words.complete(typed, limit))))
         return _rows(words, list(ids)[:limit])
@@ -48,7 +51,7 @@ class Completions:
 
 
 def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:
-    """Labels by their ids; what a question writes is the name, where no other has it."""
+    """The label, name and written text of ids; the text is the name where unambiguous."""
     named = [(i, words[i], words.name(i)) for i in ids]
     return [
         {"label": label, "name": name, "text": quoted(name if words.meant(name) == [i] else label)}

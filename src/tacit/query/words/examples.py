@@ -1,4 +1,4 @@
-"""Questions to start with, made from the facts of whatever graph is loaded."""
+"""Example questions, drawn from the facts of a graph."""
 
 from __future__ import annotations
 
@@ -23,35 +23,46 @@ SHOWN = ("1p", "2i", "2p", "2in", "2u", "pi")
 
 
 def examples(graph: Graph) -> list[dict[str, str]]:
-    """One question per shape that the graph has some, but not many, answers to; always the same for one graph.
+    """One question per shape with some but not many answers, the same on each call.
 
-    The best has several answers, relations not shown yet, short names and well-connected entities, which people know.
+    The best has several answers, relations not shown yet, short names and well-connected entities,
+    which people know.
     """
     if not len(graph.train):
         return []
     degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
     used: set[int] = set()  # relations
-    shown, reader = [], QuestionReader(graph)
+    shown = []
+    reader = QuestionReader(graph)
     for shape in SHOWN:
         drawn = sample(graph, SHAPES[shape], "train", TRIED, max_answers=MOST, waste=0.95).queries
 
         def rank(row: int, drawn: QuerySet = drawn) -> tuple[bool, int, bool, int]:
-            entities, relations = drawn.entities[row], drawn.relations[row] & ~1
+            entities = drawn.entities[row]
+            relations = drawn.relations[row] & ~1
             short = all(len(graph.entities[i]) <= LONGEST for i in entities)
-            return int(drawn.hard.counts[row]) > 1, len({*relations} - used), short, int(degrees[entities].min())
+            return (
+                int(drawn.hard.counts[row]) > 1,
+                len({*relations} - used),
+                short,
+                int(degrees[entities].min()),
+            )
 
         if len(drawn):
             best = max(range(len(drawn)), key=rank)
             used.update(drawn.relations[best] & ~1)
             query = written(shape, graph, drawn.entities[best], drawn.relations[best])
-            shown.append({"query": query, "shape": shape, "title": reader.sentence(outline(parse(query)))})
+            shown.append(
+                {"query": query, "shape": shape, "title": reader.sentence(outline(parse(query)))}
+            )
     return shown
 
 
 def written(shape: str, graph: Graph, entities: Ids, relations: Ids) -> str:
-    """A question of a shape in the text syntax, its slots filled."""
+    """Writes a question of a shape in the text syntax, with its slots filled."""
     words = {f"e{i}": quoted(graph.entities[e]) for i, e in enumerate(entities, start=1)} | {
-        f"r{i}": quoted(graph.relations[r & ~1]) + INVERSE * (r & 1) for i, r in enumerate(relations, start=1)
+        f"r{i}": quoted(graph.relations[r & ~1]) + INVERSE * (r & 1)
+        for i, r in enumerate(relations, start=1)
     }
     template = str(SHAPES[shape].query).replace("?t", "?x").replace("?v1", "?y")
     return str(parse(re.sub(r"\b[er]\d\b", lambda slot: words[slot[0]], template)))

@@ -1,7 +1,8 @@
-"""A question as nested conditions on one variable, the form in which people build it without a formula.
+"""A question as nested conditions on one variable, as people build it without a formula.
 
-A condition is a relation to an entity, or to something of which further conditions hold; conditions are joined by
-`and` or by `or`, and each can be denied. What has another form, such as a cycle, has no outline.
+A condition is a relation to an entity, or to something of which further conditions hold; conditions
+are joined by `and` or by `or`, and each can be denied. What has another form, such as a cycle, has
+no outline.
 """
 
 from __future__ import annotations
@@ -10,13 +11,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
-from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Variable, flat
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Query,
+    Variable,
+    flat,
+)
 from tacit.query.plans.elimination import components
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions on one thing, all of which hold, or any; none of them holds where it is denied."""
+    """Conditions on one thing, joined by `and` or `or`, and perhaps negated as a group."""
 
     join: str  # "and" or "or"
     parts: tuple[Statement | Conditions, ...] = ()
@@ -25,7 +38,10 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Statement:
-    """That a thing stands in a relation to an entity, or to something that a group of conditions describes."""
+    """A relation of a thing to an entity, or to something described by conditions.
+
+    Without a relation it says that the thing is the entity.
+    """
 
     relation: str
     other: str | Conditions
@@ -42,7 +58,7 @@ _ASKED = {
 
 
 def outline(query: Query) -> Conditions:
-    """The conditions that a question puts on what it asks for; an error with the reason where it has none.
+    """The conditions of a question on its target; an error gives the reason for none.
 
     >>> from tacit.query.text.text import parse
     >>> outline(parse("?c : borders(France, ?c)")).parts
@@ -57,7 +73,7 @@ def outline(query: Query) -> Conditions:
 
 
 def with_statements(group: Conditions, change: Callable[[Statement], Statement]) -> Conditions:
-    """The same conditions with every step changed."""
+    """Applies `change` to every statement of nested conditions."""
 
     def changed(part: Statement | Conditions) -> Statement | Conditions:
         if isinstance(part, Conditions):
@@ -69,12 +85,14 @@ def with_statements(group: Conditions, change: Callable[[Statement], Statement])
 
 
 def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Conditions:
-    """What formulas that all hold say of a thing; `bound` variables stand for something."""
-    part = _said(thing, formulas, bound)
+    """The conditions on a thing from formulas that all hold; `bound` variables have a meaning."""
+    part = _condition(thing, formulas, bound)
     return part if isinstance(part, Conditions) and not part.denied else Conditions("and", (part,))
 
 
-def _said(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Statement | Conditions:
+def _condition(
+    thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
+) -> Statement | Conditions:
     parts = _conditions(thing, formulas, bound)
     return parts[0] if len(parts) == 1 else Conditions("and", tuple(parts))
 
@@ -90,14 +108,18 @@ def _conditions(
         if len(about) == 1 and not isinstance(link, Atom):
             conditions += _inside(thing, link, shared)
         elif isinstance(link, Atom) and 1 in (len(links), len(about)):
-            conditions.append(_step(thing, link, [part for part in about if part is not link], shared))
+            conditions.append(
+                _step(thing, link, [part for part in about if part is not link], shared)
+            )
         else:
             raise _tied(thing, min(shared, key=str))
     return conditions
 
 
-def _inside(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> list[Statement | Conditions]:
-    """The conditions that one formula, which is no atom, puts on a thing."""
+def _inside(
+    thing: Variable, formula: Formula, bound: frozenset[Variable]
+) -> list[Statement | Conditions]:
+    """The conditions on a thing from one formula that is no atom."""
     match formula:
         case Exists(variable, part):
             if variable == thing:
@@ -105,18 +127,33 @@ def _inside(thing: Variable, formula: Formula, bound: frozenset[Variable]) -> li
             return _conditions(thing, [part], bound | {variable})
         case And():
             return _conditions(thing, flat(formula, And), bound)
-        case Or(parts) if not bound:  # one thing for all alternatives is not one for each, as scores go
-            return [Conditions("or", tuple(_said(thing, [part], bound) for part in parts))]
+        case Inequality(left, right) if not bound:
+            other = right if left == thing else left
+            if thing not in formula.free or not isinstance(other, Entity):
+                raise QueryError(f"'{formula}' says nothing of {thing} and an entity")
+            return [Statement("", other.name, denied=True)]
+        case Or(parts) if (
+            not bound
+        ):  # one thing for all alternatives is not one for each, as scores go
+            return [Conditions("or", tuple(_condition(thing, [part], bound) for part in parts))]
         case Not(part) if not bound:
-            denied = _said(thing, [part], bound)
-            return [Conditions("and", (denied,), denied=True) if denied.denied else replace(denied, denied=True)]
+            denied = _condition(thing, [part], bound)
+            return [
+                Conditions("and", (denied,), denied=True)
+                if denied.denied
+                else replace(denied, denied=True)
+            ]
     raise _tied(thing, min(bound, key=str))
 
 
-def _step(thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]) -> Statement:
+def _step(
+    thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]
+) -> Statement:
     if thing not in atom.terms or atom.subject == atom.object:
         raise QueryError(f"'{atom}' does not lead from {thing} to another thing")
-    inverse, relation = atom.object == thing, str(atom.relation)  # of entities, so by its label
+    # of entities, so by its label
+    inverse = atom.object == thing
+    relation = str(atom.relation)
     other = atom.subject if inverse else atom.object
     if isinstance(other, Entity):
         return Statement(relation, other.name, inverse)
@@ -130,8 +167,10 @@ def _tied(thing: Variable, other: Variable) -> QueryError:
 
 
 def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
-    """Formulas in heaps that share no bound variable, in their order."""
+    """Groups formulas that share bound variables, in their order."""
     groups = map(frozenset, components(sorted(bound, key=str), formulas))
     heaps = [[formula] for formula in formulas if not formula.free & bound]
-    heaps += filter(None, ([formula for formula in formulas if formula.free & group] for group in groups))
+    heaps += filter(
+        None, ([formula for formula in formulas if formula.free & group] for group in groups)
+    )
     return sorted(heaps, key=lambda heap: formulas.index(heap[-1]))

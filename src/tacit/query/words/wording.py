@@ -1,4 +1,4 @@
-"""Questions in words: a sentence for every question that has an outline, whatever its relations are called."""
+"""Words questions as sentences, for every outline and any relation labels."""
 
 from __future__ import annotations
 
@@ -9,19 +9,50 @@ from dataclasses import dataclass
 from tacit.query.words.outline import Conditions, Statement
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
-_PREPOSITIONS = {"of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over", "into", "as"}
+_PREPOSITIONS = {
+    "of",
+    "in",
+    "by",
+    "for",
+    "from",
+    "to",
+    "at",
+    "on",
+    "with",
+    "near",
+    "under",
+    "over",
+    "into",
+    "as",
+}
 _LONGEST = 14  # letters of a word that is one; a longer one is several that nobody took apart
-_NO_VERBS = {"alias", "species", "series", "news", "status", "bus", "gas", "address", "class", "process", "business"}
+_NO_VERBS = {
+    "alias",
+    "species",
+    "series",
+    "news",
+    "status",
+    "bus",
+    "gas",
+    "address",
+    "class",
+    "process",
+    "business",
+}
 # What takes no article.
-_BARE = re.compile(r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)")
-_OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")  # what could go on with whatever follows it
+_BARE = re.compile(
+    r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
+)
+# what could go on with whatever follows it
+_OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")
 
 
 @dataclass(frozen=True)
 class Words:
-    """How a relation's label reads: as a `verb`, a state (`being`), a `place`, or as a `noun` alone.
+    """The wording of a relation's label: a `verb`, a state (`being`), a `place`, or a `noun`.
 
-    Verbs are borders, plays for, and uses with the noun currency; capital of is a state; in continent is a place.
+    Verbs are borders, plays for, and uses with the noun currency; capital of is a state; in
+    continent is a place.
     """
 
     kind: str
@@ -30,7 +61,7 @@ class Words:
 
     @property
     def plain(self) -> str:
-        """The verb without the ending of the third person."""
+        """The verb without its third-person ending."""
         first, _, rest = self.verb.partition(" ")
         if first == "has":
             first = "have"
@@ -44,37 +75,45 @@ class Words:
 
     @property
     def leads(self) -> bool:
-        """Whether the thing that the relation points at can be said to be something of the other."""
+        """Whether the relation's object can be called something of its subject."""
         return self.kind in ("noun", "place")
 
 
 def in_words(label: str) -> str:
-    """A relation's label as words: without its namespace, taken apart at underscores and capitals.
+    """A relation's label in words: no namespace, split at underscores and capitals.
 
-    >>> in_words("capital_of"), in_words("concept:athletePlaysFor"), in_words("/people/person/nationality")
-    ('capital of', 'athlete plays for', 'nationality')
+    >>> in_words("capital_of"), in_words("concept:athletePlaysFor")
+    ('capital of', 'athlete plays for')
+    >>> in_words("/people/person/nationality")
+    'nationality'
     """
     last = re.split(r"[/#:]", label.strip("<>/#: "))[-1] or label
     return " ".join(word for word in _JOINTS.split(last) if word).lower() or label
 
 
 def sentence(question: Conditions) -> str:
-    """A question in words, about entities and relations as the conditions call them.
+    """Words a question as a sentence, by the names in its conditions.
 
     >>> from tacit.query.words.outline import outline
     >>> from tacit.query.text.text import parse
     >>> print(sentence(outline(parse("?c : borders(?c, Brazil) & !speaks(?c, Spanish)"))))
     What borders Brazil but does not speak Spanish?
-    >>> print(sentence(outline(parse("?c : capital(France, ?c)"))), sentence(outline(parse("?c : eats(Tom, ?c)"))))
-    What is the capital of France? What does Tom eat?
+    >>> print(sentence(outline(parse("?c : capital(France, ?c)"))))
+    What is the capital of France?
+    >>> print(sentence(outline(parse("?c : eats(Tom, ?c)"))))
+    What does Tom eat?
     """
-    if len(question.parts) == 1 and isinstance(step := question.parts[0], Statement) and not _does(step):
-        return f"What {_asked(step)}?"
+    if (
+        len(question.parts) == 1
+        and isinstance(step := question.parts[0], Statement)
+        and not _does(step)
+    ):
+        return f"What {_inverse_question(step)}?"
     return f"What {_joined(question)}?"
 
 
 def words_of(relation: str) -> Words:
-    """How a relation's label reads.
+    """The wording of a relation's label.
 
     >>> words_of("uses_currency")
     Words(kind='verb', verb='uses', noun='currency')
@@ -93,11 +132,14 @@ def words_of(relation: str) -> Words:
         apart = rest and rest.split(" ")[0] not in _PREPOSITIONS
         return Words("verb", first, rest) if apart else Words("verb", words)
     if rest and words.split(" ")[-1] in _PREPOSITIONS:
-        doing = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)  # of "athlete plays for", what the athlete does
+        # of "athlete plays for", what the athlete does
+        doing = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)
         if doing:
             return Words("verb", doing[1])
         return Words("being", words if _BARE.match(first) else f"{_article(first)} {words}")
-    return Words("noun", noun=words if all(len(word) <= _LONGEST for word in words.split()) else f"“{words}”")
+    return Words(
+        "noun", noun=words if all(len(word) <= _LONGEST for word in words.split()) else f"“{words}”"
+    )
 
 
 def _article(word: str) -> str:
@@ -105,23 +147,29 @@ def _article(word: str) -> str:
 
 
 def _does(step: Statement) -> bool:
-    """Whether the thing asked for can be the subject of what a step says."""
+    """Whether the thing asked for can be the subject of a statement's sentence."""
     return not step.inverse or words_of(step.relation).leads
 
 
-def _asked(step: Statement) -> str:
+def _inverse_question(step: Statement) -> str:
     """What a question asks of the one thing that another end stands in a relation to."""
-    words, other, no = words_of(step.relation), _other(step), "not " * step.denied
+    words = words_of(step.relation)
+    other = _other(step)
+    no = "not " * step.denied
     if words.kind == "verb":
         return f"{words.noun} does {other} {no}{words.plain}".strip()
     return f"is {other} {no}{words.verb}"
 
 
-def _said(part: Statement | Conditions) -> str:
-    """What is said of a thing, as the predicate of a sentence."""
+def _predicate(part: Statement | Conditions) -> str:
+    """Words a statement about a thing, as the predicate of a sentence."""
     if isinstance(part, Conditions):
         return "is nothing that " * part.denied + _together(part)
-    words, other, no = words_of(part.relation), _other(part), part.denied
+    words = words_of(part.relation)
+    other = _other(part)
+    no = part.denied
+    if not part.relation:
+        return f"is {'not ' * no}{other}"
     if part.inverse:
         if words.leads:
             return f"is {'not ' * no}the {words.noun} of {other}"
@@ -139,7 +187,7 @@ def _said(part: Statement | Conditions) -> str:
 
 
 def _clause(step: Statement) -> str:
-    """What another end does to a thing: "Brazil borders", "Paris is a capital of"."""
+    """Words a clause with the other end as its subject: "Brazil borders"."""
     words = words_of(step.relation)
     return f"{_other(step)} {'is ' * (words.kind == 'being')}{words.verb}"
 
@@ -151,23 +199,30 @@ def _other(step: Statement) -> str:
     inside = step.other.parts
     if not inside:
         return "something"
-    if len(inside) == 1 and isinstance(only := inside[0], Statement) and not _does(only) and not only.denied:
+    if (
+        len(inside) == 1
+        and isinstance(only := inside[0], Statement)
+        and not _does(only)
+        and not only.denied
+    ):
         return f"something that {_clause(only)}"
     return f"something that {_together(step.other)}"
 
 
 def _joined(group: Conditions) -> str:
-    """What is said of the thing asked for, all of it; what is denied comes last."""
+    """Words all statements about the thing asked for, negated ones last."""
     if group.join == "or":
-        return _listed([_said(part) for part in group.parts], "or")
-    said, denied = ([_said(part) for part in _in_order(group) if part.denied is no] for no in (False, True))
+        return _listed([_predicate(part) for part in group.parts], "or")
+    said, denied = (
+        [_predicate(part) for part in _in_order(group) if part.denied is no] for no in (False, True)
+    )
     both = [_listed(parts, "and") for parts in (said, denied) if parts]
     return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
 
 
 def _together(group: Conditions) -> str:
-    """What is said of a thing inside a sentence, opened by a word, so that what follows is not taken for a part."""
-    parts = [_said(part) for part in _in_order(group)]
+    """Words a group inside a sentence, opened by a word that keeps it apart."""
+    parts = [_predicate(part) for part in _in_order(group)]
     if len(parts) == 1:
         return parts[0]
     if group.join == "or":
@@ -176,7 +231,7 @@ def _together(group: Conditions) -> str:
 
 
 def _in_order(group: Conditions) -> list[Statement | Conditions]:
-    """The parts of a group: what the thing itself does comes first, what takes a clause later, what is denied last."""
+    """Orders a group: predicates of the thing first, then clauses, negations last."""
 
     def clauses(part: Statement | Conditions) -> int:
         if isinstance(part, Conditions):

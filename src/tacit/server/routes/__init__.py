@@ -1,1 +1,1 @@
-"""What the service answers at which address."""
+"""The routes of the service and their replies."""

@@ -1,4 +1,4 @@
-"""`POST /facts` and `POST /facts/remove`: other facts for a run that is served, and workers that know them."""
+"""`POST /facts` and `POST /facts/remove`: change the facts of a served run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,17 @@ from tacit.server.workers import fork_server
 routes = APIRouter(tags=["facts"])
 FactRows = list[tuple[str, str, str]]
 LabelText = Annotated[str, Field(min_length=1, max_length=10_000)]
-NO_KEY = failure(403, "facts are changed through a service that has an API key alone; start it with TACIT_API_KEY set")
+NO_KEY = failure(
+    403,
+    "facts are changed through a service that has an API key alone; start it with TACIT_API_KEY "
+    "set",
+)
 NO_RUN = failure(422, "what is served here is no run folder, and its facts cannot be changed")
 CUT_SHORT = failure(503, "the change was cut short: all of it was made, or nothing; send it again")
-NOT_YET = failure(503, "the facts were changed, but the service still answers from what was before; its log says why")
+NOT_YET = failure(
+    503,
+    "the facts were changed, but the service still answers from what was before; its log says why",
+)
 
 
 class FactsRequest(BaseModel):
@@ -34,8 +41,24 @@ class FactsRequest(BaseModel):
 
     facts: list[tuple[LabelText, LabelText, LabelText]] = Field(
         min_length=1,
-        description="Head, relation and tail of each; a relation that ends in ^-1 is read from its tail to its head.",
+        description=(
+            "Head, relation and tail of each; a relation that ends in ^-1 is read from its tail to "
+            "its head."
+        ),
         examples=[[["Atlantis", "borders", "France"]]],
+    )
+
+
+class AddedFactsRequest(FactsRequest):
+    """Facts to add, and names that somebody agreed to."""
+
+    new: bool = Field(
+        default=False,
+        description="Add new relations too, and entities with nearly the name of a known one.",
+    )
+    force: bool = Field(
+        default=False,
+        description="Add names, too, that differ from a known one in case or spaces alone.",
     )
 
 
@@ -44,15 +67,22 @@ class FactsReply(BaseModel):
 
     added: int
     removed: int
-    unchanged: int = Field(description="Facts that were there already, or were not there to be removed.")
-    entities: int = Field(description="New entities, which got vectors that are fitted to their facts.")
+    unchanged: int = Field(
+        description="Facts that were there already, or were not there to be removed."
+    )
+    entities: int = Field(
+        description="New entities, which got vectors that are fitted to their facts."
+    )
     relations: int = Field(description="New relations, likewise.")
     seconds: float
 
 
 @routes.post("/facts", response_model=FactsReply)
-async def add(asked: FactsRequest, service: Chosen) -> Response:
-    """Add facts; once this is answered, all workers know them."""
+async def add(asked: AddedFactsRequest, service: Chosen) -> Response:
+    """Add facts; once this is answered, all workers know them.
+
+    Names that may be misspelt must be agreed to.
+    """
     return (await change(service, asked, remove=False)).response()
 
 
@@ -63,38 +93,41 @@ async def remove(asked: FactsRequest, service: Chosen) -> Response:
 
 
 async def change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
-    """The reply to a change, which goes on to its end also where the client hangs up."""
+    """The reply to a change, which goes on if the client disconnects."""
     return await asyncio.shield(_change(service, asked, remove))
 
 
 async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
-    """The reply to a change, once the service answers from what it made of the run."""
+    """The reply to a change, once the service answers from the changed run."""
     served = service.edition.served
     if not service.settings.keys():
         return NO_KEY
     if not isinstance(served, ServedRun):
         return NO_RUN
     try:
-        reply = await asyncio.to_thread(_apart, served.path, asked.facts, remove)
+        consent = {} if remove else asked.model_dump(include={"new", "force"})
+        reply = await asyncio.to_thread(_apart, served.path, asked.facts, remove, consent)
     except BrokenProcessPool:
         return CUT_SHORT
-    # What was there already may be newer than what is answered from: another process may have added it.
+    # Also after no change: another process may have made it, and the service lags behind.
     return NOT_YET if reply.status == 200 and not await service.change_over() else reply
 
 
-def _apart(path: Path, facts: FactRows, remove: bool) -> Reply:
-    """Make a change in a process of its own: questions stay as fast as before, and a crash takes nothing else along."""
+def _apart(path: Path, facts: FactRows, remove: bool, consent: dict[str, bool]) -> Reply:
+    """Make a change in another process: questions stay fast, and a crash stays there."""
     with ProcessPoolExecutor(1, fork_server.context()) as process:
-        return process.submit(_changed, path, facts, remove).result()
+        return process.submit(_apply_change, path, facts, remove, consent).result()
 
 
-def _changed(path: Path, facts: FactRows, remove: bool) -> Reply:
+def _apply_change(path: Path, facts: FactRows, remove: bool, consent: dict[str, bool]) -> Reply:
     """The reply to a change of the run in a folder."""
     from tacit.run.changes import add_facts, remove_facts
 
     try:
-        change = (remove_facts if remove else add_facts)(path, facts)
+        change = remove_facts(path, facts) if remove else add_facts(path, facts, **consent)
     except TacitError as error:
         return refusal(error)
-    told = {name: value for name, value in change.to_dict().items() if name in FactsReply.model_fields}
-    return success(told)
+    counts = {
+        name: value for name, value in change.to_dict().items() if name in FactsReply.model_fields
+    }
+    return success(counts)

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 JSON = "application/json"
-CLOSE, LATER = {"connection": "close"}, {"retry-after": "1"}  # closed, since what was not read yet would follow
+# the unread rest of the body would look like the next request
+CLOSE = {"connection": "close"}
+LATER = {"retry-after": "1"}
 HEADERS = {401: {"www-authenticate": "Bearer"}, 408: CLOSE, 413: CLOSE, 429: LATER, 503: LATER}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A status and a body, ready to be sent; small enough to cross from a worker to the service as bytes."""
+    """A status and a body, small enough to send from a worker to the service."""
 
     status: int
     body: bytes
@@ -26,13 +28,15 @@ class Reply:
 
     def response(self, **headers: str) -> Response:
         """The reply as Starlette sends it, with the headers its status asks for."""
-        from starlette.responses import Response  # here, since workers make replies and send none
+        from starlette.responses import Response  # local, since workers do not need it
 
-        return Response(self.body, self.status, HEADERS.get(self.status, {}) | headers, self.media_type)
+        return Response(
+            self.body, self.status, HEADERS.get(self.status, {}) | headers, self.media_type
+        )
 
 
 def encoded(data: Any) -> bytes:
-    """Plain data as compact JSON; a number that is none is a fault, since JSON has no word for it."""
+    """Plain data as compact JSON; NaN and infinity raise, since JSON has neither."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "replace")
 

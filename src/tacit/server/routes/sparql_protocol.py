@@ -1,4 +1,4 @@
-"""What the SPARQL 1.1 protocol asks of a request, and what the endpoint says of itself."""
+"""Requests of the SPARQL 1.1 protocol, and the service description."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tacit.query.sparql.iris import ANSWER
 from tacit.server.routes.replies import Reply
 from tacit.server.routes.sparql_results import DESCRIPTIONS, RESULTS, chosen
 
-FORM, DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
+FORM = "application/x-www-form-urlencoded"
+DIRECT = "application/sparql-query"
 MAX_FIELDS = 20
-_FORMAT = ("format", "output", "results")  # names that clients have for it
+_FORMAT = ("format", "output", "results")  # fields that clients use
 _REFUSED = {
     "default-graph-uri": "there is one graph, which needs no name",
     "named-graph-uri": "there is one graph, which needs no name",
@@ -23,8 +24,9 @@ _REFUSED = {
     "update": "nothing can be changed",
 }
 
-# What the endpoint says of itself, where it is asked for nothing else (SPARQL 1.1 Service Description).
+# The SPARQL 1.1 Service Description, the reply to a request without a query.
 _SERVICE = "http://www.w3.org/ns/sparql-service-description#"
+_FORMATS = ", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))
 _TURTLE = f"""
 @prefix sd: <{_SERVICE}> .
 @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
@@ -32,7 +34,7 @@ _TURTLE = f"""
 @prefix formats: <http://www.w3.org/ns/formats/> .
 _:service a sd:Service ;
   sd:supportedLanguage sd:SPARQL11Query ;
-  sd:resultFormat {", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))} ;
+  sd:resultFormat {_FORMATS} ;
   sd:propertyFeature <{ANSWER}score>, <{ANSWER}known> .
 <{ANSWER}score> a rdf:Property ;
   rdfs:comment "How far an answer holds, in [0, 1]: the subject is a selected variable."@en .
@@ -42,25 +44,28 @@ _:service a sd:Service ;
 
 
 class Asking(NamedTuple):
-    """A request of the protocol: its query, or None for the service description, and the media type of the reply."""
+    """A protocol request: its query, None for the service description, and the media type."""
 
     query: str | None
     media_type: str
     endpoint: str
 
     def description(self) -> Reply:
-        """What the endpoint says of itself."""
+        """The service description."""
         from pyoxigraph import BlankNode, NamedNode, RdfFormat, Triple, parse, serialize
 
-        parser, format = parse(_TURTLE, RdfFormat.TURTLE), getattr(RdfFormat, DESCRIPTIONS[self.media_type])
-        place = Triple(BlankNode("service"), NamedNode(f"{_SERVICE}endpoint"), NamedNode(self.endpoint))
+        parser = parse(_TURTLE, RdfFormat.TURTLE)
+        format = getattr(RdfFormat, DESCRIPTIONS[self.media_type])
+        place = Triple(
+            BlankNode("service"), NamedNode(f"{_SERVICE}endpoint"), NamedNode(self.endpoint)
+        )
         triples = [place, *(quad.triple for quad in parser)]
         written = serialize(triples, format=format, prefixes=dict(parser.prefixes))
         return Reply(200, bytes(written or b""), self.media_type)
 
 
 async def asking(request: Request) -> Asking:
-    """The request as the protocol has it; whatever would be ignored is refused."""
+    """The request by the protocol; unsupported fields are refused, not ignored."""
     fields = [*request.query_params.multi_items(), *(await _form(request))]
     for name, why in _REFUSED.items():
         if any(field == name for field, _ in fields):
@@ -69,14 +74,24 @@ async def asking(request: Request) -> Asking:
     if len(queries) > 1:
         raise HTTPException(400, f"the request has {len(queries)} queries; send one at a time")
     if not queries and request.method == "POST":
-        raise HTTPException(400, f"the form has no field 'query' with the SPARQL query, nor is it sent as {DIRECT}")
-    offered: Sequence[str] = list(RESULTS if queries else DESCRIPTIONS)
+        raise HTTPException(
+            400, f"the form has no field 'query' with the SPARQL query, nor is it sent as {DIRECT}"
+        )
+    media_types: Sequence[str] = list(RESULTS if queries else DESCRIPTIONS)
     accepted = ", ".join(request.headers.getlist("accept"))
-    media_type = chosen(accepted, [value for field, value in fields if field in _FORMAT], offered)
+    media_type = chosen(
+        accepted, [value for field, value in fields if field in _FORMAT], media_types
+    )
     if media_type is None:
-        raise HTTPException(406, f"a reply can be {', '.join(offered)}; ask for one by 'Accept' or 'format'")
-    run = urlencode([field for field in fields if field[0] == "run"])  # an endpoint of its own
-    return Asking(queries[0] if queries else None, media_type, str(request.url.replace(query=run, fragment="")))
+        raise HTTPException(
+            406, f"a reply can be {', '.join(media_types)}; ask for one by 'Accept' or 'format'"
+        )
+    run = urlencode([field for field in fields if field[0] == "run"])  # each run is an endpoint
+    return Asking(
+        queries[0] if queries else None,
+        media_type,
+        str(request.url.replace(query=run, fragment="")),
+    )
 
 
 async def _form(request: Request) -> list[tuple[str, str]]:
@@ -85,7 +100,9 @@ async def _form(request: Request) -> list[tuple[str, str]]:
         return []
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind not in (FORM, DIRECT):
-        raise HTTPException(400, f"send the SPARQL query as {DIRECT}, or as the field 'query' of {FORM}")
+        raise HTTPException(
+            400, f"send the SPARQL query as {DIRECT}, or as the field 'query' of {FORM}"
+        )
     try:
         body = (await request.body()).decode("utf-8")
         if kind == DIRECT:
@@ -95,7 +112,9 @@ async def _form(request: Request) -> list[tuple[str, str]]:
         raise HTTPException(400, "the request is not UTF-8") from None
     except ValueError:
         raise HTTPException(400, f"the form has more than {MAX_FIELDS} fields") from None
-    for name in ("new", "run"):  # and not ignored: the answers would be others
+    for name in ("new", "run"):  # to ignore them would change the answers
         if any(field == name for field, _ in fields):
-            raise HTTPException(400, f"the form has a field '{name}'; give it in the address: /sparql?{name}=...")
+            raise HTTPException(
+                400, f"the form has a field '{name}'; give it in the address: /sparql?{name}=..."
+            )
     return fields

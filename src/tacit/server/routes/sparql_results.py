@@ -1,24 +1,32 @@
 """Answers as SPARQL 1.1 query results: in JSON, or in the format that a request gets.
 
-Results are made in JSON; pyoxigraph, which takes solutions from a text alone, writes them in the others.
+Results are made in JSON; pyoxigraph, which takes solutions from a text alone, writes them as XML
+and TSV.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
-from tacit.engine.asked import Asked
+from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.terms import iri_of, is_blank, literal_of
-from tacit.query.reading import Column
+from tacit.query.question import Column
 
-JSON, XML = "application/sparql-results+json", "application/sparql-results+xml"
-CSV, TSV = "text/csv", "text/tab-separated-values"
-TURTLE, N_TRIPLES, RDF_XML = "text/turtle", "application/n-triples", "application/rdf+xml"
+JSON = "application/sparql-results+json"
+XML = "application/sparql-results+xml"
+CSV = "text/csv"
+TSV = "text/tab-separated-values"
+TURTLE = "text/turtle"
+N_TRIPLES = "application/n-triples"
+RDF_XML = "application/rdf+xml"
 RESULTS = {  # media types, the preferred ones first -> pyoxigraph's names of formats
     JSON: "JSON",
     XML: "XML",
@@ -29,12 +37,20 @@ RESULTS = {  # media types, the preferred ones first -> pyoxigraph's names of fo
     "text/xml": "XML",
 }
 DESCRIPTIONS = {TURTLE: "TURTLE", N_TRIPLES: "N_TRIPLES", RDF_XML: "RDF_XML"}
-_SHORT = {"json": JSON, "xml": XML, "csv": CSV, "tsv": TSV, "turtle": TURTLE, "ttl": TURTLE, "nt": N_TRIPLES}
+_SHORT = {
+    "json": JSON,
+    "xml": XML,
+    "csv": CSV,
+    "tsv": TSV,
+    "turtle": TURTLE,
+    "ttl": TURTLE,
+    "nt": N_TRIPLES,
+}
 _SHORT |= {"rdf": RDF_XML, "rdf+xml": RDF_XML}
 
 
 def chosen(accept: str, named: Iterable[str], offered: Sequence[str]) -> str | None:
-    """The media type to reply in: by name, where a request names one, else by its Accept header; None for none.
+    """The media type of the reply, by name or else by the Accept header; None if none fits.
 
     >>> chosen("text/csv;q=0.5, application/*;q=0.1, */*;q=0", [], list(RESULTS))
     'text/csv'
@@ -52,7 +68,11 @@ def chosen(accept: str, named: Iterable[str], offered: Sequence[str]) -> str | N
 def _range(written: str) -> tuple[str, float]:
     """A media range of an Accept header, and its quality."""
     kind, *parameters = (part.strip().lower() for part in written.split(";"))
-    values = [value for name, _, value in (parameter.partition("=") for parameter in parameters) if name == "q"]
+    values = [
+        value
+        for name, _, value in (parameter.partition("=") for parameter in parameters)
+        if name == "q"
+    ]
     try:
         return kind, min(1.0, max(0.0, float(values[0]))) if values else 1.0
     except ValueError:
@@ -60,7 +80,7 @@ def _range(written: str) -> tuple[str, float]:
 
 
 def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """How much a media type is wanted: the range that names it most closely decides."""
+    """The quality of a media type, by the most specific range that matches it."""
     for pattern in (kind, f"{kind.split('/')[0]}/*", "*/*"):
         qualities = [quality for name, quality in ranges if name == pattern]
         if qualities:
@@ -72,30 +92,55 @@ def written(results: bytes, media_type: str) -> bytes:
     """Results in JSON as another format has them."""
     if RESULTS[media_type] == "JSON":
         return results
+    if RESULTS[media_type] == "CSV" and "results" in (table := json.loads(results)):
+        return _csv(table["head"]["vars"], table["results"]["bindings"])
     from pyoxigraph import QueryResultsFormat, parse_query_results
 
     read = parse_query_results(results, QueryResultsFormat.JSON)
     return read.serialize(format=getattr(QueryResultsFormat, RESULTS[media_type])) or b""
 
 
+def _csv(names: Sequence[str], rows: Iterable[Mapping[str, Mapping[str, str]]]) -> bytes:
+    """Rows of results as CSV: the IRI, text or blank node name of each term."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\r\n")  # quotes cells where needed
+    table.writerow(names)
+    for row in rows:
+        table.writerow(_plain(row[name]) if name in row else "" for name in names)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _plain(term: Mapping[str, str]) -> str:
+    return f"_:{term['value']}" if term["type"] == "bnode" else term["value"]
+
+
 _TYPES = "http://www.w3.org/2001/XMLSchema#"
 DOUBLE = f"{_TYPES}double"
 
 
-def results(graph: Graph, asked: Asked, answers: Answers) -> dict[str, Any]:
-    """Answers as the results of the query they answer: its columns, or whether it holds rather than not."""
-    if not asked.columns:
+def results(graph: Graph, question: BoundQuery, answers: Answers) -> dict[str, Any]:
+    """Answers as SPARQL results: the rows of the columns, or a boolean for ASK."""
+    if not question.columns:
         return {"head": {}, "boolean": answers[0].score >= LIKELY}
     if answers.counted is not None:
-        numbers = {"count": ("integer", answers.counted.known), "expected": ("double", answers.counted.expected)}
-        rows = [{column.name: _literal(*numbers[column.shows]) for column in asked.columns}]
+        numbers = {
+            "count": ("integer", answers.counted.known),
+            "expected": ("double", answers.counted.expected),
+        }
+        rows = [{column.name: _literal(*numbers[column.shows]) for column in question.columns}]
     else:
-        rows = [{column.name: _shown(column, answer, graph) for column in asked.columns} for answer in answers]
-    return {"head": {"vars": [column.name for column in asked.columns]}, "results": {"bindings": rows}}
+        rows = [
+            {column.name: _cell(column, answer, graph) for column in question.columns}
+            for answer in answers
+        ]
+    return {
+        "head": {"vars": [column.name for column in question.columns]},
+        "results": {"bindings": rows},
+    }
 
 
-def _shown(column: Column, answer: Answer, graph: Graph) -> dict[str, str]:
-    """What a column shows of an answer."""
+def _cell(column: Column, answer: Answer, graph: Graph) -> dict[str, str]:
+    """The cell of an answer in a column."""
     match column.shows:
         case "score":
             return _literal("double", answer.score)
@@ -109,7 +154,7 @@ def _literal(kind: str, value: object) -> dict[str, str]:
 
 
 def term(label: str, prefixes: Prefixes) -> dict[str, str]:
-    """The RDF term of an entity: its own where the graph came from RDF, else the label in the scheme `tacit:`.
+    """The RDF term of an entity; a label that is no RDF term gets the scheme `tacit:`.
 
     >>> term("New York", Prefixes({}))
     {'type': 'uri', 'value': 'tacit:New%20York'}

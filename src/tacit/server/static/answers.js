@@ -56,9 +56,11 @@ export function rows(answers, before, { kind, threshold = LIKELY, uncalibrated }
 }
 
 /** How many answers there are, in words. */
-export function told({ answers, left_out: leftOut }) {
+export function told({ answers, left_out: leftOut, known_total: total, known_at_least: least }) {
   const known = answers.filter((answer) => answer.known).length;
-  return leftOut === undefined || leftOut === null ? `${known} known, ${answers.length - known} predicted` : `${answers.length} predicted, ${leftOut} known left out`;
+  if (leftOut !== undefined && leftOut !== null) return `${answers.length} predicted, ${least ? "at least " : ""}${leftOut} known left out`;
+  const all = total > known ? ` of ${least ? "at least " : ""}${total}` : "";
+  return `${known}${all} known, ${answers.length - known} predicted`;
 }
 
 export const counted = (count) => `${count} ${count === 1 ? "answer" : "answers"}`;

@@ -49,6 +49,7 @@ const group = (kind, title, score, lines) =>
 function lines(part, denied = false) {
   const parts = part.parts ?? [];
   if (part.atom) return [fact(part.atom, denied)];
+  if (part.text) return [element("li", {}, element("code", {}, part.text))];
   if (part.kind === "or") {
     const [carried, others] = [true, false].map((wanted) => parts.filter((each) => (each.carried !== false) === wanted));
     return [...carried.flatMap((each) => lines(each, denied)), ...others.map((each) => group("other", "or", each.score, lines(each, denied)))];
@@ -82,7 +83,7 @@ function way(witness, values, name, width) {
     element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.labels), title, Math.max(240, width))),
     legend(atoms),
     element("ul", { class: "facts" }, ...lines(tree)),
-    facts > 1 ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
+    facts > 1 && !(witness.known && predicted) ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
   ];
 }
 

@@ -1,6 +1,7 @@
 // Enough of the grammar to colour a question and to know what is being typed; the service has the last word, and the patterns.
 let patterns = null; // until the service has told them
 let keywords = new Set();
+let opening = ""; // what a quoted name, or an IRI, starts with
 
 /** Take the words of the text syntax as the service spells them. */
 export function learn(words) {
@@ -10,9 +11,10 @@ export function learn(words) {
     variable: new RegExp(`^(?:${words.variable})$`, "su"),
     inverse: new RegExp(`^(?:${words.inverse})$`, "u"),
     name: new RegExp(`^(?:${words.name})$`, "u"),
-    partial: new RegExp(`["']?${words.letter}${words.inside}*$`, "u"),
-    rest: new RegExp(`^${words.inside}*["']?`, "u"),
+    partial: new RegExp(`[${words.opening}]?${words.letter}${words.inside}*$`, "u"),
+    rest: new RegExp(`^${words.inside}*["'“”‘’»]?`, "u"),
   };
+  opening = `${words.opening}<`;
   keywords = new Set(words.keywords);
 }
 
@@ -36,7 +38,7 @@ function kindOf(text) {
   if (text[0] === "?") return "variable";
   if (patterns.inverse.test(text)) return "inverse";
   if (keywords.has(text.toLowerCase())) return "word";
-  return patterns.name.test(text) || /^["']/.test(text) ? "name" : "sign";
+  return patterns.name.test(text) || (text.length > 1 && opening.includes(text[0])) ? "name" : "sign";
 }
 
 /** The variables a text uses, in order. */
@@ -59,20 +61,23 @@ export function context(text, caret) {
     const commas = words.slice(bracket).filter((token) => token.text === ",");
     const start = skipSpace(text, (commas.at(-1) ?? words[bracket]).start + 1, caret);
     const typed = before.slice(start);
-    if (/^(".*"|'.*')\s*$/s.test(typed) || commas.length > 1) return null;
+    if (/^(".*"|'.*'|[“„”].*[“”]|[‘‚’].*[‘’]|«.*»|<.*>)\s*$/s.test(typed) || commas.length > 1) return null;
     const inverse = words[bracket - 1].kind === "inverse";
     const near = { relation: named(words[bracket - (inverse ? 2 : 1)]), end: (commas.length > 0) === inverse ? "subject" : "object" };
-    return { kind: typed.startsWith("?") ? "variables" : "entities", typed: typed.replace(/^["']/, ""), start, end: wordEnd(text, caret), near };
+    return { kind: typed.startsWith("?") ? "variables" : "entities", typed: unopened(typed), start, end: wordEnd(text, caret), near };
   }
   const word = patterns.partial.exec(before);
   const start = word ? word.index : caret;
   const last = words.findLast((token) => token.start < start);
   const ready = last === colon || /^(?:[&|!~∧∨¬(.]|and|or|not)$/i.test(last?.text ?? "");
-  return ready ? { kind: "relations", typed: (word?.[0] ?? "").replace(/^["']/, ""), start, end: wordEnd(text, caret) } : null;
+  return ready ? { kind: "relations", typed: unopened(word?.[0] ?? ""), start, end: wordEnd(text, caret) } : null;
 }
 
 /** A name without its quotes. */
-const named = (token) => (/^["']/.test(token?.text ?? "") ? token.text.slice(1, -1).replace(/\\(.)/gs, "$1") : token?.text ?? "");
+const named = (token) => (token && token.text[0] !== "<" && opening.includes(token.text[0]) ? token.text.slice(1, -1).replace(/\\(.)/gs, "$1") : token?.text ?? "");
+
+/** What is typed of a name, without the quote that it starts with. */
+const unopened = (typed) => (typed && opening.includes(typed[0]) ? typed.slice(1) : typed);
 
 function skipSpace(text, at, most) {
   while (at < most && /\s/.test(text[at])) at += 1;

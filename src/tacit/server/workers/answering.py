@@ -1,4 +1,4 @@
-"""What a worker does: asks its engine, and writes down what came of it."""
+"""The work of a worker: turn jobs into replies by its engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from tacit.engine.answers.answers import Answers
 from tacit.engine.answers.entity_facts import known_facts, predicted_facts
-from tacit.engine.asked import Asked, alone_where_wrong
 from tacit.engine.engine import Engine
+from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
-from tacit.query.formula import atoms
+from tacit.query.formula import leaves
 from tacit.query.sparql.sparql import is_sparql
 from tacit.query.words.paraphrase import QuestionReader
 from tacit.server.routes.replies import Reply, encoded, failure, refusal, success
@@ -23,7 +23,7 @@ from tacit.server.workers.jobs import EntityJob, Job
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
-_TOGETHER = ("ask", "explain", "sparql")  # what the engine answers in batches
+_BATCHED_KINDS = ("ask", "explain", "sparql")  # what the engine answers in batches
 
 
 class Answerer:
@@ -32,88 +32,120 @@ class Answerer:
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self.limits = limits
         self.engine = engine
-        # With the settings of a job; the last few are kept, since their facts take time to load.
-        self._using = lru_cache(KEPT_ENGINES)(lambda changes: engine.using(**dict(changes)))
+        # The last few stay, since their facts take time to load.
+        self._engine_with = lru_cache(KEPT_ENGINES)(
+            lambda changes: engine.with_settings(**dict(changes))
+        )
         self.reader = QuestionReader(engine.graph)
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What the engine says of itself, with the model that answers and the encoder that may be asked instead."""
-        encoder = self.engine.offered
-        return self.engine.about | {"model": self.engine.model, "encoder": None if encoder is None else encoder.name}
+    def config(self) -> dict[str, Any]:
+        """The engine's config, with the model that answers and the available encoder."""
+        encoder = self.engine.encoder_reasoner
+        return self.engine.config | {
+            "model": self.engine.model,
+            "encoder": None if encoder is None else encoder.name,
+        }
 
     def replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, each right or wrong on its own."""
-        distinct = list(dict.fromkeys(jobs))  # what is asked twice is answered once
-        outcomes = alone_where_wrong(self._replies, distinct, Exception)
-        told = {job: _told(job, outcome) for job, outcome in zip(distinct, outcomes, strict=True)}
-        return [told[job] for job in jobs]
+        distinct = list(dict.fromkeys(jobs))  # equal jobs are answered once
+        outcomes = retry_individually(self._replies, distinct, Exception)
+        replies = {
+            job: _reply_of_outcome(job, outcome)
+            for job, outcome in zip(distinct, outcomes, strict=True)
+        }
+        return [replies[job] for job in jobs]
 
     def _replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, none of which is wrong."""
-        return self._answered(jobs) if jobs[0].kind in _TOGETHER else [self._reply(job) for job in jobs]
+        return (
+            self._answer_batch(jobs)
+            if jobs[0].kind in _BATCHED_KINDS
+            else [self._reply(job) for job in jobs]
+        )
 
     def _reply(self, job: Job) -> Reply:
         if isinstance(job, EntityJob):
             return self._entity(job)
         if job.kind == "read":
             return success(self.reader.told(job.question))
-        engine = self._using(job.changes)
-        asked = self._prepared(job, engine)
-        return success({"query": str(asked.query), "plan": engine.describe(asked)})
+        engine = self._engine_with(job.changes)
+        question = self._prepare(job, engine)
+        return success({"query": str(question.query), "plan": engine.describe(question)})
 
-    def _answered(self, jobs: Sequence[Job]) -> list[Reply]:
+    def _answer_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
-        first, engine = jobs[0], self._using(jobs[0].changes)
-        asked = [self._prepared(job, engine) for job in jobs]
-        top = self.limits.top + 1 if first.kind == "sparql" else first.top  # one more shows a list is cut
+        first = jobs[0]
+        engine = self._engine_with(jobs[0].changes)
+        questions = [self._prepare(job, engine) for job in jobs]
+        # One more answer than allowed reveals a longer list.
+        top = self.limits.top + 1 if first.kind == "sparql" else first.top
         page: dict[str, Any] = {"top": top, "offset": first.offset, "min_score": first.min_score}
-        many = engine.ask_many(asked, **page, explain=first.kind == "explain", paths=first.paths)
+        many = engine.ask_many(
+            questions, **page, explain=first.kind == "explain", paths=first.paths
+        )
         if first.kind == "sparql":
-            return [self._sparql(engine, *each) for each in zip(jobs, asked, many, strict=True)]
+            return [self._sparql(engine, *each) for each in zip(jobs, questions, many, strict=True)]
         return [success(answers.to_dict()) for answers in many]
 
-    def _sparql(self, engine: Engine, job: Job, asked: Asked, answers: Answers) -> Reply:
-        """Answers as SPARQL results; a list that is cut where nobody said so is none."""
+    def _sparql(self, engine: Engine, job: Job, question: BoundQuery, answers: Answers) -> Reply:
+        """Answers as SPARQL results; a list above the limit is an error, not cut."""
         if len(answers) > self.limits.top:
             raise LimitError(
-                f"there are more than {self.limits.top:,} answers; ask for them in parts, by LIMIT and OFFSET"
+                f"there are more than {self.limits.top:,} answers; ask for them in parts, by LIMIT "
+                "and OFFSET"
             )
-        return Reply(200, written(encoded(results(engine.graph, asked, answers)), job.media_type), job.media_type)
+        return Reply(
+            200,
+            written(encoded(results(engine.graph, question, answers)), job.media_type),
+            job.media_type,
+        )
 
     def _entity(self, job: EntityJob) -> Reply:
-        """Facts about an entity; predicting goes on for half the time there is, so that what was found is told."""
+        """Facts about an entity; predicting stops at half the time limit, to reply in time."""
         began = monotonic()
-        engine, label, relation = self._using(job.changes), job.question, job.relation
+        engine = self._engine_with(job.changes)
+        label = job.question
+        relation = job.relation
         if job.predicted:
-            most = self.limits.seconds / 2 - (monotonic() - began)  # an engine takes time to make
-            facts = predicted_facts(engine, label, relation, min_score=job.min_score, start=job.start, seconds=most)
+            most = self.limits.seconds / 2 - (
+                monotonic() - began
+            )  # the engine may have been made first
+            facts = predicted_facts(
+                engine, label, relation, min_score=job.min_score, start=job.start, seconds=most
+            )
         else:
             facts = known_facts(engine, label, relation)
         return success(facts.page(job.top, job.offset, self.limits.top).to_dict())
 
-    def _prepared(self, job: Job, engine: Engine) -> Asked:
-        """The question of a job as the engine reads it, within the limits; of SPARQL without LIMIT, for likely ones."""
+    def _prepare(self, job: Job, engine: Engine) -> BoundQuery:
+        """The question of a job, within the limits; SPARQL without LIMIT gets likely answers."""
         if job.kind == "sparql" and not is_sparql(job.question):
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
-        asked = engine.prepare(job.question, **dict(job.parameters))
-        count, depth = sum(1 for _ in atoms(asked.query.formula)), asked.query.formula.depth
+        question = engine.prepare(job.question, **dict(job.parameters))
+        count = sum(1 for _ in leaves(question.query.formula))
+        depth = question.query.formula.depth
         self.limits.allow("atoms", count, f"the question has {count} atoms")
         self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
         if job.kind != "sparql":
-            return asked
-        self.limits.allow("top", asked.limit or 0, f"LIMIT is {asked.limit}")
-        self.limits.allow("offset", asked.offset, f"OFFSET is {asked.offset}")
-        return engine.likely(asked)
+            return question
+        self.limits.allow("top", question.limit or 0, f"LIMIT is {question.limit}")
+        self.limits.allow("offset", question.offset, f"OFFSET is {question.offset}")
+        return engine.likely(question)
 
 
-def _told(job: Job, outcome: Reply | Exception) -> Reply:
-    """The reply to a job, or what to say of the error that came in its place."""
+def _reply_of_outcome(job: Job, outcome: Reply | Exception) -> Reply:
+    """The reply to a job from its outcome, a reply or an error."""
     if isinstance(outcome, Reply):
         return outcome
     if isinstance(outcome, TacitError):
         return refusal(outcome)
     if isinstance(outcome, MemoryError | RecursionError):
-        return failure(422, "the question needs more memory than there is; ask with a smaller k or in parts")
+        return failure(
+            422, "the question needs more memory than there is; ask with a smaller k or in parts"
+        )
     log.error("a question failed: %.500s", job.question, exc_info=outcome)
-    return failure(500, "the question could not be answered because of a fault in Tacit; the log has it")
+    return failure(
+        500, "the question could not be answered because of a fault in Tacit; the log has it"
+    )

@@ -1,14 +1,15 @@
-"""The process that workers are forked from: it has torch loaded and no threads, so that they start at once."""
+"""The process that workers are forked from, with torch loaded and without threads."""
 
 from __future__ import annotations
 
 import multiprocessing
 import sys
+from contextlib import suppress
 from typing import Any
 
 
 def context() -> Any:
-    """How workers are started; where processes cannot be forked, each starts from nothing."""
+    """The multiprocessing context of workers; on Windows they cannot be forked."""
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     started = multiprocessing.get_context("forkserver")
@@ -18,8 +19,8 @@ def context() -> Any:
 
 def start() -> None:
     """Let it load torch while this process reads the run, and not after it."""
-    if sys.platform != "win32":
+    context()
+    with suppress(ImportError):  # without it, as on Windows, the first worker starts it
         from multiprocessing.forkserver import ensure_running
 
-        context()
         ensure_running()

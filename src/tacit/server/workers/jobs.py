@@ -1,4 +1,4 @@
-"""What the service hands to its workers."""
+"""The jobs that the service sends to its workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from tacit.query.text.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 
-Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity"]  # what is wanted of a question
+Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Job:
     question: str
     top: int = 10
     paths: int = 1
-    changes: tuple[tuple[str, str | int | bool], ...] = ()  # engine settings that differ from the service's own
+    # engine settings that differ from the service's own
+    changes: tuple[tuple[str, str | int | bool], ...] = ()
     offset: int = 0
     min_score: float = 0.0
     parameters: tuple[tuple[str, str], ...] = ()
@@ -27,12 +28,14 @@ class Job:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for jobs that can run as one batch: the same structure, settings and page of answers.
+        """Equal for jobs that can run as one batch: same structure, settings and page.
 
-        The structure is read off the text, names blanked, which costs microseconds where a parser costs a thousand
-        times that; the engine groups a batch by plan, so a key that is too coarse or too fine costs speed alone.
+        The structure is read off the text, names blanked, which costs microseconds where a parser
+        costs a thousand times that; the engine groups a batch by plan, so a key that is too coarse
+        or too fine costs speed alone.
 
-        >>> one, two = Job("ask", "?c : borders(France, ?c)"), Job("ask", '?c : borders("New York", ?c)')
+        >>> one = Job("ask", "?c : borders(France, ?c)")
+        >>> two = Job("ask", '?c : borders("New York", ?c)')
         >>> one.key == two.key, one.key == Job("ask", "?c : borders(?c, France)").key
         (True, False)
         """
@@ -42,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True)
 class EntityJob(Job):
-    """One entity, which is its question, and which of its facts are wanted: `top` of each relation from `offset` on."""
+    """The facts of an entity, its question: `top` of each relation from `offset` on."""
 
     relation: str | None = None
     predicted: bool = False  # facts of at least `min_score`; known ones otherwise
@@ -50,17 +53,19 @@ class EntityJob(Job):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for equal jobs alone: predicting may take half the time there is, and two of them all of it."""
+        """Equal for equal jobs alone: two predictions could take all of the time limit."""
         return (*super().key, self.question, self.relation, self.predicted, self.start)
 
 
-# Each alternative takes what it starts, ended or not, so that no text takes the square of its length.
+# Alternatives match unclosed tokens, too, which keeps the time linear in the text.
 _WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{PARAMETER}|{NAME}|[+/-]+|\s+", re.DOTALL)
-_KEPT = frozenset((*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count"))
+_STRUCTURE_WORDS = frozenset(
+    (*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count")
+)
 
 
 def _blank(word: re.Match[str]) -> str:
     text = word.group()
     if text.isspace():
         return ""
-    return text if text.startswith("?") or text.lower() in _KEPT else "_"
+    return text if text.startswith("?") or text.lower() in _STRUCTURE_WORDS else "_"

@@ -11,7 +11,7 @@ from tacit.server.routes.replies import Reply
 from tacit.server.settings import Limits
 from tacit.server.workers.jobs import Job
 
-FIRST = 4  # questions of a structure nobody has timed yet
+FIRST = 4  # batch size of a structure without timing
 FAIR = 0.03  # seconds after which the oldest goes before the largest
 AIM = 0.1  # seconds a batch should take, so that no structure holds a worker for long
 REMEMBERED = 1024  # structures
@@ -29,14 +29,15 @@ class Ticket:
 
 
 class Queue:
-    """Waiting jobs by key. A group goes when it is large enough or its first job has waited long enough."""
+    """Waiting jobs by key; a group is ready when it is large, or has waited long enough."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.length = 0
         self._groups: OrderedDict[object, list[Ticket]] = OrderedDict()
         self._arrived = asyncio.Event()
-        self._seconds: dict[object, float] = {}  # per question, by key, the last one timed at the end
+        # seconds per question by key, the latest last
+        self._seconds: dict[object, float] = {}
 
     def put(self, job: Job) -> asyncio.Future[Reply]:
         """Add a job; its reply comes with the future."""
@@ -46,7 +47,7 @@ class Queue:
         return ticket.reply
 
     def put_back(self, ticket: Ticket) -> None:
-        """Add a job again whose worker died, before all others and alone, since it may have been the cause."""
+        """Put the job of a dead worker first and alone, since it may have been the cause."""
         ticket.key = ("alone", id(ticket))
         self._add(ticket)
         self._groups.move_to_end(ticket.key, last=False)
@@ -57,7 +58,7 @@ class Queue:
         self._arrived.set()
 
     def _drop(self, ticket: Ticket) -> None:
-        """Take out a job that nobody waits for any more, if no worker has it yet."""
+        """Remove a job whose caller has gone, if no worker has it yet."""
         group = self._groups.get(ticket.key, [])
         if ticket in group:
             group.remove(ticket)
@@ -66,7 +67,7 @@ class Queue:
                 del self._groups[ticket.key]
 
     async def take(self) -> list[Ticket]:
-        """The next batch: jobs of one key, the largest group that is ripe, or the oldest before it waits too long."""
+        """The next batch of one key: the largest ready group, or the oldest after a while."""
         while True:
             if not self._groups:
                 self._arrived.clear()
@@ -79,7 +80,9 @@ class Queue:
                 await asyncio.sleep(max(0.0, first + self.limits.patience - now))
                 continue
             waited = now - self._groups[ripe[0]][0].arrived
-            return self._pop(ripe[0] if waited > FAIR else max(ripe, key=lambda key: len(self._groups[key])))
+            return self._pop(
+                ripe[0] if waited > FAIR else max(ripe, key=lambda key: len(self._groups[key]))
+            )
 
     def _ripe(self, key: object, group: list[Ticket], now: float) -> bool:
         return now - group[0].arrived >= self.limits.patience or len(group) >= self._size(key)
@@ -87,8 +90,9 @@ class Queue:
     def _pop(self, key: object) -> list[Ticket]:
         size = self._size(key)
         group = self._groups.pop(key)
-        batch, rest = group[:size], group[size:]
-        if rest:  # at the end: other structures have their turn first
+        batch = group[:size]
+        rest = group[size:]
+        if rest:  # at the end, so that other structures have their turn
             self._groups[key] = rest
         self.length -= len(batch)
         return batch
@@ -101,7 +105,7 @@ class Queue:
         return tickets
 
     def timed(self, batch: list[Ticket], seconds: float) -> None:
-        """Remember how long a structure takes, so that the next batch of it is neither too large nor too small."""
+        """Record how long a batch took, for the size of the next one of its structure."""
         key = batch[0].job.key
         self._seconds.pop(key, None)
         self._seconds[key] = seconds / len(batch)
@@ -110,5 +114,5 @@ class Queue:
 
     def _size(self, key: object) -> int:
         seconds = self._seconds.get(key)
-        wanted = FIRST if seconds is None else int(AIM / max(seconds, 1e-9))
-        return max(1, min(self.limits.batch, wanted))
+        size = FIRST if seconds is None else int(AIM / max(seconds, 1e-9))
+        return max(1, min(self.limits.batch, size))

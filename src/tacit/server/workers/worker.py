@@ -1,4 +1,4 @@
-"""One worker: processes of its own with an engine, so that it can be stopped in the middle of anything."""
+"""A worker: processes with an engine, which can be killed at any moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError, TacitError
@@ -23,34 +24,40 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.engine.engine import Engine
 
-BEAT = TIMEOUT / 5  # seconds without a question after which processes of a worker are told to wait on
+# seconds between heartbeats to the processes of an idle worker
+BEAT = TIMEOUT / 5
 STARTING = 300.0  # seconds to load a graph and its weights
-LAST_WORDS = 2.0  # seconds for the first process to say why, where another has ended
+LAST_WORDS = 2.0  # seconds for the first process to send its error
 
 
 class Worker:
-    """Answers batches of jobs by a process, or by several that share a model's entities out; every method blocks, so
-    it is called from a thread. Of several processes the first one is spoken to, and all of them live or none does.
+    """A process, or several that share a model's entities, that answers batches of jobs.
+
+    Every method blocks, so it is called from a thread. Of several processes the first one is spoken
+    to, and all of them live or none does.
     """
 
     def __init__(self, served: Served, limits: Limits, threads: int, shards: int) -> None:
         context = fork_server.context()
         self._connection, theirs = context.Pipe()
-        self._meeting = Path(tempfile.mkdtemp(prefix="tacit-")) if shards > 1 else None
-        place = self._meeting.joinpath("meeting").as_uri() if self._meeting is not None else ""
-        self.processes = [
-            context.Process(
-                target=_work,
-                args=(None if rank else theirs, served, limits, threads, ServiceGroup(rank, shards, place)),
-                daemon=True,
-            )
-            for rank in range(shards)
-        ]
+        self._meeting: Path | None = None
+        self.processes: list[Any] = []  # the started ones
         try:
-            for process in self.processes:
+            if shards > 1:
+                self._meeting = Path(tempfile.mkdtemp(prefix="tacit-"))
+            place = self._meeting.joinpath("meeting").as_uri() if self._meeting is not None else ""
+            for rank in range(shards):
+                group = ServiceGroup(rank, shards, place)
+                arguments = None if rank else theirs, served, limits, threads, group
+                process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
+                self.processes.append(process)
+        except BaseException:
+            self.stop()
+            raise
         finally:
             theirs.close()
+        self.started = monotonic()
         self.settings: dict[str, Any] = {}
 
     @property
@@ -64,20 +71,21 @@ class Worker:
         return all(process.is_alive() for process in self.processes)
 
     def wait_until_ready(self) -> None:
-        """Return once the engine is loaded; what kept it from loading is raised here."""
+        """Return once the engine is loaded, or raise the error that prevented it."""
         try:
-            said = self._heard(STARTING)
+            message = self._heard(STARTING)
         except TimeoutError:
-            said = RunError(f"a worker did not start within {STARTING:.0f} s")
+            message = RunError(f"a worker did not start within {STARTING:.0f} s")
         except (EOFError, OSError):
-            said = RunError("a worker stopped while it started; is there enough memory?")
-            if self._connection.poll(LAST_WORDS):  # where several ended of the same, the first one says of what
-                with suppress(EOFError, OSError):
-                    said = self._connection.recv()
-        if isinstance(said, TacitError):
-            self.stop()
-            raise said
-        self.settings = said
+            message = RunError("a worker stopped while it started; is there enough memory?")
+            with suppress(EOFError, OSError):
+                # The first process may still send its error.
+                if self._connection.poll(LAST_WORDS):
+                    message = self._connection.recv()
+        if isinstance(message, TacitError):
+            raise message
+        self.settings = message
+        self.started = monotonic()
 
     def run(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to a batch; `EOFError` or `OSError` where a process is gone."""
@@ -86,7 +94,7 @@ class Worker:
         return replies
 
     def _heard(self, timeout: float | None = None) -> Any:
-        """What the first process says next, unless one of them ends before."""
+        """The next message of the first process; `EOFError` if a process ends before."""
         ready = wait([self._connection, *(process.sentinel for process in self.processes)], timeout)
         if not ready:
             raise TimeoutError
@@ -100,7 +108,7 @@ class Worker:
             process.kill()
 
     def stop(self) -> None:
-        """End the processes and let go of what belonged to them."""
+        """End the processes and release their resources."""
         self.kill()
         for process in self.processes:
             process.join()
@@ -109,14 +117,17 @@ class Worker:
             shutil.rmtree(self._meeting, ignore_errors=True)
 
 
-def _work(connection: Connection | None, served: Served, limits: Limits, threads: int, group: ServiceGroup) -> None:
-    """Answer batches until the service goes away, or one of the processes that share the entities does."""
+def _work(
+    connection: Connection | None, served: Served, limits: Limits, threads: int, group: ServiceGroup
+) -> None:
+    """Answer batches until the service, or another process of the same worker, ends."""
     import torch
 
     from tacit.server.workers.answering import Answerer
 
     write_log_lines()
-    for name in ("SIGINT", "SIGHUP"):  # a terminal sends them to all; the service alone acts, and ends its workers
+    # A terminal sends these to all processes; the service alone ends its workers.
+    for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     torch.set_num_threads(threads)
@@ -129,29 +140,33 @@ def _work(connection: Connection | None, served: Served, limits: Limits, threads
         return
     try:
         if connection is not None:
-            connection.send(answerer.about)
+            connection.send(answerer.config)
         while not shards.lost:
             jobs = _next(connection, shards)
             replies = answerer.replies(jobs) if jobs else []
-            if connection is not None and jobs and not shards.lost:  # what is lost with a process is asked again
+            # The jobs of a broken group are queued again by the service.
+            if connection is not None and jobs and not shards.lost:
                 connection.send(replies)
     except (EOFError, OSError, TacitError):
         return
 
 
 def _ready(engine: Engine) -> Shards:
-    """How the engine's entities are shared out, once every process has loaded its own."""
+    """The shards of the engine, once every process has loaded its own."""
     from tacit.links.scorer import shards_of
 
     shards = shards_of(engine.scorer)
     if shards.world > 1:
-        _ = engine.atoms  # what cannot be shared out is refused here
+        _ = engine.atoms  # raises if the engine cannot be sharded
         shards.wait()
     return shards
 
 
 def _next(connection: Connection | None, shards: Shards) -> Sequence[Job]:
-    """The next batch, the same for all processes; an empty one where none came for a while, so that nobody gives up."""
+    """The next batch, the same for all processes.
+
+    It is empty where none came for a while, so that no process times out.
+    """
     nothing: Sequence[Job] = ()
     if connection is None or (shards.world > 1 and not connection.poll(BEAT)):
         return shards.broadcast(nothing)

@@ -1,8 +1,9 @@
-"""A hop's last steps as one kernel, where Triton can compile for the GPU: scores are calibrated as they are read.
+"""A hop's last steps as one kernel, where Triton can compile for the GPU.
 
-In PyTorch's own operations a hop writes calibrated scores beside the raw ones, copies the shared rows out for every
-query, adds the weights and reduces: many trips through memory for each score. Here a product is written once and read
-once for each query that needs it, mostly from the cache, since programs that share columns run side by side.
+In PyTorch's own operations a hop writes calibrated scores beside the raw ones, copies the shared
+rows out for every query, adds the weights and reduces: many trips through memory for each score.
+Here scores are calibrated as they are read: a product is written once and read once for each query
+that needs it, mostly from the cache, since programs that share columns run side by side.
 """
 
 from __future__ import annotations
@@ -32,49 +33,90 @@ def _best_of() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def best_of(  # type: ignore[no-untyped-def]
-        scores, stride, rows, weights, shifts, scales, lifts, tops, steeps, offsets, against, out, n, k, cap, ceiling,
-        godel: tl.constexpr, kind: tl.constexpr, columns: tl.constexpr,
-    ):  # fmt: skip
+        scores,
+        stride,
+        rows,
+        weights,
+        shifts,
+        scales,
+        lifts,
+        tops,
+        steeps,
+        offsets,
+        against,
+        out,
+        n,
+        k,
+        cap,
+        ceiling,
+        godel: tl.constexpr,
+        kind: tl.constexpr,
+        columns: tl.constexpr,
+    ):
         query = tl.program_id(0).to(tl.int64)
         at = tl.program_id(1) * columns + tl.arange(0, columns)
         inside = at < n
         best = tl.full((columns,), float("-inf"), tl.float32)
         missing = True
         if (
-            kind == 1 or kind == 3
-        ) and not godel:  # the least odds against cost one exponential a score, and a logarithm in all
+            (kind == 1 or kind == 3) and not godel
+        ):  # the least odds against cost one exponential a score, and a logarithm in all
             least = tl.full((columns,), float("inf"), tl.float32)
             for j in range(k):
                 row = tl.load(rows + query * k + j)
                 score = tl.load(scores + row * stride + at, mask=inside, other=0.0).to(tl.float32)
                 if kind == 3:
-                    score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
+                    score = tl.minimum(
+                        score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL
+                    )
                     score = score - tl.log(1.0 - tl.exp(score))
                 odds = tl.exp2(tl.load(offsets + query * k + j) - score * tl.load(steeps + row))
-                least = tl.minimum(least, odds + tl.load(against + query * k + j), propagate_nan=tl.PropagateNan.ALL)
+                least = tl.minimum(
+                    least,
+                    odds + tl.load(against + query * k + j),
+                    propagate_nan=tl.PropagateNan.ALL,
+                )
             # log1p, which keeps the digits of log-scores near 0
-            rest = tl.where(least < 1e-3, least - least * least * (0.5 - least / 3.0), tl.log(1.0 + least))
+            rest = tl.where(
+                least < 1e-3, least - least * least * (0.5 - least / 3.0), tl.log(1.0 + least)
+            )
             best = tl.load(tops + query) - rest
-            missing = tl.max(tl.where(inside, least, 0.0), axis=0) == float("inf")  # some odds are too large
+            # some odds are too large
+            missing = tl.max(tl.where(inside, least, 0.0), axis=0) == float("inf")
         if missing:
             best = tl.full((columns,), float("-inf"), tl.float32)
             for j in range(k):
                 row = tl.load(rows + query * k + j)
                 weight = tl.load(weights + query * k + j)
-                score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf")).to(tl.float32)
+                score = tl.load(scores + row * stride + at, mask=inside, other=float("-inf")).to(
+                    tl.float32
+                )
                 if kind == 3:
-                    score = tl.minimum(score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL)
+                    score = tl.minimum(
+                        score + tl.load(lifts + row), cap, propagate_nan=tl.PropagateNan.ALL
+                    )
                     score = score - tl.log(1.0 - tl.exp(score))
                 if kind == 1 or kind == 3:
                     moved = score * tl.load(scales + row) + tl.load(shifts + row)
                     near = tl.exp(-tl.abs(moved))
-                    lost = tl.where(near < 1e-3, near - near * near * (0.5 - near / 3.0), tl.log(1.0 + near))
-                    score = tl.minimum(moved, 0.0, propagate_nan=tl.PropagateNan.ALL) - lost + ceiling
+                    lost = tl.where(
+                        near < 1e-3, near - near * near * (0.5 - near / 3.0), tl.log(1.0 + near)
+                    )
+                    score = (
+                        tl.minimum(moved, 0.0, propagate_nan=tl.PropagateNan.ALL) - lost + ceiling
+                    )
                 if kind == 2:
-                    score = tl.minimum(score + tl.load(shifts + row), cap, propagate_nan=tl.PropagateNan.ALL) + ceiling
+                    score = (
+                        tl.minimum(
+                            score + tl.load(shifts + row), cap, propagate_nan=tl.PropagateNan.ALL
+                        )
+                        + ceiling
+                    )
                 best = tl.maximum(
                     best,
-                    tl.minimum(score, weight, propagate_nan=tl.PropagateNan.ALL) if godel else score + weight,
+                    tl.minimum(score, weight, propagate_nan=tl.PropagateNan.ALL)
+                    if godel
+                    else score + weight,
                     propagate_nan=tl.PropagateNan.ALL,
                 )
         tl.store(out + query * n + at, best, mask=inside)
@@ -95,10 +137,14 @@ def _log_sum() -> Any:
         total = tl.zeros((columns,), tl.float32)
         for start in range(0, n, columns):
             at = start + tl.arange(0, columns)
-            score = tl.load(scores + row * stride + at, mask=at < n, other=float("-inf")).to(tl.float32)
+            score = tl.load(scores + row * stride + at, mask=at < n, other=float("-inf")).to(
+                tl.float32
+            )
             higher = tl.maximum(high, score, propagate_nan=tl.PropagateNan.ALL)
             still = higher == float("-inf")
-            total = total * tl.where(still, 1.0, tl.exp(high - higher)) + tl.where(still, 0.0, tl.exp(score - higher))
+            total = total * tl.where(still, 1.0, tl.exp(high - higher)) + tl.where(
+                still, 0.0, tl.exp(score - higher)
+            )
             high = higher
         top = tl.max(high, axis=0)
         whole = tl.sum(tl.where(high == float("-inf"), 0.0, total * tl.exp(high - top)), axis=0)
@@ -108,47 +154,73 @@ def _log_sum() -> Any:
 
 
 def available(scores: Tensor, norm: str) -> bool:
-    """Whether the kernel can take a hop over these scores."""
+    """Whether the kernel can compute a hop over these scores."""
     return on_gpu(scores.device, norm) and scores.dtype == torch.float32
 
 
 def on_gpu(device: torch.device, norm: str) -> bool:
-    """Whether the kernel can take hops on a device."""
+    """Whether the kernel can compute hops on a device."""
     return device.type == "cuda" and norm in ("product", "godel") and has_triton()
 
 
 def best_of(
-    scores: Tensor, rows: Tensor, weights: Tensor, norm: str, by_row: ByRow | None = None, ceiling: float = 0.0
+    scores: Tensor,
+    rows: Tensor,
+    weights: Tensor,
+    norm: str,
+    by_row: ByRow | None = None,
+    ceiling: float = 0.0,
 ) -> Tensor:
-    """`out[q, t] = max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[U, n] x [G, K] x [G, K] -> [G, n]`.
+    """`out[q, t] = max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`.
 
-    With `by_row` the scores are raw ones still, and what it makes of them is lowered by `ceiling`.
+    Shapes are `[U, n] x [G, K] x [G, K] -> [G, n]`. With `by_row` the scores are raw, and the
+    calibrated ones are lowered by `ceiling`.
     """
     (queries, k), n = rows.shape, scores.shape[1]
     out = torch.empty(queries, n, device=scores.device)
     grid = (queries, (n + _COLUMNS - 1) // _COLUMNS)
-    kind, cap = _RAW, 0.0
+    kind = _RAW
+    cap = 0.0
     shifts = scales = lifts = tops = steeps = offsets = against = weights
     if by_row is not None:
         kind = _SIGMOID if by_row.cap is None else _CAPPED if by_row.lift is None else _ON_ODDS
         cap = by_row.cap or 0.0
-        shifts, lifts = by_row.shift, by_row.shift if by_row.lift is None else by_row.lift
+        shifts = by_row.shift
+        lifts = by_row.shift if by_row.lift is None else by_row.lift
         scales = torch.ones_like(shifts) if by_row.scale is None else by_row.scale
     if kind in (_SIGMOID, _ON_ODDS):
         steeps = scales * LOG2_E
         tops, offsets, against = _odds(weights + ceiling, shifts[rows])
     _best_of()[grid](
-        scores, scores.stride(0), rows.contiguous(), weights.contiguous(), shifts, scales, lifts, tops, steeps,
-        offsets, against, out, n, k, cap, ceiling, norm == "godel", kind, _COLUMNS,
-    )  # fmt: skip
+        scores,
+        scores.stride(0),
+        rows.contiguous(),
+        weights.contiguous(),
+        shifts,
+        scales,
+        lifts,
+        tops,
+        steeps,
+        offsets,
+        against,
+        out,
+        n,
+        k,
+        cap,
+        ceiling,
+        norm == "godel",
+        kind,
+        _COLUMNS,
+    )
     return out
 
 
 def _odds(weights: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What makes `max_j log W_j σ(x_j + shift_j)` of the least `2^(offset_j - x_j log2 e) + against_j`.
+    """Parameters that turn `max_j log W_j σ(x_j + shift_j)` into least odds.
 
-    The odds against `Wσ(x)` are `1 / Wσ - 1 = (1/W - 1) + e^-x / W`. Both parts are positive, so nothing cancels, and
-    with the best candidate at `W = 1` they stay as small as they can: its weight `[G]` comes first.
+    These are the least `2^(offset_j - x_j log2 e) + against_j`. The odds against `Wσ(x)` are
+    `1 / Wσ - 1 = (1/W - 1) + e^-x / W`. Both parts are positive, so nothing cancels, and with the
+    best candidate at `W = 1` they stay as small as they can: its weight `[G]` comes first.
     """
     tops = weights.amax(1)
     tops = tops.masked_fill(tops.isneginf(), 0.0)

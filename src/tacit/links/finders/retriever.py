@@ -1,4 +1,4 @@
-"""The contract of everything that finds the best tails of rows."""
+"""The contract of retrievers of the best tails."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Top:
+class TopK:
     """The best tails of some rows `relation(head, ·)`, by falling logit and then by rising id."""
 
     ids: Tensor  # [B, m], -1 where there are fewer tails
     logits: Tensor  # [B, m], exact; minus infinity where there are fewer tails
-    rest: Tensor  # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
+    # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
+    rest: Tensor
 
 
 @runtime_checkable
-class TopScorer(Protocol):
+class TopKRetriever(Protocol):
     """Finds the best tails of rows, and how much all of their tails weigh together."""
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> Top:
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        """`log Z`, the log of the sum of `e^x` over the logits of each row, and whether it is exact, `[B]` each."""
+        """`log Z`, the log of the sum of `e^x` over a row, and whether it is exact, `[B]` each."""

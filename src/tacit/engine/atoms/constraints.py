@@ -1,4 +1,4 @@
-"""What the training facts show to be possible: relations that loop, and where each relation leads."""
+"""Constraints by the training facts: which relations loop, and where each leads."""
 
 from __future__ import annotations
 
@@ -11,36 +11,47 @@ from tacit.graph.graph import Graph
 IMPOSSIBLE = float("-inf")
 
 
-class Possible:
-    """Rules atoms out: loops of relations that never loop in the training facts; where `typed`, ends of another kind.
+class AtomConstraints:
+    """Rules out loops of relations that never loop, and with `typed` ends of a wrong kind.
 
-    A link predictor scores every pair, and what is most similar to an entity is the entity itself: without the first
-    rule, the best predicted neighbour of most countries is the country. By the second, an entity cannot stand at an end
-    of a relation if it plays a role (the end of some relation) that none of those seen at that end plays: a language
-    has speakers, no country has, so a language borders nothing. To have been seen at that end is not asked for: the
-    capital that a country is missing is one that no training fact calls a capital.
+    A link predictor scores every pair, and the entity most similar to an entity is itself: without
+    the first rule, the best predicted neighbour of most countries is the country. By the second
+    rule, an entity cannot stand at an end of a relation if it plays a role (the end of some
+    relation) that no entity seen at that end plays: a language has speakers, no country has, so a
+    language borders nothing. An entity need not have been seen at that end: the missing capital of
+    a country is one that no training fact calls a capital.
     """
 
-    def __init__(self, graph: Graph, device: torch.device | str = "cpu", *, loops: bool = False, typed: bool = False):
+    def __init__(
+        self,
+        graph: Graph,
+        device: torch.device | str = "cpu",
+        *,
+        loops: bool = False,
+        typed: bool = False,
+    ):
         triples = graph.triples("train").astype(np.int64)
         self.typed = typed
         looping = np.full(graph.num_relations, loops)
         looping[triples[triples[:, 0] == triples[:, 2], 1]] = True
-        self.without_loops = torch.from_numpy(~looping).to(device)  # [R]: relations that cannot loop
+        # [R]: relations that cannot loop
+        self.without_loops = torch.from_numpy(~looping).to(device)
         self._ends: Tensor | None = None
         if typed:
             roles = torch.zeros(graph.num_relations, graph.num_entities)
             roles[torch.from_numpy(triples[:, 1]), torch.from_numpy(triples[:, 2])] = 1.0
             apart = (roles @ roles.T == 0).float()  # [R, R]: roles that nobody plays both of
-            self._ends = (apart @ roles == 0).to(device)  # [R, N]: where each directed relation may end
+            # [R, N]: where each directed relation may end
+            self._ends = (apart @ roles == 0).to(device)
 
     def rule_out(self, logits: Tensor, heads: Tensor, relations: Tensor, columns: slice) -> Tensor:
-        """Logits of rows `relation(head, ·)` for the entities in `columns`, minus infinity for what is ruled out.
+        """Set ruled-out logits of rows `relation(head, ·)` in some columns to minus infinity.
 
-        A GPU is not waited for.
+        It does not wait for a GPU.
         """
         if logits.numel():
-            rows, places = torch.arange(len(heads), device=heads.device), heads - columns.start
+            rows = torch.arange(len(heads), device=heads.device)
+            places = heads - columns.start
             loops = self.without_loops[relations] & (places >= 0) & (places < logits.shape[1])
             places = places.clamp(0, logits.shape[1] - 1)
             logits[rows, places] = torch.where(loops, IMPOSSIBLE, logits[rows, places])
@@ -58,4 +69,8 @@ class Possible:
 
     def starts(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Whether each entity is of a kind that each relation can start at."""
-        return self._ends[relations ^ 1, heads] if self._ends is not None else torch.ones_like(heads, dtype=torch.bool)
+        return (
+            self._ends[relations ^ 1, heads]
+            if self._ends is not None
+            else torch.ones_like(heads, dtype=torch.bool)
+        )

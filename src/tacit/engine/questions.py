@@ -1,0 +1,150 @@
+"""Questions bound to a graph, and the threads that answer them, in a forked process too."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TypeVar
+
+from tacit.distributed.threads import nobody_at_work, threads_for
+from tacit.engine.settings import EngineSettings
+from tacit.errors import QueryError
+from tacit.graph.graph import Graph
+from tacit.query.formula import Query
+from tacit.query.names import bind, labels_at
+from tacit.query.plans.compile import compile_query
+from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
+from tacit.query.question import ParsedQuestion, parse_question
+from tacit.query.text.parameters import check_unused
+from tacit.settings import settings_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundQuery(ParsedQuestion):
+    """A question ready to run: parsed, with its plan and the ids that fill the plan's slots."""
+
+    prepared: CompiledQuery
+    entities: list[int] = field(hash=False)
+    relations: list[int] = field(hash=False)
+    # the labels of these ids in their graph; None where they are not checked
+    labels: tuple[str, ...] | None = None
+    new: bool = False  # whether known answers are left out
+    likely: bool = False  # whether only known and likely answers are listed
+
+
+# The last: a text, and labels for its parameters by name.
+Question = str | Query | BoundQuery | tuple[str, Mapping[str, str]]
+
+_OPTIONS = ("top", "offset", "min_score", "explain", "paths", "new")  # of `ask`
+_FEW = 2**15  # scores that one thread computes nearly as fast as two
+_TRIED = 64  # candidates that a hop expands, at least
+_Q = TypeVar("_Q")
+_A = TypeVar("_A")
+_E = TypeVar("_E", bound=Exception)
+
+
+def prepared(query: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
+    """Bind a question to a graph: parse it, compile it and resolve its names.
+
+    A `BoundQuery` stays as it is.
+    """
+    if isinstance(query, tuple):
+        is_pair = len(query) == 2 and isinstance(query[1], Mapping)
+        if not is_pair or not all(isinstance(name, str) for name in query[1]):
+            raise QueryError(
+                "a question with parameters is a pair: a text, and a dict of labels by name"
+            )
+        return prepared(query[0], graph, {**query[1], **parameters})
+    if not isinstance(query, str):
+        check_unused(parameters)
+    if isinstance(query, BoundQuery):
+        if query.labels is not None and query.labels != labels_at(
+            graph, query.entities, query.relations
+        ):
+            raise QueryError(
+                "the question was prepared on another graph, whose ids mean other things in "
+                f"{graph.name}; ask its text itself: {query.query}"
+            )
+        return query
+    if not isinstance(query, str | Query):
+        raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
+    if isinstance(query, str):
+        parsed = parse_question(query, graph, parameters)
+    else:
+        parsed = ParsedQuestion(query)
+    compiled = compile_query(parsed.query)
+    entities, relations = bind(compiled, graph)
+    labels = labels_at(graph, entities, relations)
+    return BoundQuery(
+        **vars(parsed), prepared=compiled, entities=entities, relations=relations, labels=labels
+    )
+
+
+def asked_with(query: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
+    """Bind a question like `prepared`, with errors that explain the options of `ask`."""
+    try:
+        return prepared(query, graph, parameters)
+    except QueryError as error:
+        name = error.parameter
+        if name in _OPTIONS and name not in parameters:
+            raise QueryError(
+                f"parameter ${name} has no value, since {name} is an option of ask; "
+                f"give it in a pair with the text: ask((text, {{'{name}': label}}))",
+                parameter=name,
+            ) from None
+        if name == "explain" and name in parameters:
+            raise QueryError(
+                f"{error}; and explain takes no such option: it always gives reasons"
+            ) from None
+        if name in parameters and name in {each.name for each in settings_of(EngineSettings)}:
+            raise QueryError(
+                f"the question has no parameter '{name}', and ask has no such option: {name} is a "
+                f"setting, of run.engine.with_settings({name}=…), or of tacit.open(run, {name}=…)",
+                parameter=name,
+            ) from None
+        raise
+
+
+def retry_individually(
+    ask: Callable[[Sequence[_Q]], Sequence[_A]], questions: Sequence[_Q], errors: type[_E]
+) -> list[_A | _E]:
+    """Run questions as a batch; where it fails, run each alone.
+
+    Each gets its answer or its error.
+    """
+    try:
+        return [*ask(questions)]
+    except errors as error:
+        if len(questions) < 2:
+            return [error]
+        logging.getLogger("tacit.engine").debug(
+            "questions that failed together are asked one by one", exc_info=True
+        )
+    return [each for question in questions for each in retry_individually(ask, [question], errors)]
+
+
+def threads_to_answer(plans: Iterable[Plan], num_entities: int) -> AbstractContextManager[None]:
+    """Limit the threads to those that queries of some plans are worth, and to free cores."""
+    rows = sum(plan.num_relations * (_TRIED if plan.has(Project, Cutset) else 1) for plan in plans)
+    return threads_for(rows * num_entities, _FEW)
+
+
+@cache
+def reset_threads_after_fork() -> None:
+    """Let forked processes compute on their only thread.
+
+    The threads of the parent are gone, and OpenMP would wait for them.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_use_one_thread)
+
+
+def _use_one_thread() -> None:
+    import torch
+
+    nobody_at_work()
+    torch.set_num_threads(1)

@@ -1,0 +1,153 @@
+"""Finds new names that most probably repeat known ones, in one pass over the known.
+
+Two names are the *same* where they differ in case, spaces (or underscores) or the way Unicode
+writes them alone. One *nearly repeats* another where they differ in accents and punctuation alone,
+or in one letter of a word of at least six letters that begins alike. Digits never differ: `Q123`
+and `Q124` are as different as any two names. Nor is punctuation left out of a name with digits:
+`A1.2` and `A12` are two codes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from unicodedata import category, normalize
+
+from tacit.graph.labels.spelling import plain
+
+# letters of a word in which one may be wrong: shorter words are often one letter apart
+SHORTEST_WORD = 6
+SHORTEST_NAME = 4  # letters and digits of a name that may differ in punctuation alone: C and C++ do
+_LONGEST = 200  # letters of a name that people mistype
+_WORD = re.compile(r"[^\W_]+")
+_DIGIT = re.compile(r"\d")
+_PUNCTUATION = re.compile(r"[\W_]")
+_NO_NAMES = ("_:", '"')  # how blank nodes and literals begin
+
+
+class Resemblance(NamedTuple):
+    """New names, each with the known name that it equals or nearly repeats."""
+
+    same: dict[str, str]
+    near: dict[str, str]
+
+
+def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
+    """The new names that equal a known one, and those that nearly repeat one.
+
+    >>> resembling(["iron", "Irons ore", "Q124"], ["Iron", "Iron  ore", "Q123"])
+    Resemblance(same={'iron': 'Iron'}, near={})
+    >>> resembling(["Argentinia", "Malaga", "entity_18"], ["Argentina", "Málaga", "entity_17"]).near
+    {'Argentinia': 'Argentina', 'Malaga': 'Málaga'}
+    """
+    by_form: dict[str, list[str]] = {}
+    by_key: dict[str, list[str]] = {}
+    first_letters: set[str] = set()
+    for name in new:
+        if len(name) > _LONGEST or name.startswith(_NO_NAMES):
+            continue
+        words = _words(name)
+        first_letters.update(words[0][0] for _ in words[:1])
+        by_form.setdefault(_form(name, words), []).append(name)
+        for key in {key for more in (-1, 0, 1) for key in _keys(words, more)}:
+            by_key.setdefault(key, []).append(name)
+    same: dict[str, str] = {}
+    near: dict[str, str] = {}
+    for label in known if by_form else ():
+        start = label[:1].lower()
+        if start.isascii() and start.isalnum() and start not in first_letters:
+            continue  # names that are near begin alike: most labels need no closer look
+        words = _words(label)
+        form = _form(label, words)
+        for name in by_form.get(form, ()):
+            if _same(name) == _same(label):
+                same.setdefault(name, label)
+            elif len(form) >= SHORTEST_NAME and any(map(str.isalpha, form)):
+                near.setdefault(name, label)
+        for key in _keys(words):
+            for name in by_key.get(key, ()):
+                if name not in near and _one_letter_apart(_words(name), words):
+                    near[name] = label
+    return Resemblance(same, {name: label for name, label in near.items() if name not in same})
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name, without case and accents; vowel signs belong to their words."""
+    text = plain(name)
+    if not text.isascii():
+        text = "".join(
+            letter if letter.isalnum() or category(letter)[0] == "M" else " " for letter in text
+        )
+        return text.split()
+    return _WORD.findall(text)
+
+
+def _same(name: str) -> str:
+    """A name without case, double spaces and Unicode variants."""
+    text = name.casefold()
+    if not text.isascii():
+        text = "".join(
+            letter for letter in normalize("NFKC", text).casefold() if category(letter) != "Cf"
+        )
+    return " ".join(text.split()).replace("_", " ")
+
+
+def _form(name: str, words: list[str]) -> str:
+    """The letters of a name; with digits among them, punctuation counts but not which."""
+    text = "".join(words)
+    if text.isalpha() or not _DIGIT.search(text):
+        return text
+    return _PUNCTUATION.sub(" ", " ".join(plain(name).split()))
+
+
+def _keys(words: list[str], more: int = 0) -> Iterator[str]:
+    """Two texts per long word; names with one other letter in that word share one of them.
+
+    A wrong letter stands in the first half of the word or in the second. A name that may be so many
+    letters longer or shorter than another is cut as that one is, `more`.
+    """
+    text = " ".join(words)
+    start = 0
+    for word in words:
+        length = len(word) + more
+        if length >= SHORTEST_WORD - 1 and word.isalpha():
+            half = length // 2
+            rest = length - half - 1
+            end = start + len(word)
+            yield f"{text[: start + half]}*{text[end:]}"
+            yield f"{text[:start]}*{text[end - rest :]}"
+        start += len(word) + 1
+
+
+def _one_letter_apart(words: list[str], others: list[str]) -> bool:
+    """Whether two names with as many words differ in one letter of a long word."""
+    if len(words) != len(others):
+        return False
+    pairs = [(word, other) for word, other in zip(words, others, strict=True) if word != other]
+    if len(pairs) != 1:
+        return False
+    ((word, other),) = pairs
+    long = max(len(word), len(other)) >= SHORTEST_WORD
+    return (
+        long
+        and word[0] == other[0]
+        and word.isalpha()
+        and other.isalpha()
+        and _one_edit(word, other)
+    )
+
+
+def _one_edit(word: str, other: str) -> bool:
+    """Whether one insertion, deletion, replacement or swap turns a word into another."""
+    if len(word) > len(other):
+        word, other = other, word
+    if len(other) - len(word) > 1:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), len(word))
+    if len(word) < len(other):
+        return word[at:] == other[at + 1 :]
+    replaced = word[at + 1 :] == other[at + 1 :]
+    return replaced or (
+        word[at : at + 2] == other[at : at + 2][::-1] and word[at + 2 :] == other[at + 2 :]
+    )

@@ -1,0 +1,185 @@
+"""The weights of a run, read together, and the engine over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tacit.disk import reading
+from tacit.engine.settings import EngineSettings
+from tacit.errors import RunError
+from tacit.fitting.gradients import with_gradients
+from tacit.run.folder import ADAPTER, ENCODER, MODEL, RunFolder
+
+# Imports of torch are local.
+if TYPE_CHECKING:
+    from tacit.distributed.shards import Shards
+    from tacit.encode.encoder import Encoder
+    from tacit.engine.engine import Engine
+    from tacit.links.finders.finders import Finders
+    from tacit.links.scorer import Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedWeights:
+    """The trained models of a run: its link predictor or encoder scores, and its encoder."""
+
+    scorer: Scorer
+    finders: Finders
+    encoder: Encoder | None = None
+    # why the encoder cannot be used, beside a link predictor
+    unfit: RunError | None = None
+    # the states of the weight files when they were read, by part
+    files: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun:
+    """A run folder as it was opened; its content is read at the first use and kept.
+
+    A reader therefore has all of a changed run from before the change, or all of it from after.
+    """
+
+    folder: RunFolder
+    device: str
+    adapted: bool
+    settings: dict[str, Any]
+    read: LoadedWeights | None = None  # weights that are in memory already
+
+    @cached_property
+    @with_gradients
+    def weights(self) -> LoadedWeights:
+        """The trained models on the requested device."""
+        from tacit.links.loading import pick_device
+
+        if self.read is not None:
+            return self.read
+        device = str(pick_device(self.device))
+        with reading(self.folder.path):  # one snapshot of facts and weights
+            self.folder.graph()
+            return read_weights(self.folder, device)
+
+    @cached_property
+    @with_gradients
+    def engine(self) -> Engine:
+        """The engine over the weights."""
+        with reading(self.folder.path):
+            return engine_of(self.folder, self.weights, self.adapted, self.settings)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the engine, and with it the run, is in memory."""
+        return "engine" in vars(self)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The limitations of the run's answers, one per line."""
+        from tacit.links.training.finished import unfinished
+
+        unfit = self.weights.unfit if self.is_read else None
+        lines = [
+            unfinished(self.folder),
+            "" if unfit is None else f"its encoder cannot be asked: {unfit}",
+        ]
+        return tuple(filter(None, lines))
+
+
+def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> LoadedWeights:
+    """Read the weights of a run.
+
+    With `shards`, only the rows of this process are read, and only of the link predictor.
+    """
+    from tacit.links.finders.finders import Finders
+    from tacit.links.loading import load_model
+
+    # before the weights, so that a later change shows
+    finders = Finders(folder)
+    files = folder.weight_files()
+    # an encoder, maybe still in training
+    alone = not folder.has(MODEL) and "train" not in folder.settings
+    if alone and shards is not None:
+        raise RunError(
+            f"run '{folder.path}' holds an encoder alone, which processes cannot share out; leave "
+            "`shards` out"
+        )
+    if shards is not None or not (alone or folder.has(ENCODER)):
+        model = load_model(folder, device, shards)
+        finders.watch(model)
+        return LoadedWeights(model, finders, files=files)
+    from tacit.encode.models import load_encoder
+
+    scorer = load_model(folder, device) if folder.has(MODEL) else None
+    if scorer is not None:
+        finders.watch(scorer)
+    try:
+        encoder, _ = load_encoder(folder, folder.graph(), device, scorer)
+    except RunError as error:
+        if scorer is None:
+            raise
+        return LoadedWeights(scorer, finders, unfit=error, files=files)
+    return LoadedWeights(
+        encoder.scorer() if scorer is None else scorer, finders, encoder, files=files
+    )
+
+
+def engine_of(
+    folder: RunFolder, weights: LoadedWeights, adapted: bool, settings: Mapping[str, Any]
+) -> Engine:
+    """The engine of a run, with its adapter if `adapted` and without a preset.
+
+    A run without a link predictor answers by its encoder by default.
+    """
+    from tacit.engine.engine import Engine
+
+    graph = folder.graph()
+    scorer = weights.scorer
+    usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
+    encoder = (
+        weights.unfit
+        if weights.encoder is None
+        else weights.encoder.reasoner(trained=trained(folder))
+    )
+    shared: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
+    chosen = EngineSettings.of({**usual, **settings})
+    chosen.check_given(settings)
+    if not adapted or chosen.preset or not folder.has(ADAPTER):
+        return Engine(graph, scorer, chosen, **shared)
+    from tacit.adapt.adapter import load_adapter
+    from tacit.adapt.calibrated import Adapted
+    from tacit.engine.atoms.calibration import calibration
+
+    adapter, learned = load_adapter(folder, scorer)
+    # the engine sets the observed facts that it counts
+    calibrated = Adapted(calibration(learned.calibration), adapter)
+    calibrated.unadapted_defaults = {name: getattr(chosen, name) for name in learned.engine}
+    own = EngineSettings.of({**usual, **learned.engine})
+    return Engine(graph, scorer, own, adapter=calibrated, **shared).with_settings(**settings)
+
+
+def trained(folder: RunFolder) -> str:
+    """The training of a run's encoder, in one line."""
+    settings = folder.settings.get("encode", {})
+    measured = folder.results().get("encode")
+    model = settings.get("model")
+    figures = measured if isinstance(measured, dict) else {}
+    if "imported" in figures:
+        return f"{model}, imported from {figures['imported']}"
+    parts = [str(model), f"recipe {settings.get('recipe')}"]
+    seconds = figures.get("seconds")
+    if isinstance(seconds, int | float):
+        parts += [f"{figures.get('steps')} steps", f"{seconds / 60:.1f} minutes"]
+    return ", ".join(parts)
+
+
+def described(adapter: Mapping[str, Any]) -> str | None:
+    """The training of an adapter, in one line."""
+    names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
+    values = {name: adapter[name] for name in names if name in adapter}
+    return (
+        ", ".join(
+            f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()
+        )
+        or None
+    )
