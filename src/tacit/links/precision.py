@@ -7,20 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# numbers of rows for which MKL's sums depend on the number of threads
-_UNSTEADY = range(5, 12)
-STEADY = _UNSTEADY.stop  # least number of rows with the same results as any larger number
-# a small number of rows with the same results, unlike fewer ones if a table is not aligned
-_FEWEST = _UNSTEADY.start - 1
 # floats of a register; unaligned rows of a table are summed in another order
 _LANE = 8
-# row lengths for which `_of_few` is faster; longer rows are bound by memory
-_FASTER = range(96, 1024)
 # columns that are summed in the same order; a remainder is not
 TILE = 64
 # columns of a slice: a wider product takes twice the time of its slices
@@ -28,8 +22,9 @@ _COLUMNS = 2048
 _PART = 4 * 10**9  # multiplications that take a tenth of a second
 NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # precisions of 16 bits
 _SWITCHES = threading.Lock()  # a GPU's switches apply to the whole process
-# rows of a product without a steady MKL: a multiple of all kernel heights (1 to 8, 12, 16, 24)
+# rows of every product where no `Summation` holds: a multiple of all kernel heights (1 to 24)
 _ROWS = 48
+_DEPTH = 256  # numbers of a row that MKL sums in one order, whatever the columns
 # since this version a product of bfloat16 matrices can return float32
 _WIDE_RESULTS = torch.__version__ >= "2.8"
 
@@ -40,24 +35,45 @@ def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-@cache
-def is_steady() -> bool:
-    """Whether rows of products on this CPU do not depend on the other rows or on threads.
+class Summation(NamedTuple):
+    """What keeps the sums of a row the same, whatever rows stand beside it."""
 
-    The constants above were measured where this holds. It is a property of MKL that no document
-    promises.
-    """
+    padded: range  # numbers of rows that are filled up to its end
+    depth: int  # numbers of a row that one product may sum
+    turned: range  # widths for which `_of_few` is faster
+
+
+# What MKL's kernels need, which no document says: those of CPUs up to AVX-512, and those with AMX.
+_SUMMATIONS = (
+    Summation(range(5, 12), 2**31, range(96, 1024)),
+    Summation(range(1, 16), _DEPTH, range(1, _DEPTH + 1)),
+)
+STEADY = max(each.padded.stop for each in _SUMMATIONS)  # rows that no `Summation` fills up
+_FEWEST = 4  # columns of a product of few rows that is turned
+
+
+@cache
+def summation() -> Summation | None:
+    """The first of the known ways to sum that holds on this CPU; None where none does."""
+    return next(filter(_holds, _SUMMATIONS), None)
+
+
+def _holds(summation: Summation) -> bool:
+    """Whether rows of products do not depend on other rows, on columns or on threads."""
     generator = torch.Generator().manual_seed(0)
     before = torch.get_num_threads()
     try:
-        for width in (64, 200):
+        for width in (64, 200, 1000):
             left = torch.randn(40, width, generator=generator)
-            right = torch.randn(320, width, generator=generator).t()
-            whole = torch.mm(left, right)
-            for threads in {1, before}:
+            right = torch.randn(640, width, generator=generator)
+            whole = _summed(left, right.t(), summation)
+            for threads in {1, 2, before}:
                 torch.set_num_threads(threads)
-                for rows in (_FEWEST, STEADY, STEADY + 1, 24, 40):
-                    if not torch.equal(torch.mm(left[:rows], right), whole[:rows]):
+                for rows, columns in ((1, 640), (4, 640), (12, 384), (16, 64), (24, 640)):
+                    if rows == 1 and rows not in summation.padded:
+                        continue  # it depends on where the table lies
+                    part = _summed(left[:rows], right[:columns].t(), summation)
+                    if not torch.equal(part, whole[:rows, :columns]):
                         return False
     finally:
         torch.set_num_threads(before)
@@ -69,14 +85,11 @@ def product(
 ) -> Tensor:
     """`left @ right` in float32; for `bf16`, of factors rounded to bfloat16."""
     if precision != "bf16":
-        if left.device.type == "cpu" and left.dtype == torch.float32 and not is_steady():
+        if left.device.type != "cpu" or left.dtype != torch.float32:
+            return torch.mm(left, right, out=out)
+        if (known := summation()) is None:
             return _in_blocks(left, right, out)
-        if len(left) in _UNSTEADY and left.device.type == "cpu":
-            steady = torch.mm(F.pad(left, (0, 0, 0, _UNSTEADY.stop - len(left))), right)[
-                : len(left)
-            ]
-            return steady if out is None else out.copy_(steady)
-        return torch.mm(left, right, out=out)
+        return _summed(left, right, known, out)
     left = left.bfloat16()
     right = right.bfloat16()
     if left.is_cuda and _WIDE_RESULTS:
@@ -95,14 +108,30 @@ def parts_of_product(size: int, cost: int, device: torch.device) -> Iterator[sli
     yield from (slice(start, min(start + step, size)) for start in range(0, size, max(1, step)))
 
 
+def _summed(left: Tensor, right: Tensor, summation: Summation, out: Tensor | None = None) -> Tensor:
+    """`left @ right` on a CPU, by as many rows and in such slices as its kernels need."""
+    if len(left) in summation.padded:
+        rows = F.pad(left, (0, 0, 0, summation.padded.stop - len(left)))
+        steady = _in_slices(rows, right, summation.depth)[: len(left)]
+        return steady if out is None else out.copy_(steady)
+    return _in_slices(left, right, summation.depth, out)
+
+
+def _in_slices(left: Tensor, right: Tensor, depth: int, out: Tensor | None = None) -> Tensor:
+    """`left @ right`, summed over slices of `depth` numbers."""
+    out = torch.mm(left[:, :depth], right[:depth], out=out)
+    for start in range(depth, left.shape[1], depth):
+        out.addmm_(left[:, start : start + depth], right[start : start + depth])
+    return out
+
+
 def _in_blocks(left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
     """`left @ right` by products of a fixed number of rows, so that results do not vary."""
     out = left.new_empty(len(left), right.shape[1]) if out is None else out
     for start in range(0, len(left), _ROWS):
         block = left[start : start + _ROWS]
-        out[start : start + _ROWS] = torch.mm(F.pad(block, (0, 0, 0, _ROWS - len(block))), right)[
-            : len(block)
-        ]
+        rows = F.pad(block, (0, 0, 0, _ROWS - len(block)))
+        out[start : start + _ROWS] = _in_slices(rows, right, _DEPTH)[: len(block)]
     return out
 
 
@@ -111,7 +140,13 @@ def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tens
     if right.device.type != "cpu":
         return product(left, right.t(), out=out)
     out = left.new_empty(len(left), len(right)) if out is None else out
-    if len(left) < _FEWEST and right.shape[1] in _FASTER and in_lanes(right) and is_steady():
+    known = summation()
+    if (
+        len(left) < _FEWEST
+        and known is not None
+        and right.shape[1] in known.turned
+        and in_lanes(right)
+    ):
         return out.copy_(_of_few(left, right))
     return _by_tiles(left, right, out)
 
@@ -139,18 +174,15 @@ def _of_few(left: Tensor, right: Tensor) -> Tensor:
 
     A number is the same to the bit for one, two or three rows, on any number of threads.
     """
-    table = (
-        right if len(right) > 1 else F.pad(right, (0, 0, 0, 1))
-    )  # a single row would use another kernel
-    return torch.mm(table, F.pad(left, (0, 0, 0, _FEWEST - len(left))).t()).t()[
-        : len(left), : len(right)
-    ]
+    # a short table takes other kernels
+    table = right if len(right) >= STEADY else F.pad(right, (0, 0, 0, STEADY - len(right)))
+    rows = F.pad(left, (0, 0, 0, _FEWEST - len(left)))
+    return torch.mm(table, rows.t()).t()[: len(left), : len(right)]
 
 
 def steady_product(left: Tensor, right: Tensor) -> Tensor:
     """`left @ right.T` on a CPU, the same to the bit whatever the other rows are."""
-    least = STEADY if len(left) > _FEWEST else _FEWEST
-    rows = F.pad(left, (0, 0, 0, max(0, least - len(left))))
+    rows = F.pad(left, (0, 0, 0, max(0, _FEWEST - len(left))))
     return _by_tiles(rows, right, left.new_empty(len(rows), len(right)))[: len(left)]
 
 
