@@ -23,7 +23,7 @@ from tacit.errors import LimitError, SettingsError
 TIMEOUT = 60.0  # seconds that a rank waits for the others
 # the same while one works alone, reading or writing a graph; an ended rank is noticed at once
 PATIENCE = 86_400.0
-_patient: list[dist.ProcessGroup] = []  # a second group of all ranks, with that timeout
+_patient: list[dist.ProcessGroup] = []  # a group of all ranks whose barrier takes a timeout
 _T = TypeVar("_T")
 
 
@@ -61,7 +61,7 @@ class Shards:
         shards = cls(total, dist.get_rank(), dist.get_world_size())
         if not _patient:  # while all of them are here
             with _answered(shards):
-                _patient.append(dist.new_group(backend="gloo", timeout=timedelta(seconds=PATIENCE)))
+                _patient.append(dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout)))
         return shards
 
     @property
@@ -147,7 +147,8 @@ class Shards:
         """Wait until every rank is here, however long one of them works alone."""
         if self.world > 1:
             with _answered(self):
-                dist.all_reduce(torch.zeros(1), group=_patient[0] if _patient else None)
+                group = _patient[0] if _patient else None
+                dist.monitored_barrier(group, timeout=timedelta(seconds=PATIENCE))
 
 
 def share(total: int, rank: int, world: int) -> tuple[int, int]:
