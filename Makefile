@@ -6,10 +6,11 @@ INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 BENCHMARKS := startup load ranking fuzz
 
-.PHONY: help venv demo test lint types tests check coverage bench compare docs clean
+.PHONY: help venv demo test lint types tests nightly check coverage bench compare docs clean
 help:
 	@echo "make demo     install Tacit, then train, adapt, ask and explain on the embedded graph"
 	@echo "make test     lint, then types and every test"
+	@echo "make nightly  every test, with random examples that differ from day to day"
 	@echo "make check    ruff (lint, format) and mypy"
 	@echo "make coverage every test, and the share of lines they run"
 	@echo "make bench    the quick benchmarks: $(BENCHMARKS)"
@@ -47,6 +48,12 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS)
 
 tests: venv
 	$(PYTEST)
+
+# Seeds follow the day; FIRST_SEED=… repeats one. Hypothesis prints how a failing example is repeated.
+nightly: FIRST_SEED ?= $(shell date +%Y%m%d)00
+nightly: venv
+	@echo "FIRST_SEED=$(FIRST_SEED)"
+	HYPOTHESIS_PROFILE=nightly FIRST_SEED=$(FIRST_SEED) $(PYTEST)
 
 # mypy without its cache takes half a minute on one core, so it runs beside the tests.
 test: lint

@@ -1,7 +1,7 @@
 """Lets tests in any folder import the modules beside this file, and the scripts of `benchmarks`.
 
-Random examples are the same in every run, so that a change fails by its own fault;
-`HYPOTHESIS_PROFILE=default` draws new ones.
+Random examples are the same in every run, so that a change fails by its own fault; `make nightly`
+draws new ones.
 """
 
 import os
@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 settings.register_profile("steady", derandomize=True)
+settings.register_profile("nightly", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 # What processes of tests need beside what workers need. An optimizer of torch loads torch._dynamo

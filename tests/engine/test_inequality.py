@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from random_engine import random_engine
+from seeds import seeds
 from tables import FactorScorer
 from tacit.encode.networks.query_graph import query_graphs
 from tacit.encode.spaces.schedule import schedule_of
@@ -175,7 +176,7 @@ def test_what_tells_no_entities_apart_refuses_them(question: str) -> None:
         engine.ask(question)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_certified_lists_over_cycles_are_those_of_exact_search(seed: int) -> None:
     for question in (
         "?x : r(?x, ?y) & q(?y, ?z) & ?x != ?z & p(e1, ?z)",

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from bruteforce import LOGICS, Values
 from formulas import ENTITIES, RELATIONS, queries
+from seeds import seeds
 from tables import TableScorer
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
@@ -238,7 +239,7 @@ def test_bounds_of_a_beam_hold_whichever_way_an_atom_is_read() -> None:
         "q(?b, ?c) & r(?c, ?t)"
     )
     query = parse(f"?t : {hub} & q(?h, ?t)")
-    for seed in range(40):
+    for seed in seeds(40):
         scorer = TwoWayScorer(seed)
         index = counted(seed)
         exact = searched(query, scorer, "sigmoid", index, "product", None)

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tacit
+from seeds import seeds
 from tacit.cli import app
 from tacit.errors import DataError, SettingsError
 from tacit.graph.datasets import load
@@ -181,7 +182,7 @@ def test_bad_lines_of_an_export_and_of_names(tmp_path: Path) -> None:
     assert named.notes[-1] == "names: 1 bad line of names.tsv skipped (line 2: the name is empty)"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_both_readers_make_the_same_of_odd_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from seeds import seeds
 from tacit.errors import DataError
 from tacit.graph.datasets import load
 from tacit.graph.formats.label_tables import write_tsv
@@ -91,7 +92,7 @@ def test_csv_fields_may_hold_commas_quotes_and_newlines(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_odd_labels_are_those_that_the_csv_module_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seeds import seeds
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
@@ -26,7 +27,7 @@ def labelled(graph: Graph, *splits: str) -> list[tuple[str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_facts_come_and_go_as_in_sets_of_labels(seed: int) -> None:
     draw = random.Random(seed)
     given = [
