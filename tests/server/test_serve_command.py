@@ -110,7 +110,7 @@ def test_ctrl_c_ends_a_service_whose_workers_still_load(run: Path, tmp_path: Pat
 def test_settings_that_cannot_be_are_refused(
     run: Path, flags: list[str], error: type, words: str
 ) -> None:
-    result = CliRunner().invoke(app, ["serve", str(run), *flags])
+    result = CliRunner().invoke(app, ["serve", str(run), "--port", "0", *flags])
     assert isinstance(result.exception, error)
     assert words in str(result.exception)
 
@@ -142,7 +142,7 @@ def test_a_run_that_is_none_is_said_so(tmp_path: Path) -> None:
 def test_engine_settings_and_limits_of_one_name_are_told_apart(
     run: Path, flags: list[str], words: str
 ) -> None:
-    result = CliRunner().invoke(app, ["serve", str(run), *flags])
+    result = CliRunner().invoke(app, ["serve", str(run), "--port", "0", *flags])
     assert words in str(result.exception)
 
 
