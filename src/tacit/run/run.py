@@ -322,6 +322,7 @@ class Run:
             moves = "device" in settings and engine.scorer.device != pick_device(chosen.device)
             weights = read_weights(folder, chosen.device) if moves else opened.weights
             folder.check_weights(weights.files)
+            weights.finders.check_unwritten(weights.scorer)
             learned = training_queries(engine.graph, chosen, queries, count)
             valid = validation_queries(engine.graph, chosen, queries)
             result = adapt(
@@ -501,7 +502,7 @@ class Run:
         )
         if processes is not None and not processes.leads:
             return evaluation
-        evaluation = kept_in(opened.folder, evaluation)
+        evaluation = kept_in(opened.folder, evaluation, opened.weights)
         if out is not None:
             evaluation.write(out)
         return evaluation
