@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,48 @@ def test_results_are_given_back_where_the_run_cannot_be_written(
     evaluation = tacit.open(path).evaluate()
     assert evaluation.mrr == {"1p": 1.0}
     assert evaluation.unkept == "the folder may only be read"
+
+
+def test_nothing_of_weights_that_were_changed_in_memory_is_kept(path: Path) -> None:
+    run = tacit.open(path)
+    scorer: Any = run.engine.scorer
+    with torch.no_grad():
+        next(scorer.parameters()).mul_(0.5)
+    assert "written to in memory" in run.evaluate().unkept
+    with pytest.raises(RunError, match="written to in memory"):
+        run.adapt(count=5, steps=1, shapes="2p")
+    assert run.evaluate(search="symbolic").unkept == ""  # takes none of them
+    assert [each["settings"]["search"] for each in run.results["eval"]] == ["symbolic"]
+
+
+def test_evaluations_can_be_hashed(path: Path) -> None:
+    run = tacit.open(path)
+    assert len({run.evaluate(), run.evaluate(limit=1)}) == 2
+
+
+@pytest.mark.parametrize("source", [None, 3, tacit.parse])
+def test_what_is_no_path_names_no_run(source: Any) -> None:
+    for attempt in (tacit.open, lambda given: tacit.compare([given])):
+        with pytest.raises(RunError, match="by the path of its folder, not by a"):
+            attempt(source)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda run: tacit.parse(3), "a question is a text here, not int"),
+        (lambda run: run.paraphrase(None), "a question is a text here, not NoneType"),
+        (lambda run: tacit.split(run.graph, valid="a tenth"), "valid is 'a tenth'; it must be a"),
+        (lambda run: run.index(nlist="4"), "nlist is '4'; it must be a whole number"),
+        (lambda run: run.entities("e", relation="next", end="tail"), "end is 'tail'; it must be"),
+        (lambda run: tacit.serve({}), "there are no runs to serve"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(
+    path: Path, attempt: Callable[[Any], Any], message: str
+) -> None:
+    with pytest.raises(TacitError, match=message):
+        attempt(tacit.open(path))
 
 
 def test_sampling_is_one_call(tmp_path: Path) -> None:

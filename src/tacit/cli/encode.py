@@ -81,8 +81,9 @@ def encode(
         )
     path = run.folder.path
     _report(path, run.results.get("encode", {}))
-    command = shlex.join(["tacit", "eval", str(path), "--search", "encoder"])
-    say(f"measure it with: {command}", err=True)
+    if len(run.folder.graph().test):
+        command = shlex.join(["tacit", "eval", str(path), "--search", "encoder"])
+        say(f"measure it with: {command}", err=True)
 
 
 def _report(path: Path, summary: dict[str, Any]) -> None:

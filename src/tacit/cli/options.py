@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from tacit.cli.shell_completion import choice, runs, shapes
 from tacit.cli.terminal import is_of_memory
-from tacit.errors import TacitError
+from tacit.errors import QueryError, TacitError
 from tacit.settings import Settings, settings_of
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
@@ -171,7 +171,7 @@ def name_flags(error: TacitError, flags: Mapping[str, Any]) -> None:
     """Put flags in the place of the parameters that an error names."""
     message = str(error)
     parameter = str(getattr(error, "parameter", None))
-    if parameter in flags:
+    if parameter in flags and not isinstance(error, QueryError):  # its parameters are `$name`
         message = re.sub(
             rf"(?<![`\w-]){parameter}(?![`\w])", _spelled(flags[parameter]), message, count=1
         )

@@ -103,7 +103,7 @@ def asked_with(query: Question, graph: Graph, parameters: Mapping[str, str]) -> 
         if name in parameters and name in {each.name for each in settings_of(EngineSettings)}:
             raise QueryError(
                 f"the question has no parameter '{name}', and ask has no such option: {name} is a "
-                f"setting, of run.engine.with_settings({name}=…), or of tacit.open(run, {name}=…)",
+                f"setting, of run.engine.with_settings({name}=…), or of tacit.open(path, {name}=…)",
                 parameter=name,
             ) from None
         raise

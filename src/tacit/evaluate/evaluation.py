@@ -55,7 +55,7 @@ class Evaluation(Results):
     unkept: str = ""  # the reason why the run does not store it
     outdated: str = ""  # the change of the run since it was opened
     # the states of the weight files, by part
-    files: Mapping[str, list[Any]] = field(default_factory=dict)
+    files: Mapping[str, list[Any]] = field(default_factory=dict, hash=False)
 
     def __repr__(self) -> str:
         ranked = ", ".join(f"{name} {value:.3f}" for name, value in self.mrr.items())
@@ -166,14 +166,16 @@ def evaluated(
     )
 
 
-def kept_in(folder: RunFolder, evaluation: Evaluation) -> Evaluation:
+def kept_in(folder: RunFolder, evaluation: Evaluation, weights: LoadedWeights) -> Evaluation:
     """Write the evaluation into a run, in place of those with equal settings.
 
-    It is marked as outdated if graph or weights of the run have changed, and then replaces no valid
-    one.
+    An evaluation of weights that were written to in memory is not stored. It is marked as outdated
+    if graph or weights of the run have changed, and then replaces no valid one.
     """
     settings = evaluation.to_json()["settings"]
     try:
+        if folder.depends(settings, "train"):
+            weights.finders.check_unwritten(weights.scorer)
         with folder.changed_results() as results:
             earlier = results.get("eval", [])
             same = [each for each in earlier if each.get("settings") == settings]

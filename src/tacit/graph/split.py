@@ -16,6 +16,9 @@ from tacit.graph.statistics import redundancies
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
     """Draws splits of the same facts, as `tacit.split` describes."""
+    for name, share in (("valid", valid), ("test", test)):
+        if not isinstance(share, int | float):
+            raise SettingsError(f"{name} is {share!r}; it must be a number", name)
     if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor is it a number that is none
         raise SettingsError(
             f"valid {valid:g} and test {test:g} must be shares that leave something to train on"

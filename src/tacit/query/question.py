@@ -57,6 +57,8 @@ def parse_question(
         parse_sparql,
     )  # here, since it imports this module
 
+    if not isinstance(text, str):
+        raise QueryError(f"a question is a text here, not {type(text).__name__}")
     text = text.removeprefix("\ufeff")  # the byte order mark that some editors write
     if not is_sparql(text):
         return ParsedQuestion(parse(text, parameters))

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -486,7 +486,11 @@ def _make_empty(path: Path, force: bool, resumable: bool) -> None:
         raise RunError(
             f"folder '{path}' is not empty and holds no run; choose an empty or a new one"
         )
-    with RunFolder(path).in_use(changes=True) if SETTINGS in names else nullcontext():
+    with ExitStack() as stack:
+        if SETTINGS in names:
+            for part in TRAINED:
+                stack.enter_context(RunFolder(path).training(part))
+            stack.enter_context(RunFolder(path).in_use(changes=True))
         for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark of a run goes first
             if not name.startswith(disk.LOCK):  # others may hold a lock, or wait for it
                 disk.remove(path / name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tacit import disk
@@ -41,19 +41,24 @@ class LockedFolder:
         with disk.written(self.path), disk.locked(self.path / disk.LOCK, shared=shared):
             yield
 
-    @contextmanager
-    def in_use(self, changes: bool = False) -> Iterator[None]:
+    def in_use(self, changes: bool = False) -> AbstractContextManager[None]:
         """Keep other processes from changing facts or weights while they are used.
 
         Work that `changes` them needs exclusive access. A `RunError` says that another process
         holds the lock.
         """
+        return self._locked_at_once(IN_USE, shared=not changes)
+
+    def training(self, part: str) -> AbstractContextManager[None]:
+        """Keep other processes from training or dropping the same part, such as `adapt`."""
+        return self._locked_at_once(f"{disk.LOCK}-{part}", shared=False)
+
+    @contextmanager
+    def _locked_at_once(self, name: str, shared: bool) -> Iterator[None]:
         with ExitStack() as stack:
             with disk.written(self.path):
                 try:
-                    stack.enter_context(
-                        disk.locked(self.path / IN_USE, shared=not changes, wait=False)
-                    )
+                    stack.enter_context(disk.locked(self.path / name, shared=shared, wait=False))
                 except BlockingIOError:
                     raise RunError(
                         f"run '{self.path}' is in use: at this moment it is being trained, "

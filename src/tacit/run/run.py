@@ -317,11 +317,12 @@ class Run:
         check_variant(variant)  # before queries are drawn
         opened = self._opened
         folder = opened.folder
-        with folder.in_use():
+        with folder.in_use(), folder.training("adapt"):
             engine = opened.engine
             moves = "device" in settings and engine.scorer.device != pick_device(chosen.device)
             weights = read_weights(folder, chosen.device) if moves else opened.weights
             folder.check_weights(weights.files)
+            weights.finders.check_unwritten(weights.scorer)
             learned = training_queries(engine.graph, chosen, queries, count)
             valid = validation_queries(engine.graph, chosen, queries)
             result = adapt(
@@ -362,8 +363,10 @@ class Run:
             raise RunError(
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
             )
-        stopped = self.folder.has(ENCODING)
-        if not self.folder.drop("encode") and not stopped:
+        with self.folder.training("encode"):
+            stopped = self.folder.has(ENCODING)
+            dropped = self.folder.drop("encode")
+        if not (dropped or stopped):
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
         settings = self._opened.settings.items()
         others = {name: value for name, value in settings if (name, value) != ("search", "encoder")}
@@ -432,7 +435,9 @@ class Run:
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter; later answers do without it."""
-        if not self.folder.drop("adapt"):
+        with self.folder.training("adapt"):
+            dropped = self.folder.drop("adapt")
+        if not dropped:
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
         self._take(read=self.weights if self._opened.is_read else None)
 
@@ -497,7 +502,7 @@ class Run:
         )
         if processes is not None and not processes.leads:
             return evaluation
-        evaluation = kept_in(opened.folder, evaluation)
+        evaluation = kept_in(opened.folder, evaluation, opened.weights)
         if out is not None:
             evaluation.write(out)
         return evaluation

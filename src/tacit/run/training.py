@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +70,15 @@ def train(
                 f"run '{out}' holds an encoder alone, no link predictor to go on with; choose "
                 "another folder"
             )
-        chosen = TrainSettings.of(folder.settings["train"]).continued(**settings)
+        stored = TrainSettings.of(folder.settings["train"])
+        chosen = stored.continued(**settings)
     else:
         sizes = len(loaded.train), loaded.num_entities
         if shards.world > 1 and "validate_on" not in settings:
             # drawing questions would keep all processes but one waiting
             chosen = chosen.changed(validate_on="facts")
         explicit = chosen
-        chosen = chosen.with_derived(*sizes)
+        chosen = stored = chosen.with_derived(*sizes)
         if shards.leads:
             RunFolder.create(out, loaded, chosen.to_dict(), force)
             note = chosen.describe_defaults(explicit, *sizes)
@@ -85,8 +87,11 @@ def train(
                     tell(Event("note", 0, 0, note=note))
         shards.wait()
         folder = RunFolder.open(out)
-    validate = validation(loaded, chosen, folder, shards)
-    fit(loaded, chosen, folder, progress, resume=resume, validate=validate)
+    with folder.training("train") if shards.leads else nullcontext():
+        if shards.leads and TrainSettings.of(folder.settings["train"]) != stored:
+            raise RunError(f"run '{out}' was replaced by another training; choose another folder")
+        validate = validation(loaded, chosen, folder, shards)
+        fit(loaded, chosen, folder, progress, resume=resume, validate=validate)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 
@@ -165,25 +170,29 @@ def _encoded(
     chosen = _chosen(folder, requested, settings, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
-    try:
-        scorer = load_model(folder, str(pick_device(chosen.device))) if folder.has(MODEL) else None
-        graph = folder.graph()
-        learned, valid = given_queries(graph, chosen, queries)
-        encode(
-            graph,
-            chosen,
-            queries=learned,
-            valid=valid,
-            scorer=scorer,
-            run=folder,
-            progress=progress,
-            resume=resume,
-        )
-    except TacitError:
-        # so that the folder can be used again
-        if fresh and not (folder.has(ENCODING) or folder.has(ENCODER)):
-            shutil.rmtree(folder.path)
-        raise
+    predicts = folder.has(MODEL)  # its vectors stay as they are while the encoder is trained
+    with folder.training("encode"), folder.in_use() if predicts else nullcontext():
+        if out is None:
+            _check_replaceable(folder, resume, force)
+        try:
+            scorer = load_model(folder, str(pick_device(chosen.device))) if predicts else None
+            graph = folder.graph()
+            learned, valid = given_queries(graph, chosen, queries)
+            encode(
+                graph,
+                chosen,
+                queries=learned,
+                valid=valid,
+                scorer=scorer,
+                run=folder,
+                progress=progress,
+                resume=resume,
+            )
+        except TacitError:
+            # so that the folder can be used again
+            if fresh and not (folder.has(ENCODING) or folder.has(ENCODER)):
+                shutil.rmtree(folder.path)
+            raise
     return folder
 
 
@@ -194,13 +203,18 @@ def _within(source: Any, resume: bool, force: bool) -> RunFolder:
             "out is not given, and a graph has no folder to keep an encoder in; name one", "out"
         )
     folder = find_run(source)
+    _check_replaceable(folder, resume, force)
+    return folder
+
+
+def _check_replaceable(folder: RunFolder, resume: bool, force: bool) -> None:
+    """Raise a `RunError` where a run has an encoder that nobody agreed to replace."""
     if (folder.has(ENCODER) or folder.has(ENCODING)) and not (resume or force):
         present = folder.settings.get("encode", {}).get("model", "not trained to its end")
         raise RunError(
             f"run '{folder.path}' has an encoder, {present}; replace it with `force=True`, go on "
             "with `resume=True` where its training was stopped, or give another folder as `out`"
         )
-    return folder
 
 
 def _created(source: Any, out: NameOrPath, requested: EncodeSettings, force: bool) -> RunFolder:

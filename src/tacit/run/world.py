@@ -30,6 +30,10 @@ _LOOKED_AT = 1000  # entries of a folder that the search for an alternative may 
 
 def find_run(source: NameOrPath) -> RunFolder:
     """The run folder at a path, or that of the trained `world`."""
+    if not isinstance(source, str | Path):
+        raise RunError(
+            f"a run is given by the path of its folder, not by a {type(source).__name__}"
+        )
     try:
         return RunFolder.open(world_run() if is_world(source) else source)
     except RunError:

@@ -55,6 +55,8 @@ def serve(
             f"the service needs {error.name}; install it with: pip install 'tacit[server]'"
         ) from None
     several: Mapping[str, NameOrPath | Run] = runs if isinstance(runs, Mapping) else {"": runs}
+    if not several:
+        raise SettingsError("there are no runs to serve; give at least one")
     opened = [
         (name, run if isinstance(run, Run) else Run(find_run(run))) for name, run in several.items()
     ]

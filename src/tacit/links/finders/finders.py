@@ -55,6 +55,14 @@ class Finders:
         """Use nothing on disk from now on, and keep nothing there: weights were written to."""
         self._forgotten = True
 
+    def check_unwritten(self, model: Scorer) -> None:
+        """Raise a `RunError` if a link predictor in memory is another than on disk."""
+        if self.run.has(MODEL) and self._written(model):
+            raise RunError(
+                f"the weights of run '{self.run.path}' were written to in memory, and are not "
+                "those on disk; open it again"
+            )
+
     def _written(self, model: Scorer) -> bool:
         """Whether weights in memory are others than on disk, as far as that can be seen."""
         counted = any(writes for _, writes in state_of(model))
@@ -121,11 +129,7 @@ class Finders:
         with self.run.in_use():
             keys = checked(scorer).keys().detach()
             weights = self._weights()
-            if self._written(scorer):
-                raise RunError(
-                    f"the weights of run '{self.run.path}' were written to in memory, and are not "
-                    "those on disk; open it again"
-                )
+            self.check_unwritten(scorer)
             stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
             self._keep(Codes.of(keys), weights)
         written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES, BYTES))

@@ -58,7 +58,11 @@ def build_index(
     It is stamped with the fingerprint of the weights.
     """
     for name, value, least in (("nlist", nlist, 1), ("seed", seed, 0)):
-        if value is not None and not least <= value < 2**31:  # faiss counts in 32 bits
+        if value is None:
+            continue
+        if not isinstance(value, int):
+            raise SettingsError(f"{name} is {value!r}; it must be a whole number", name)
+        if not least <= value < 2**31:  # faiss counts in 32 bits
             raise SettingsError(f"{name} is {value}; it must be from {least} to {2**31 - 1}", name)
     library = faiss_library()
     count, width = keys.shape

@@ -61,6 +61,8 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
     from tacit.query.text.syntax_errors import explained
 
+    if not isinstance(text, str):
+        raise QueryError(f"a question is a text here, not {type(text).__name__}")
     _check_size(text)
     try:
         parsed: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]

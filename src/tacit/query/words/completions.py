@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import quoted
@@ -34,6 +35,8 @@ class Completions:
         self, typed: str, limit: int, relation: str | None = None, end: str = "object"
     ) -> Matches:
         """Entities that complete a prefix, those at an end of a relation first."""
+        if end not in ("subject", "object"):
+            raise SettingsError(f"end is {end!r}; it must be one of subject, object", "end")
         words = self.graph.entities
         known = None if relation is None else self.graph.relations.get(relation)
         fitting = [] if known is None else words.complete(typed, limit, self._at(known, end))
