@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tacit.encode.settings import TRAINED
-from tacit.encode.training import draws as drawing
-from tacit.encode.training.draws import DeviceFacts, Given, Online, counts
+from tacit.encode.training import slot_filling
+from tacit.encode.training.draws import Given, Online, counts
+from tacit.encode.training.slot_filling import DeviceFacts
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.datasets import load
 from tacit.graph.fact_index import FactIndex
@@ -126,7 +127,7 @@ def test_too_many_facts_to_look_through_do_not_count(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With few facts followed, pni is rejected more often, never accepted wrongly."""
-    monkeypatch.setattr(drawing, "FOLLOWED", 1)
+    monkeypatch.setattr(slot_filling, "FOLLOWED", 1)
     facts = DeviceFacts(graph.index("train"), graph.num_entities, CPU)
     test_what_counts_is_answered("pni", graph, facts)
 
