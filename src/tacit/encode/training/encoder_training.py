@@ -67,16 +67,9 @@ class EncoderTraining(Task):
         self.shapes = self._shapes()
         self.num_entities = graph.num_entities
         self.draws = draws(
-            self.shapes,
-            self.queries,
-            graph.index("train"),
-            graph.num_entities,
-            settings.batch,
-            BLOCK,
-            self.device,
-            settings.negated,
-            settings.answers,
-        )
+            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch,
+            BLOCK, self.device, settings.negated, settings.answers,
+        )  # fmt: skip
         # shared negatives that answer other queries
         self._likely = round(settings.likely * settings.negatives)
         self._often = self._expected_log_frequencies()
@@ -123,18 +116,12 @@ class EncoderTraining(Task):
         settings = self.settings
         between = max(1, round(settings.validate_every * settings.steps))
         return TrainingSchedule(
-            name="encode",
-            unit="step",
-            units=settings.steps,
-            steps_per_unit=1,
-            round=between,
-            validate_every=between,
-            patience=settings.steps,
-            examples="queries",
+            name="encode", unit="step", units=settings.steps, steps_per_unit=1, round=between,
+            validate_every=between, patience=settings.steps, examples="queries",
             checkpoint_seconds=settings.checkpoint_seconds,
-            seconds=None if settings.minutes is None else 60 * settings.minutes,
+            seconds=settings.minutes and 60 * settings.minutes,
             parts=max(1, round(1 / settings.validate_every)),
-        )
+        )  # fmt: skip
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from other queries, at the learning rate of the time."""
@@ -199,12 +186,14 @@ class EncoderTraining(Task):
 
     def batch(self) -> list[Drawn]:
         """The queries of a step."""
-
-        def part(column: Tensor) -> Tensor:
-            return torch.index_select(column.unflatten(0, (BLOCK, -1)), 0, self._place)[0]
-
         return [
-            Drawn(drawn.plan, *(part(getattr(drawn, name)) for name in COLUMNS))
+            Drawn(
+                drawn.plan,
+                *(
+                    getattr(drawn, name).unflatten(0, (BLOCK, -1)).index_select(0, self._place)[0]
+                    for name in COLUMNS
+                ),
+            )
             for drawn in self._drawn
         ]
 
@@ -232,20 +221,12 @@ class EncoderTraining(Task):
         """
         settings = self.settings
         many = self.num_entities
-        likely = self._likely
-        if (
-            settings.loss != "softmax"
-            or settings.private
-            or settings.negatives >= many
-            or not likely
-        ):
+        shared = not settings.private and settings.negatives < many
+        if settings.loss != "softmax" or not shared or not self._likely:
             return None
-        answers = sum(
-            (draw.count * draw.shares(many) for draw in self.draws),
-            torch.zeros(many, dtype=torch.double),
-        )
-        frequencies = (settings.negatives - likely) / many + likely * answers / answers.sum()
-        return frequencies.log().float().to(self.device)
+        answers = torch.stack([draw.count * draw.shares(many) for draw in self.draws]).sum(0)
+        likely = self._likely * answers / answers.sum()
+        return ((settings.negatives - self._likely) / many + likely).log().float().to(self.device)
 
     def negatives(self, answers: Tensor) -> Tensor:
         """Entities to compare with, by an answer `[n]` to each query of a batch.
@@ -281,26 +262,27 @@ class EncoderTraining(Task):
         return queries | self.module.checksums()
 
     def _optimizer(self) -> Adam:
-        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        settings = self.settings
+        decay = self.settings.weight_decay
         on_gpu = self.device.type == "cuda"
-        rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
-        kind = AdamW if settings.weight_decay else Adam
-        return kind(
-            trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu
+        rate = self.settings.lr
+        return (AdamW if decay else Adam)(
+            self.module.parameters(),
+            lr=torch.tensor(rate, device=self.device) if on_gpu else rate,
+            weight_decay=decay,
+            fused=True,
+            capturable=on_gpu,
         )
 
     def _shapes(self) -> tuple[str, ...]:
         """The shapes to learn from: the chosen ones, else all that the encoder can learn."""
         chosen = self.settings.shapes
         plans = plans_of(chosen or self.queries or TRAINED, self.queries)
+        check = self.module.check_learning
         if chosen is not None:
             for plan in plans.values():
-                self.module.check_learning(plan)
+                check(plan)
             return chosen
-        shapes = tuple(
-            name for name, plan in plans.items() if _passes(self.module.check_learning, plan)
-        )
+        shapes = tuple(name for name, plan in plans.items() if _passes(check, plan))
         if not shapes:
             raise TrainingError(
                 f"model {self.settings.model} can learn from none of the shapes "
@@ -323,13 +305,11 @@ class EncoderTraining(Task):
 
 def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
     """Queries to validate with, from the valid facts; none where there are no such facts."""
-    has_valid_facts = len(graph.valid) > 0
-    return {
-        name: drawn
-        for name in shapes
-        if has_valid_facts
-        and len(drawn := sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries)
+    drawn = {
+        name: sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries
+        for name in (shapes if len(graph.valid) else ())
     }
+    return {name: queries for name, queries in drawn.items() if len(queries)}
 
 
 def falling(decay: str, share: float) -> float:
