@@ -81,8 +81,8 @@ class Matching(Encoder):
             torch.logical_or, (negatives == column[:, None] for column in answers.unbind(1))
         )
         wrong = _best(wrong, outputs).masked_fill(known, -torch.inf)
-        loss = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
-        return (loss * torch.cat([drawn.weights for drawn in batch])).sum()
+        losses = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
+        return (losses * torch.cat([drawn.weights for drawn in batch])).sum()
 
 
 def _repeated(rows: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
