@@ -9,7 +9,7 @@ B, d]`: what belongs to an entity lies side by side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -111,18 +111,18 @@ def states_after(
         yield states
 
 
-def read(mlp: nn.Sequential, states: Sequence[Tensor], query: Tensor) -> Tensor:
+def read(mlp: Any, states: Sequence[Tensor], query: Tensor) -> Tensor:
     """`MLP [h; …; q]` of every entity, `[N, B, d] … x [B, d] -> [B, N]`.
 
     Its first map is taken apart, so that the query is not copied to all entities.
     """
-    first = cast(nn.Linear, mlp[0])
-    last = cast(nn.Linear, mlp[-1])
+    first, *_, last = mlp
     weights = first.weight.split([part.shape[-1] for part in (*states, query)], 1)
     hidden = F.linear(query, weights[-1], first.bias).expand(*states[0].shape[:2], -1)
     for part, weight in zip(states, weights, strict=False):
         hidden = hidden + F.linear(part, weight)
-    return F.linear(F.relu(hidden), last.weight, last.bias).squeeze(2).t()
+    logits: Tensor = last(F.relu(hidden))
+    return logits.squeeze(2).t()
 
 
 @torch.no_grad()

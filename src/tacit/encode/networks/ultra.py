@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -68,20 +67,11 @@ class _EntityLayer(SummedLayer):
         return along
 
 
-class _Network(nn.Module):
-    """Layers and a readout, with the names of published checkpoints."""
-
-    mlp: nn.Sequential
-
-    def __init__(self, layers: Iterable[SummedLayer], mlp: nn.Sequential | None = None) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        if mlp is not None:
-            self.mlp = mlp
-
-
 class Ultra(SetProjector):
-    """Both networks; the graph of relations always comes from all train facts."""
+    """Both networks; the graph of relations always comes from all train facts.
+
+    Weights have the names of published checkpoints.
+    """
 
     name = "UltraQuery"
 
@@ -95,34 +85,32 @@ class Ultra(SetProjector):
         super().__init__(num_entities, num_relations, settings, triples)
         d = settings.width
         count = settings.layers
-        self.relation_model = _Network(_RelationLayer(d) for _ in range(count))
-        self.entity_model = _Network(
-            (_EntityLayer(d) for _ in range(count)), network(2 * d, settings.hidden, 1, 1)
-        )
+        relation_layers = nn.ModuleList(_RelationLayer(d) for _ in range(count))
+        entity_layers = nn.ModuleList(_EntityLayer(d) for _ in range(count))
+        mlp = network(2 * d, settings.hidden, 1, 1)
+        self.relation_model = nn.ModuleDict({"layers": relation_layers})
+        self.entity_model = nn.ModuleDict({"layers": entity_layers, "mlp": mlp})
         self.joints = SortedFacts(relation_graph(triples, num_relations), num_relations, JOINTS)
         self._kept: dict[int, Tensor] = {}
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        vectors = (
-            self._vectors(relations) if torch.is_grad_enabled() else self._cached_vectors(relations)
-        )
+        learns = torch.is_grad_enabled()
+        vectors = self._vectors(relations) if learns else self._cached_vectors(relations)
         query = vectors[relations, torch.arange(len(relations), device=relations.device)]
         states = states_after(
-            self.entity_model.layers, vectors, boundary_of(log_sets, query), self.facts, keep
+            self.entity_model["layers"], vectors, boundary_of(log_sets, query), self.facts, keep
         )
-        return read(self.entity_model.mlp, deque(states, 1), query)
+        return read(self.entity_model["mlp"], deque(states, 1), query)
 
     def _vectors(self, relations: Tensor) -> Tensor:
         """The vectors of all relations relative to query relations, `[n] -> [R, n, d]`."""
         n = len(relations)
         d = self.settings.width
         start = torch.zeros(self.num_relations, n, d, device=relations.device)
-        boundary = start.index_put(
-            (relations, torch.arange(n, device=relations.device)), start.new_ones(d)
-        )
-        return deque(
-            states_after(self.relation_model.layers, boundary, boundary, self.joints), 1
-        ).pop()
+        queries = relations, torch.arange(n, device=relations.device)
+        boundary = start.index_put(queries, start.new_ones(d))
+        layers = self.relation_model["layers"]
+        return deque(states_after(layers, boundary, boundary, self.joints), 1).pop()
 
     def _cached_vectors(self, relations: Tensor) -> Tensor:
         """The same vectors, cached by relation within a limit."""
@@ -131,8 +119,7 @@ class Ultra(SetProjector):
         cache = self._kept
         if len(cache.keys() | set(ids)) * self.num_relations * self.settings.width > _KEPT:
             cache = {}
-        missing = sorted(set(ids) - cache.keys())
-        if missing:
+        if missing := sorted(set(ids) - cache.keys()):
             vectors = self._vectors(torch.tensor(missing, device=relations.device))
             # A new dict, since other threads may read the old one.
             cache = self._kept = cache | dict(zip(missing, vectors.unbind(1), strict=True))
@@ -181,26 +168,19 @@ def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSett
     """
     path = Path(path)
     run = path.parent if path.name == ENCODER else path
-    weights = {}
-    for name, tensor in (
-        RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path)
-    ):
-        match = _OURS.fullmatch(name)
-        if match:
-            weights[match[1]] = tensor.float()
-    layers = {name: tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)}
-    if (
-        not layers
-        or any(tensor.ndim != 2 for tensor in layers.values())
-        or "entity_model.mlp.0.weight" not in weights
-    ):
+    stored = RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path)
+    weights = {
+        match[1]: tensor.float() for name, tensor in stored if (match := _OURS.fullmatch(name))
+    }
+    layers = [tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)]
+    readout = weights.get("entity_model.mlp.0.weight")
+    if not layers or any(tensor.ndim != 2 for tensor in layers) or readout is None:
         raise DataError(
             "has no relation_model and entity_model; give a checkpoint of ULTRA or UltraQuery", path
         )
     settings = EncodeSettings(
-        "ultra", recipe="paper", width=len(next(iter(layers.values()))), layers=len(layers),
-        hidden=len(weights["entity_model.mlp.0.weight"]),
-    ).with_derived(graph.num_entities)  # fmt: skip
+        "ultra", recipe="paper", width=len(layers[0]), layers=len(layers), hidden=len(readout)
+    ).with_derived(graph.num_entities)
     encoder = Ultra(graph.num_entities, graph.num_relations, settings, graph.triples("train"))
     for name, own in encoder.state_dict().items():
         weight = weights.pop(name, None)
