@@ -14,9 +14,9 @@ from tacit.encode.networks.lmpnn import LMPNN
 from tacit.encode.networks.ultra import Ultra
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.beta import BetaE
-from tacit.encode.spaces.translations import GQE, Query2Box
 from tacit.encode.spaces.cones import ConE
 from tacit.encode.spaces.fuzzy import FuzzQE
+from tacit.encode.spaces.translations import GQE, Query2Box
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device

@@ -13,7 +13,6 @@ from tacit.encode.spaces.schedule import Operation, schedule_of
 from tacit.errors import PlanError
 from tacit.query.plans.plan import Plan
 
-
 LACKS = {
     "union": "union of its own",
     "complement": "complement (Complement); ask without negation, or another model",
