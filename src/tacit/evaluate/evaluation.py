@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 RELIABILITY_QUERIES = 500
 # settings that change no rank, since all entities are ranked, and those of one search
-_ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
+_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "cached", "budget")
 _BEAM = ("k",)
 _CONTINUOUS = ("steps", "step_size", "vector_reg")
 
@@ -63,18 +64,16 @@ class Evaluation(Results):
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as plain data, as files of results and runs store it."""
-        more: dict[str, Any] = {"relations": dict(self.relations)} if self.relations else {}
-        if self.reliability:
-            more["reliability"] = {
-                name: measured.to_json() for name, measured in self.reliability.items()
-            }
-        if self.by_missing:
-            more["by_missing"] = {
+        measured = {
+            "relations": self.relations and dict(self.relations),
+            "reliability": {name: each.to_json() for name, each in self.reliability.items()},
+            "by_missing": {
                 name: {str(links): dict(row) for links, row in rows.items()}
                 for name, rows in self.by_missing.items()
-            }
-        if self.outdated:
-            more["outdated"] = self.outdated
+            },
+            "outdated": self.outdated,
+        }
+        more = {name: value for name, value in measured.items() if value}
         return super().to_json() | {"versions": versions()} | more
 
     def write(self, path: str | Path) -> None:
@@ -109,11 +108,8 @@ def evaluate_run(
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
-    about["adapter"] = (
-        described(adapter)
-        if engine.reasoner_override is None and engine.adapter is not None
-        else None
-    )
+    if engine.reasoner_override is None and engine.adapter is not None:
+        about["adapter"] = described(adapter)
     evaluation = evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
     return replace(evaluation, files=files)
 
@@ -148,25 +144,22 @@ def evaluated(
     if how.per_relation:
         figures = results.figures["1p"]
         labels = engine.graph.relations.labels
-        relation_ids = figures.queries.relations[figures.queries.hard.rows, 0]
-        relations = {
-            labels[relation]: row
-            for relation, row in figures.grouped(relation_ids, how.mean).items()
-        }
-    measures_reliability = how.reliability and (processes is None or processes.leads)
+        groups = figures.grouped(figures.queries.relations[figures.queries.hard.rows, 0], how.mean)
+        relations = {labels[relation]: row for relation, row in groups.items()}
+    measured: dict[str, Reliability] = {}
+    if how.reliability and (processes is None or processes.leads):
+        measured = _reliability(engine, queries, how.split, how.limit or RELIABILITY_QUERIES)
     return Evaluation(
         **vars(results),
         relations=relations,
-        reliability=_reliability(engine, queries, how.split, how.limit or RELIABILITY_QUERIES)
-        if measures_reliability
-        else {},
+        reliability=measured,
         by_missing={
             name: results.figures[name].grouped(links, how.mean) for name, links in missing.items()
         },
     )
 
 
-def kept_in(folder: RunFolder, evaluation: Evaluation) -> Evaluation:
+def store_evaluation(folder: RunFolder, evaluation: Evaluation) -> Evaluation:
     """Write the evaluation into a run, in place of those with equal settings.
 
     It is marked as outdated if graph or weights of the run have changed, and then replaces no valid
@@ -183,10 +176,8 @@ def kept_in(folder: RunFolder, evaluation: Evaluation) -> Evaluation:
                     return replace(
                         evaluation, unkept=f"{evaluation.outdated}, and the run was measured anew"
                     )
-            results["eval"] = [
-                *(each for each in earlier if each not in same),
-                evaluation.to_json(),
-            ]
+            others = [each for each in earlier if each not in same]
+            results["eval"] = [*others, evaluation.to_json()]
     except TacitError as error:  # a read-only run, or damaged results
         return replace(evaluation, unkept=str(error))
     return evaluation
@@ -224,11 +215,11 @@ def relevant(engine: Engine) -> dict[str, Any]:
         deciding = ("search", "observed", "new", *engine.search.config)
         return {name: settings[name] for name in deciding if name in settings}
     search = settings["search"]
-    aside = (
-        _ASIDE
-        + (() if search == "beam" else _BEAM)
-        + (() if search == "continuous" else _CONTINUOUS)
-    )
+    aside = _ASIDE
+    if search != "beam":
+        aside += _BEAM
+    if search != "continuous":
+        aside += _CONTINUOUS
     if settings["observed"] == "none":
         aside += ("observed_score",)
     shown = {name: value for name, value in settings.items() if name not in aside}
@@ -323,12 +314,9 @@ def hardness(
             loaded, shapes=shapes, split=split, count=count, seed=seed, progress=progress
         )
         query_sets = {name: each.queries for name, each in drawn.items() if len(each.queries)}
-    links = {name: missing_links(each, loaded, split, known) for name, each in query_sets.items()}
     return {
-        name: dict(
-            zip(*(part.tolist() for part in np.unique(missing, return_counts=True)), strict=True)
-        )
-        for name, missing in links.items()
+        name: dict(Counter(np.sort(missing_links(each, loaded, split, known)).tolist()))
+        for name, each in query_sets.items()
     }
 
 
@@ -344,11 +332,11 @@ def _reliability(
     engine: Engine, queries: QuerySets, split: str, limit: int
 ) -> dict[str, Reliability]:
     """The reliability of atoms, if the split has facts, and of the ten best answers."""
+    measured = {}
+    if len(engine.graph.split(split)):
+        atoms = sample(one_hop_queries(engine.graph, split), limit)
+        measured["atoms"] = reliability(engine.reasoner, atoms)
     answers = [
         reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()
     ]
-    measured = {"ten best answers": sum(answers, Reliability.empty())}
-    if len(engine.graph.split(split)):
-        atoms = reliability(engine.reasoner, sample(one_hop_queries(engine.graph, split), limit))
-        measured = {"atoms": atoms} | measured
-    return measured
+    return measured | {"ten best answers": sum(answers, Reliability.empty())}

@@ -89,15 +89,16 @@ class QuestionValidation:
 
     def _drawn(self) -> dict[str, QuerySet]:
         most = affordable(self.graph, self.settings)
-        seed = self.settings.seed
-        drawn = {}
+        questions = {}
         for name in ASKED:
+            shape = SHAPES[name]
             # questions without variables are cheap, and more of them reduce the noise
-            count = most if SHAPES[name].plan.has(Project) else self.settings.validate_questions
-            drawn[name] = sample(
-                self.graph, SHAPES[name], "valid", count, seed=seed, waste=WASTE
-            ).queries
-        return {name: queries for name, queries in drawn.items() if len(queries)}
+            count = most if shape.plan.has(Project) else self.settings.validate_questions
+            seed = self.settings.seed
+            drawn = sample(self.graph, shape, "valid", count, seed=seed, waste=WASTE).queries
+            if len(drawn):
+                questions[name] = drawn
+        return questions
 
 
 def affordable(graph: Graph, settings: TrainSettings) -> int:
@@ -120,11 +121,8 @@ def rows(plan: Plan, num_entities: int) -> int:
     >>> [rows(SHAPES[name].plan, 1000) for name in ("1p", "2i", "2p", "3p")]
     [1, 2, 33, 65]
     """
-    k = candidates(num_entities)
-    return sum(
-        1 if isinstance(step, Row) else k if isinstance(step, Project) else 0
-        for step in walk(plan.root)
-    )
+    costs = {Row: 1, Project: candidates(num_entities)}
+    return sum(costs.get(type(step), 0) for step in walk(plan.root))
 
 
 def candidates(num_entities: int) -> int:
@@ -149,11 +147,6 @@ def read_questions(run: RunFolder) -> dict[str, QuerySet]:
     for name in ASKED:
         if f"{name}.entities" in tensors:
             entities, relations, *answers = (tensors[f"{name}.{column}"] for column in _COLUMNS)
-            questions[name] = QuerySet(
-                SHAPES[name],
-                entities,
-                relations,
-                AnswerSets(*answers[:2]),
-                AnswerSets(*answers[2:]),
-            )
+            easy, hard = AnswerSets(*answers[:2]), AnswerSets(*answers[2:])
+            questions[name] = QuerySet(SHAPES[name], entities, relations, easy, hard)
     return questions

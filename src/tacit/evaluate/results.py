@@ -130,11 +130,7 @@ def average(values: Mapping[str, float], names: Sequence[str]) -> float | None:
     >>> average({"2i": 0.5, "3i": 0.25}, ("2i", "3i")), average({"2i": 0.5}, ("2i", "3i"))
     (0.375, None)
     """
-    return (
-        sum(values[name] for name in names) / len(names)
-        if all(name in values for name in names)
-        else None
-    )
+    return sum(values[name] for name in names) / len(names) if values.keys() >= {*names} else None
 
 
 def read_results(path: str | Path) -> dict[str, Any]:
@@ -155,8 +151,8 @@ def read_results(path: str | Path) -> dict[str, Any]:
 
 def is_results(data: Any) -> bool:
     """Whether plain data has the form of results."""
-    tables = [data.get(metric) for metric in METRICS] if isinstance(data, dict) else [None]
-    return all(
-        isinstance(table, dict) and all(isinstance(value, int | float) for value in table.values())
-        for table in tables
+    return isinstance(data, dict) and all(
+        isinstance(table := data.get(metric), dict)
+        and all(isinstance(value, int | float) for value in table.values())
+        for metric in METRICS
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ def percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, fl
     """A metric in percent by shape, with the averages whose shapes are all present."""
     by_shape: Mapping[str, float] = results[metric]
     averages = {name: average(by_shape, shapes) for name, shapes in AVERAGES.items()}
-    values = {**{name: mean for name, mean in averages.items() if mean is not None}, **by_shape}
-    return {column: 100 * value for column, value in values.items()}
+    values = {**averages, **by_shape}
+    return {column: 100 * value for column, value in values.items() if value is not None}
 
 
 def columns_of(rows: Iterable[Mapping[str, float]]) -> list[str]:
@@ -42,7 +43,7 @@ def metrics_table(results: Mapping[str, Any]) -> Table:
     """A table of results for a terminal, with MRR, Hits@k, count and time per set."""
     table = empty_table(("queries of", *TITLES.values(), "count", "ms each"))
     for name, count in results["queries"].items():
-        values = [cell(100 * results[metric][name]) for metric in METRICS]
+        values = (cell(100 * results[metric][name]) for metric in METRICS)
         table.add_row(name, *values, f"{count:,}", f"{1e3 * results['seconds'][name] / count:.2f}")
     percent = percentages(results)
     for name in AVERAGES:
@@ -73,19 +74,12 @@ def missing_percentages(
     {'1': {'1p': 25.0, '2i': 25.0}, '2': {'2i': 10.0}}
     """
     by_missing: Mapping[str, Mapping[str, Mapping[str, float]]] = results.get("by_missing", {})
-    links = sorted({number for rows in by_missing.values() for number in rows}, key=int)
+    values = defaultdict[str, dict[str, float]](dict)
+    for name, rows in by_missing.items():
+        for links, row in rows.items():
+            values[links][name] = row[metric]
     return {
-        number: percentages(
-            {
-                metric: {
-                    name: rows[number][metric]
-                    for name, rows in by_missing.items()
-                    if number in rows
-                }
-            },
-            metric,
-        )
-        for number in links
+        links: percentages({metric: values[links]}, metric) for links in sorted(values, key=int)
     }
 
 
