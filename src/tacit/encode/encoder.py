@@ -48,9 +48,8 @@ class Encoder(nn.Module, ABC):
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
     narrow = False  # whether its networks compute in bfloat16 while they learn
-    _kept_of: State = ()  # of the weights that the cached tables come from
-    # whether the recipe lean sets `narrow` on a GPU by default
-    narrows = False
+    narrows = False  # whether the recipe lean sets `narrow` on a GPU by default
+    _cached_state: State = ()  # of the weights that the cached tables come from
 
     @property
     def device(self) -> torch.device:
@@ -95,9 +94,9 @@ class Encoder(nn.Module, ABC):
     def keep_up(self) -> None:
         """Renew the cached tables if the weights have been written to since."""
         state = state_of(self)
-        if self._kept_of != state:
+        if self._cached_state != state:
             self.renew()
-            self._kept_of = state
+            self._cached_state = state
 
     def checksums(self) -> dict[str, str]:
         """Checksums of further inputs, beside settings and facts."""
@@ -155,11 +154,9 @@ class EncoderReasoner(Reasoner):
         """The logits `[B, N]`; batches that would not fit in memory are cut."""
         self.check(plan)
         at_once = self.batch(plan)
-        device = self.encoder.device
-        slots = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        return torch.cat(
-            [self.encoder.logits(plan, *(ids.to(device).long() for ids in part)) for part in slots]
-        )
+        slots = (ids.to(self.encoder.device).long().split(at_once) for ids in (entities, relations))
+        parts = zip(*slots, strict=True)
+        return torch.cat([self.encoder.logits(plan, *part) for part in parts])
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The scores, and the logits, which stay distinct where scores round to 1."""

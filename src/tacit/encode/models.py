@@ -64,7 +64,6 @@ def load_encoder(
             else "train an encoder first"
         )
         raise RunError(f"run '{run.path}' has no {ENCODER}: {hint}", command="encode")
-    target = pick_device(device)
     with run.fits(ENCODER, "drop it, or encode the run again with force"):
         metadata, tensors = run.contents(ENCODER)
         settings = EncodeSettings.of(from_json(metadata["settings"]))
@@ -72,6 +71,6 @@ def load_encoder(
         encoder.load_state_dict(tensors)
         if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
             raise ValueError("it has weights that are not finite numbers")
-    encoder = encoder.to(target).requires_grad_(False).eval()
+    encoder = encoder.to(pick_device(device)).requires_grad_(False).eval()
     encoder.renew()
     return encoder, settings

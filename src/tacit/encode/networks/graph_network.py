@@ -8,7 +8,7 @@ B, d]`: what belongs to an entity lies side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -98,7 +98,7 @@ def boundary_of(log_sets: Tensor, query: Tensor) -> Tensor:
 
 
 def states_after(
-    layers: Iterable[Any],
+    layers: Any,
     inputs: Tensor,
     boundary: Tensor,
     facts: SortedFacts,

@@ -73,11 +73,11 @@ class SetProjector(Space):
         """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
         memory = step_memory(None, self.device) if memory is None else memory
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
+        if not len(relations):
+            return log_sets
         with torch.no_grad():
             parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
-            return (
-                torch.cat([self.network(*part) for part in parts]) if len(relations) else log_sets
-            )
+            return torch.cat([self.network(*part) for part in parts])
 
     def singletons(self, entities: Tensor) -> Tensor:
         """The log-scores of sets that hold one entity each, `[n] -> [n, N]`."""
@@ -215,21 +215,17 @@ class ProjectionReasoner(EncoderReasoner):
         self.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        plain = [self.messages.evaluation(*part) for part in parts]
-        return torch.cat(
-            [
-                ProjectedEvaluator(**vars(each), encoder=self.encoder).whole(plan.root)
-                for each in plain
-            ]
-        )
+        scores = []
+        for part in parts:
+            evaluation = self.messages.evaluation(*part)
+            evaluator = ProjectedEvaluator(**vars(evaluation), encoder=self.encoder)
+            scores.append(evaluator.whole(plan.root))
+        return torch.cat(scores)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity; for a single atom the network's logits, without rounding."""
         single = self.messages.atoms.single(plan, entities, relations)
-        if single is not None:
-            return single[0]
-        scores = self.scores(plan, entities, relations)
-        return log_odds(scores)
+        return log_odds(self.scores(plan, entities, relations)) if single is None else single[0]
 
 
 def log_odds(log_sets: Tensor) -> Tensor:
@@ -247,7 +243,5 @@ def set_loss(log_sets: Tensor, answers: Tensor, adversarial: float) -> Tensor:
     right = -(scores * answers).sum(1) / answers.sum(1).clamp(min=1)
     wrong = -log1mexp(scores).clamp(min=LEAST)
     odds = log_odds(log_sets.detach().clamp(LEAST, -1e-7)).masked_fill(answers, -torch.inf)
-    shares = torch.softmax(adversarial * odds, 1).nan_to_num(
-        0.0
-    )  # NaN where every entity is an answer
+    shares = torch.softmax(adversarial * odds, 1).nan_to_num(0.0)  # where every entity is an answer
     return 0.5 * (right + (shares * wrong).sum(1))
