@@ -420,9 +420,11 @@ def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> Non
     sums = []
     for _ in range(4000):
         some = training.negatives(answers[torch.randint(len(answers), (16,), generator=drawn)])
-        sums.append(float((worth[some] / training._often[some].exp()).sum()))  # type: ignore[index]
+        sums.append(float((worth[some] / training._log_frequencies[some].exp()).sum()))  # type: ignore[index]
     assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
-    assert EncoderTraining(graph, settings.changed(loss="margin"), valid={})._often is None
+    assert (
+        EncoderTraining(graph, settings.changed(loss="margin"), valid={})._log_frequencies is None
+    )
 
 
 @pytest.mark.parametrize("likely", [0.04, 0.5, 1.0])
@@ -436,7 +438,9 @@ def test_answers_of_given_queries_count_as_often_as_they_are_drawn(
     settings = EncodeSettings(
         "gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p"
     )
-    often = EncoderTraining(graph, settings.with_derived(30), {"1p": given}, valid={})._often
+    often = EncoderTraining(
+        graph, settings.with_derived(30), {"1p": given}, valid={}
+    )._log_frequencies
     shares = [0.0] * 30
     for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):
         shares[entity] += share / 2

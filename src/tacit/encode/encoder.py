@@ -74,14 +74,14 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def loss(
-        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+        self, batch: Sequence[Drawn], negatives: Tensor, log_frequencies: Tensor | None = None
     ) -> Tensor:
         """The loss of queries of any mix of plans, summed over them by weight.
 
         `negatives` are wrong for most queries: `[K]` shared by all of them, or `[n, K]`, a row for
-        each in the batch's order. Shared ones may come with `often`, the logs of their expected
-        numbers of draws, `[K]`, which correct their logits as in a sampled softmax. No value is
-        read on the host, so that a step can be captured once and replayed.
+        each in the batch's order. Shared ones may come with `log_frequencies` `[K]`, the logs of
+        their expected numbers of draws, which correct their logits as in a sampled softmax. No
+        value is read on the host, so that a step can be captured once and replayed.
         """
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Encoder(nn.Module, ABC):
     def renew(self) -> None:
         """Compute the tables that scoring caches; called whenever weights have changed."""
 
-    def keep_up(self) -> None:
+    def renew_if_stale(self) -> None:
         """Renew the cached tables if the weights have been written to since."""
         state = state_of(self)
         if self._cached_state != state:

@@ -133,7 +133,7 @@ def evaluated(
             "per_relation",
         )
     engine.search.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
-    settings = {**(about or {}), "split": how.split, **relevant(engine)}
+    settings = {**(about or {}), "split": how.split, **relevant_settings(engine)}
     conditions = {name: value for name, value in settings.items() if value is not None}
     missing = {  # before the ranking, since it can raise errors
         name: missing_links(query_set, engine.graph, how.split, engine.settings.observed)
@@ -196,12 +196,12 @@ def _changed_since(
     return "weights have" if any(files[part] != present[part] for part in parts) else ""
 
 
-def relevant(engine: Engine) -> dict[str, Any]:
+def relevant_settings(engine: Engine) -> dict[str, Any]:
     """The settings that an engine's answers depend on, with the calibration in use.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("a", "r", "b")])
-    >>> relevant(Engine(graph, GraphScorer(graph.index(), 2), search="symbolic"))
+    >>> relevant_settings(Engine(graph, GraphScorer(graph.index(), 2), search="symbolic"))
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
     settings = engine.config

@@ -134,7 +134,12 @@ def compare(
     encoder cannot express are left out of its row. `out` is a JSON file to write; `progress` hears
     an `Event` of each shape as its queries are ranked, or True shows it.
     """
-    from tacit.evaluate.evaluation import check_writable, observed_before, queries_of, relevant
+    from tacit.evaluate.evaluation import (
+        check_writable,
+        observed_before,
+        queries_of,
+        relevant_settings,
+    )
     from tacit.evaluate.protocol import evaluate, ranked
 
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
@@ -165,7 +170,7 @@ def compare(
             for shape, each in drawn.items()
             if engine.search.unsupported_reason(each.shape.plan) is None
         }
-        conditions = {"split": split, **relevant(engine)}
+        conditions = {"split": split, **relevant_settings(engine)}
         return evaluate(engine.reasoner, sets, protocol, conditions, progress)
 
     rows = list[System]()

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.encode.layers import network, products, quiet, reset_layers
+from tacit.encode.layers import network, products, reset_layers, zero_last_layer
 from tacit.encode.networks.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.matching import Matching, Slots
@@ -78,12 +78,13 @@ class LMPNN(Matching):
             nn.init.uniform_(vector, 0, reach, generator=generator)
         reset_layers(self.network, generator)
         if self.residual:
-            quiet(self.network)
+            zero_last_layer(self.network)
 
     def checksums(self) -> dict[str, str]:
         """A checksum of the vectors of the link predictor."""
-        sums = (zlib.crc32(table.numpy(force=True).copy()) for table in (self.entities, self.relations))
-        return {"vectors of the link predictor": " ".join(map(str, sums))}
+        tables = (table.cpu().contiguous().numpy() for table in (self.entities, self.relations))
+        sums = " ".join(str(zlib.crc32(table.data)) for table in tables)
+        return {"vectors of the link predictor": sums}
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names a step which no query graph expresses."""

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import NoReturn
 
-from tacit.encode.spaces.schedule import few
+from tacit.encode.spaces.schedule import limited_branches
 from tacit.errors import PlanError
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
@@ -146,11 +146,11 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
 
     def all(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
         """The links of all parts together, for each choice of branches."""
-        return few(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
+        return limited_branches(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
 
     def any(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
         """All branches."""
-        return few(branch for part in parts for branch in part)
+        return limited_branches(branch for part in parts for branch in part)
 
     def negation(
         self, step: Complement[Step], part: tuple[Links, ...], place: EvalContext[int]

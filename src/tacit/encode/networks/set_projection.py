@@ -22,10 +22,10 @@ from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner, EncoderScorer
 from tacit.encode.networks.sorted_facts import (
     DirectedFacts,
     SortedFacts,
-    followed,
+    followed_facts,
     inverse_places,
-    kept,
-    reached,
+    reached_entities,
+    remaining_facts,
 )
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
@@ -91,13 +91,13 @@ class SetProjector(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """A hop of both sets: the network's over the remaining facts, the exact one over all."""
         sets, exact = states.chunk(2, 1)
-        over = followed(exact == 0.0, relations, self.facts)
+        over = followed_facts(exact == 0.0, relations, self.facts)
         keep = None
         if self.training:
             draws = torch.rand(len(self.facts), device=states.device)
-            keep = kept(over, self.facts, self.inverses, self.settings.dropout, draws)
+            keep = remaining_facts(over, self.facts, self.inverses, self.settings.dropout, draws)
         logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
-        exact = torch.zeros_like(exact).masked_fill(~reached(over, self.facts), -torch.inf)
+        exact = torch.zeros_like(exact).masked_fill(~reached_entities(over, self.facts), -torch.inf)
         return torch.cat([logsigmoid(logits), exact], 1)
 
     def intersect(self, states: Tensor) -> Tensor:
@@ -144,11 +144,11 @@ class SetProjector(Space):
     logits_of = Encoder.logits_of  # states would round single atoms
 
     def loss(
-        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+        self, batch: Sequence[Drawn], negatives: Tensor, log_frequencies: Tensor | None = None
     ) -> Tensor:
         """The loss by the settings; `sets` compares all entities with the exact sets."""
         if self.settings.loss != "sets":
-            return super().loss(batch, negatives, often)
+            return super().loss(batch, negatives, log_frequencies)
         outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
         sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
         weights = torch.cat([drawn.weights for drawn in batch])

@@ -87,12 +87,12 @@ class Segments(nn.Module):
             self.register_buffer(name, array.int(), persistent=False)
 
 
-def followed(sets: Tensor, relations: Tensor, facts: SortedFacts) -> Tensor:
+def followed_facts(sets: Tensor, relations: Tensor, facts: SortedFacts) -> Tensor:
     """The facts that lead on from sets over one relation a row, `[n, N] x [n] -> [n, E]`."""
     return sets[:, facts.heads] & (facts.relations == relations[:, None])
 
 
-def reached(mask: Tensor, facts: SortedFacts) -> Tensor:
+def reached_entities(mask: Tensor, facts: SortedFacts) -> Tensor:
     """The entities that some facts lead to, `[n, E] -> [n, N]`, by sums over sorted tails."""
     ends = pad(mask.int().cumsum(1, dtype=torch.int32), (1, 0))[:, facts.offsets]
     return ends.diff(dim=1) > 0
@@ -110,7 +110,9 @@ def inverse_places(facts: SortedFacts) -> Tensor:
     return order[places]
 
 
-def kept(mask: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor) -> Tensor:
+def remaining_facts(
+    mask: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor
+) -> Tensor:
     """The facts that remain when followed ones and their inverses are dropped, `[E]`.
 
     `draws [E]` are uniform. What has to be inferred must not stand there; still every entity keeps

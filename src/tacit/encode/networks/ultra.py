@@ -34,7 +34,7 @@ from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
 from tacit.run.folder import ENCODER, RunFolder
 
-_KEPT = 1 << 28  # numbers in the cache of relation vectors, at most
+_MOST_CACHED = 1 << 28  # numbers in the cache of relation vectors, at most
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
 _OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
 _LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
@@ -91,7 +91,7 @@ class Ultra(SetProjector):
         self.relation_model = nn.ModuleDict({"layers": relation_layers})
         self.entity_model = nn.ModuleDict({"layers": entity_layers, "mlp": mlp})
         self.joints = SortedFacts(relation_graph(triples, num_relations), num_relations, JOINTS)
-        self._kept: dict[int, Tensor] = {}
+        self._cache: dict[int, Tensor] = {}
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
         learns = torch.is_grad_enabled()
@@ -114,20 +114,20 @@ class Ultra(SetProjector):
 
     def _cached_vectors(self, relations: Tensor) -> Tensor:
         """The same vectors, cached by relation within a limit."""
-        self.keep_up()
+        self.renew_if_stale()
         ids = relations.tolist()
-        cache = self._kept
-        if len(cache.keys() | set(ids)) * self.num_relations * self.settings.width > _KEPT:
+        cache = self._cache
+        if len(cache.keys() | set(ids)) * self.num_relations * self.settings.width > _MOST_CACHED:
             cache = {}
         if missing := sorted(set(ids) - cache.keys()):
             vectors = self._vectors(torch.tensor(missing, device=relations.device))
             # A new dict, since other threads may read the old one.
-            cache = self._kept = cache | dict(zip(missing, vectors.unbind(1), strict=True))
+            cache = self._cache = cache | dict(zip(missing, vectors.unbind(1), strict=True))
         return torch.stack([cache[relation] for relation in ids], 1)
 
     def renew(self) -> None:
         """Forget the vectors of other weights."""
-        self._kept = {}
+        self._cache = {}
 
     def reset(self, generator: torch.Generator) -> None:
         reset_linear(self, generator)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.layers import Attention, exact_products, network, quiet, reset_tables, rows
+from tacit.encode.layers import (
+    Attention,
+    exact_products,
+    network,
+    reset_tables,
+    rows,
+    zero_last_layer,
+)
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
 
@@ -48,7 +55,7 @@ class BetaE(Space):
         reach = 2 * (self.margin + 2) / self.width
         reset_tables(self, min(START, reach) if self.residual else reach, generator)
         if self.residual:
-            quiet(self.hop)
+            zero_last_layer(self.hop)
 
     def renew(self) -> None:
         """Cache φ and f of all entities."""
@@ -81,7 +88,7 @@ class BetaE(Space):
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the divergence."""
         if entities is None and not self.training:
-            self.keep_up()
+            self.renew_if_stale()
             features, offsets = self.terms
         else:
             features, offsets = _terms(regular(rows(self.entities, entities)))

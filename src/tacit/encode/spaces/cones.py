@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from tacit.encode.layers import network, quiet, reset_tables, rows
+from tacit.encode.layers import network, reset_tables, rows, zero_last_layer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.pairs import cone
 from tacit.encode.spaces.space import Space
@@ -61,7 +61,7 @@ class ConE(Space):
         reset_tables(self, float(self.unit), generator)
         nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
         if self.residual:
-            quiet(self.hop)
+            zero_last_layer(self.hop)
             with torch.no_grad():
                 self.entities.mul_(START)
                 self.relations.chunk(2, 1)[0].mul_(START)

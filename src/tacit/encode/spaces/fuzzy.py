@@ -83,7 +83,7 @@ class FuzzQE(Space):
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines of states and entities."""
         if entities is None and not self.training:
-            self.keep_up()
+            self.renew_if_stale()
             degrees = self.degrees
         else:
             degrees = normalize(rows(self.entities, entities).clamp(0, 1), dim=-1)

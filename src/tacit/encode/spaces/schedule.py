@@ -131,7 +131,7 @@ class _Operations(Fold[int, Branches]):
 
     def all(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
         """An intersection for each choice of branches."""
-        return few(
+        return limited_branches(
             self._number("intersect", choice) if len(choice) > 1 else choice[0]
             for choice in product(*parts)
         )
@@ -139,7 +139,7 @@ class _Operations(Fold[int, Branches]):
     def any(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
         """A union, or all branches."""
         branches = tuple(branch for part in parts for branch in part)
-        return (self._number("union", branches),) if self.unions else few(branches)
+        return (self._number("union", branches),) if self.unions else limited_branches(branches)
 
     def negation(self, step: Complement[Step], part: Branches, place: EvalContext[int]) -> Branches:
         """The complement; of branches, the intersection of their complements."""
@@ -156,7 +156,7 @@ class _Operations(Fold[int, Branches]):
         return self.operations.setdefault(Operation(kind, self.plan, inputs, slot, flip), new)
 
 
-def few(branches: Iterable[_T]) -> tuple[_T, ...]:
+def limited_branches(branches: Iterable[_T]) -> tuple[_T, ...]:
     """Distinct branches; a `PlanError` as soon as there are too many."""
     distinct: dict[_T, None] = {}
     for branch in branches:

@@ -29,7 +29,7 @@ NEGATED = 0.2
 LEAST = 1e-9  # the least share of a kind, negligible unless it is the only kind
 
 
-class Given:
+class GivenQueries:
     """Queries of a set with random answers; a query with more answers weighs less."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Given:
         return torch.bincount(self.ids.cpu(), each, num_entities) / len(sizes)
 
 
-class Online:
+class OnlineQueries:
     """Queries of a plan drawn backwards over facts, each with answers it leads to."""
 
     def __init__(self, plan: Plan, count: int, facts: DeviceFacts, answers: int = 1) -> None:
@@ -151,15 +151,15 @@ def draws(
     device: torch.device,
     negated: float = NEGATED,
     answers: int = 1,
-) -> list[Given | Online]:
+) -> list[GivenQueries | OnlineQueries]:
     """The samplers of a block of queries: from given sets, or over the facts."""
     plans = plans_of(shapes, queries)
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
     drawn = [name for name in plans if name not in queries]
     facts = DeviceFacts(index, num_entities, device) if drawn else None
     return [
-        Given(queries[name], sizes[name], device, answers)
+        GivenQueries(queries[name], sizes[name], device, answers)
         if facts is None or name in queries
-        else Online(plan, sizes[name], facts, answers)
+        else OnlineQueries(plan, sizes[name], facts, answers)
         for name, plan in plans.items()
     ]

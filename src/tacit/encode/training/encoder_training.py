@@ -72,7 +72,7 @@ class EncoderTraining(Task):
         )  # fmt: skip
         # shared negatives that answer other queries
         self._likely = round(settings.likely * settings.negatives)
-        self._often = self._expected_log_frequencies()
+        self._log_frequencies = self._expected_log_frequencies()
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
         self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
@@ -151,7 +151,7 @@ class EncoderTraining(Task):
         """Set the learning rate, the queries and the random seed of a step."""
         settings = self.settings
         share = max(number / settings.steps, self.clock())
-        rate = settings.lr * falling(settings.decay, share)
+        rate = settings.lr * decay_factor(settings.decay, share)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
@@ -205,9 +205,8 @@ class EncoderTraining(Task):
         with breakable() if self.device.type == "cpu" else nullcontext():
             batch = self.batch()
             negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
-            loss = self.module.loss(
-                batch, negatives, None if self._often is None else self._often[negatives]
-            )
+            often = self._log_frequencies
+            loss = self.module.loss(batch, negatives, None if often is None else often[negatives])
             loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
             loss.backward()
         self.optimizer.step()
@@ -312,11 +311,13 @@ def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[s
     return {name: queries for name, queries in drawn.items() if len(queries)}
 
 
-def falling(decay: str, share: float) -> float:
+def decay_factor(decay: str, share: float) -> float:
     """The factor of the learning rate when a share of the training is done.
 
-    >>> falling("cosine", 0.5), falling("steps", 0.5), falling("steps", 0.8), falling("none", 1.0)
-    (0.5, 0.2, 0.04, 1.0)
+    >>> decay_factor("cosine", 0.5), decay_factor("none", 1.0)
+    (0.5, 1.0)
+    >>> decay_factor("steps", 0.5), decay_factor("steps", 0.8)
+    (0.2, 0.04)
     """
     if decay == "cosine":
         return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
