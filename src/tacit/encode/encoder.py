@@ -35,6 +35,11 @@ class Drawn:
     answers: Tensor  # [n, A]; where a query has fewer, some of them twice
     weights: Tensor  # [n]
 
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """All that is drawn, a row for each query."""
+        return self.entities, self.relations, self.answers, self.weights
+
 
 class Encoder(nn.Module, ABC):
     """A model that scores every entity as an answer to whole questions.

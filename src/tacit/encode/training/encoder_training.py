@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
-from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.encoder import Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import TRAINED, EncodeSettings
+from tacit.encode.training.batches import BLOCK, Batches
 from tacit.encode.training.draws import draws, plans_of
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.interruption import breakable
-from tacit.fitting.task import Task, TrainingSchedule, Weights, seed_of
+from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
@@ -27,20 +28,16 @@ from tacit.query.sampling.queries import QuerySet, checksum
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 
-COLUMNS = ("entities", "relations", "answers", "weights")  # of drawn queries
 WASTE = 0.99  # the share of failed draws after which a shape is given up
 WARM = 3  # steps before one is recorded
 AHEAD = 32  # steps queued on a GPU between synchronisations, for the clock's sake
-# steps whose queries are drawn together, since a draw takes many small operations
-BLOCK = 16
 
 
 class EncoderTraining(Task):
     """A step draws and learns from queries; a validation ranks hard answers of others.
 
-    What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a
-    GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries lie
-    where those before it lay.
+    On a GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries
+    lie where those before it lay.
     """
 
     faster = "fewer steps, minutes or a smaller batch would be faster"
@@ -66,23 +63,17 @@ class EncoderTraining(Task):
         }
         self.shapes = self._shapes()
         self.num_entities = graph.num_entities
-        self.draws = draws(
+        samplers = draws(
             self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch,
             BLOCK, self.device, settings.negated, settings.answers,
         )  # fmt: skip
-        # shared negatives that answer other queries
-        self._likely = round(settings.likely * settings.negatives)
-        self._log_frequencies = self._expected_log_frequencies()
+        self.batches = Batches(samplers, settings, graph.num_entities, self.device)
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
         self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
         self._loss = torch.zeros((), device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._steps = 0  # in this process
-        # the queries of a block of steps
-        self._block = -1
-        self._drawn = list[Drawn]()
-        self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
         self._prepare_step(0)  # errors of drawing must precede changes of a run
 
     @property
@@ -157,45 +148,11 @@ class EncoderTraining(Task):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        block, place = divmod(number, BLOCK)
-        if block != self._block:
-            self._seed(block, 0)
-            self._draw()
-            self._block = block
-        self._place.fill_(place)
-        self._seed(block, 1 + place)
-
-    def _seed(self, *numbers: int) -> None:
-        drawn = seed_of(self.settings.seed, *numbers)
-        torch.default_generator.manual_seed(drawn)
-        if self.device.type == "cuda":
-            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(drawn)
-
-    def _draw(self) -> None:
-        """Draw the queries of a block of steps, to where a recorded step looks for them."""
-        fresh = [draw() for draw in self.draws]
-        if not self._drawn and not any(bool(drawn.weights.any()) for drawn in fresh):
+        if not self.batches.draw(number):
             raise TrainingError(
                 f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train "
                 "facts; learn from other `shapes`, or from `queries` of your own"
             )
-        for buffer, drawn in zip(self._drawn, fresh, strict=False):
-            for name in COLUMNS:
-                getattr(buffer, name).copy_(getattr(drawn, name))
-        self._drawn = self._drawn or fresh
-
-    def batch(self) -> list[Drawn]:
-        """The queries of a step."""
-        return [
-            Drawn(
-                drawn.plan,
-                *(
-                    getattr(drawn, name).unflatten(0, (BLOCK, -1)).index_select(0, self._place)[0]
-                    for name in COLUMNS
-                ),
-            )
-            for drawn in self._drawn
-        ]
 
     def _optimize(self) -> None:
         """Take an optimizer step on the weighted mean loss of the batch."""
@@ -203,46 +160,15 @@ class EncoderTraining(Task):
         self.optimizer.zero_grad(set_to_none=False)  # gradients of rows are added in place
         # No break on a GPU, whose step may be being recorded.
         with breakable() if self.device.type == "cpu" else nullcontext():
-            batch = self.batch()
-            negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
-            often = self._log_frequencies
-            loss = self.module.loss(batch, negatives, None if often is None else often[negatives])
+            batch = self.batches.queries()
+            negatives = self.batches.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
+            frequencies = self.batches.log_frequencies
+            often = None if frequencies is None else frequencies[negatives]
+            loss = self.module.loss(batch, negatives, often)
             loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
             loss.backward()
         self.optimizer.step()
         self._loss.copy_(loss.detach() * self.settings.batch)
-
-    def _expected_log_frequencies(self) -> Tensor | None:
-        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
-
-        None where the loss is no softmax, whose sum over all entities what is drawn stands for, or
-        all are there.
-        """
-        settings = self.settings
-        many = self.num_entities
-        shared = not settings.private and settings.negatives < many
-        if settings.loss != "softmax" or not shared or not self._likely:
-            return None
-        answers = torch.stack([draw.count * draw.shares(many) for draw in self.draws]).sum(0)
-        likely = self._likely * answers / answers.sum()
-        return ((settings.negatives - self._likely) / many + likely).log().float().to(self.device)
-
-    def negatives(self, answers: Tensor) -> Tensor:
-        """Entities to compare with, by an answer `[n]` to each query of a batch.
-
-        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and
-        *likely* ones among them, which answer other queries: of the kinds that questions are about,
-        and so the hardest to tell from right ones.
-        """
-        settings = self.settings
-        many = self.num_entities
-        if settings.private:
-            return torch.randint(many, (len(answers), settings.negatives), device=self.device)
-        if settings.negatives >= many:
-            return torch.arange(many, device=self.device)
-        places = torch.randint(len(answers), (self._likely,), device=self.device)
-        anywhere = torch.randint(many, (settings.negatives - self._likely,), device=self.device)
-        return torch.cat((answers[places], anywhere))
 
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""
