@@ -56,7 +56,7 @@ class EncoderTraining(Task):
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.module: Encoder = encoder.to(self.device)
         self.module.narrow = self.precision == "bf16"
-        self.remedy = _remedy(settings, encoder, self.precision)
+        self.remedy = self._remedy()
         self.queries = {
             name: query_set.share(settings.share, settings.seed)
             for name, query_set in (queries or {}).items()
@@ -170,6 +170,21 @@ class EncoderTraining(Task):
         self.optimizer.step()
         self._loss.copy_(loss.detach() * self.settings.batch)
 
+    def _remedy(self) -> str:
+        """Advice against exploding numbers, by the settings in use."""
+        settings = self.settings
+        high = {
+            "lr": settings.lr,
+            "weight_decay": settings.weight_decay,
+            "margin": getattr(self.module, "margin", 0.0),
+        }
+        advice = [f"lower `{name}` (it is {value:g})" for name, value in high.items() if value]
+        if hasattr(self.module, "temperature"):
+            advice.append(f"raise `temperature` (it is {settings.temperature:g})")
+        if self.precision != "float32":
+            advice.append("use `precision='float32'`")
+        return ", or ".join(advice)
+
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""
         self.module.eval()
@@ -248,21 +263,6 @@ def decay_factor(decay: str, share: float) -> float:
     if decay == "cosine":
         return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
     return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
-
-
-def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
-    """Advice against exploding numbers, by the settings in use."""
-    high = {
-        "lr": settings.lr,
-        "weight_decay": settings.weight_decay,
-        "margin": getattr(encoder, "margin", 0.0),
-    }
-    advice = [f"lower `{name}` (it is {value:g})" for name, value in high.items() if value]
-    if hasattr(encoder, "temperature"):
-        advice.append(f"raise `temperature` (it is {settings.temperature:g})")
-    if precision != "float32":
-        advice.append("use `precision='float32'`")
-    return ", or ".join(advice)
 
 
 def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:
