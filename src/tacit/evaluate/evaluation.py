@@ -17,7 +17,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.presets import observed_for_preset
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, RunError, SettingsError, TacitError
-from tacit.evaluate.protocol import USUAL, evaluate, one_hop_queries, ranked, sample
+from tacit.evaluate.protocol import DEFAULTS, evaluate, one_hop_queries, queries_to_rank, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
@@ -86,7 +86,7 @@ def evaluate_run(
     weights: LoadedWeights,
     queries: str | Path | QuerySets | None,
     shapes: str | None,
-    how: EvaluateSettings,
+    protocol: EvaluateSettings,
     adapted: bool,
     settings: Mapping[str, Any],
     progress: Progress | bool = False,
@@ -94,15 +94,15 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run, as `Run.evaluate` describes it, by settings of the engine."""
     graph = folder.graph()
-    sets = queries_of(graph, queries, how.split, shapes)
+    sets = queries_of(graph, queries, protocol.split, shapes)
     adapted = adapted and not settings.get("preset")
     with reading(folder.path):  # one snapshot of the adapter and its settings
         files = {**weights.files, "adapt": folder.weight_files()["adapt"]}
         adapter = folder.settings.get("adapt", {}) if adapted and folder.has(ADAPTER) else {}
-        usual = observed_for_preset(settings.get("preset"), how.split) or (
-            adapter.get("observed") if how.split != "train" else None
+        usual = observed_for_preset(settings.get("preset"), protocol.split) or (
+            adapter.get("observed") if protocol.split != "train" else None
         )
-        observed = observed_before(how.split, settings.get("observed", usual))
+        observed = observed_before(protocol.split, settings.get("observed", usual))
         engine = engine_of(folder, weights, adapted, {**settings, "observed": observed}).ranking()
     about: dict[str, Any] = {"graph": graph.name}
     if queries is not None:  # two folders may have one name
@@ -110,14 +110,16 @@ def evaluate_run(
         about |= {"queries": name, "checksum": checksum(sets)}
     if engine.reasoner_override is None and engine.adapter is not None:
         about["adapter"] = described(adapter)
-    evaluation = evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
+    evaluation = evaluate_engine(
+        engine, sets, protocol, about=about, progress=progress, processes=processes
+    )
     return replace(evaluation, files=files)
 
 
-def evaluated(
+def evaluate_engine(
     engine: Engine,
     queries: QuerySets,
-    how: EvaluateSettings = USUAL,
+    protocol: EvaluateSettings = DEFAULTS,
     *,
     about: Mapping[str, Any] | None = None,
     progress: Progress | bool = False,
@@ -127,34 +129,41 @@ def evaluated(
 
     Several `processes` share the ranking out; the first of them measures the rest.
     """
-    if how.per_relation and "1p" not in queries:
+    if protocol.per_relation and "1p" not in queries:
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to `shapes`",
             "per_relation",
         )
     engine.search.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
-    settings = {**(about or {}), "split": how.split, **relevant_settings(engine)}
+    settings = {**(about or {}), "split": protocol.split, **relevant_settings(engine)}
     conditions = {name: value for name, value in settings.items() if value is not None}
     missing = {  # before the ranking, since it can raise errors
-        name: missing_links(query_set, engine.graph, how.split, engine.settings.observed)
-        for name, query_set in (ranked(queries, how.limit) if how.by_missing else {}).items()
+        name: missing_links(query_set, engine.graph, protocol.split, engine.settings.observed)
+        for name, query_set in (
+            queries_to_rank(queries, protocol.limit) if protocol.by_missing else {}
+        ).items()
     }
-    results = evaluate(engine.reasoner, queries, how, conditions, progress, processes)
+    results = evaluate(engine.reasoner, queries, protocol, conditions, progress, processes)
     relations = None
-    if how.per_relation:
+    if protocol.per_relation:
         figures = results.figures["1p"]
         labels = engine.graph.relations.labels
-        groups = figures.grouped(figures.queries.relations[figures.queries.hard.rows, 0], how.mean)
+        groups = figures.grouped(
+            figures.queries.relations[figures.queries.hard.rows, 0], protocol.mean
+        )
         relations = {labels[relation]: row for relation, row in groups.items()}
     measured: dict[str, Reliability] = {}
-    if how.reliability and (processes is None or processes.leads):
-        measured = _reliability(engine, queries, how.split, how.limit or RELIABILITY_QUERIES)
+    if protocol.reliability and (processes is None or processes.leads):
+        measured = _reliability(
+            engine, queries, protocol.split, protocol.limit or RELIABILITY_QUERIES
+        )
     return Evaluation(
         **vars(results),
         relations=relations,
         reliability=measured,
         by_missing={
-            name: results.figures[name].grouped(links, how.mean) for name, links in missing.items()
+            name: results.figures[name].grouped(links, protocol.mean)
+            for name, links in missing.items()
         },
     )
 
@@ -262,14 +271,14 @@ def queries_of(
     return {"1p": one_hop_queries(graph, split)}
 
 
-def observed_before(split: str, wanted: Any = None) -> tuple[str, ...]:
+def observed_before(split: str, requested: Any = None) -> tuple[str, ...]:
     """The splits that may be observed for queries of a split, never the predicted ones.
 
     >>> observed_before("test"), observed_before("valid", "none"), observed_before("train")
     (('train',), (), ())
     """
     before = SPLITS[: SPLITS.index(split)]
-    splits = observed_splits(before[:1] if wanted is None else wanted)
+    splits = observed_splits(before[:1] if requested is None else requested)
     leaked = [part for part in splits if part not in before]
     if leaked:
         allowed = " or ".join(["none", *("+".join(before[: i + 1]) for i in range(len(before)))])

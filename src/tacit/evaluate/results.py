@@ -54,14 +54,14 @@ class Figures:
         Beside the metrics there are the numbers of queries and answers.
         """
         distinct, group = np.unique(keys, return_inverse=True)
-        asked, place, answers = np.unique(
+        pairs, pair, answers = np.unique(
             group * len(self) + self.queries.hard.rows, return_inverse=True, return_counts=True
         )
-        of_key = asked // len(self)  # of each pair of a key and a query
-        weights = answers if mean == "fact" else np.ones(len(asked))
+        of_key = pairs // len(self)  # of each pair of a key and a query
+        weights = answers if mean == "fact" else np.ones(len(pairs))
         columns: dict[str, NDArray[Any]] = {
             name: np.bincount(of_key, weights * values.numpy()) / np.bincount(of_key, weights)
-            for name, values in by_query(self.ranks, torch.from_numpy(place)).items()
+            for name, values in by_query(self.ranks, torch.from_numpy(pair)).items()
         }
         columns |= {"queries": np.bincount(of_key), "answers": np.bincount(group)}
         return {

@@ -140,7 +140,7 @@ def compare(
         queries_of,
         relevant_settings,
     )
-    from tacit.evaluate.protocol import evaluate, ranked
+    from tacit.evaluate.protocol import evaluate, queries_to_rank
 
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
@@ -177,7 +177,7 @@ def compare(
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
-    counts = {name: len(each) for name, each in ranked(drawn, limit).items()}
+    counts = {name: len(each) for name, each in queries_to_rank(drawn, limit).items()}
     origin = "drawn from the graph"
     if queries is not None:
         origin = "given" if isinstance(queries, Mapping) else str(queries)
