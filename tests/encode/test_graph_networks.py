@@ -19,8 +19,8 @@ from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode.encoder import Drawn
 from tacit.encode.layers import network
 from tacit.encode.models import load_encoder, make_encoder
-from tacit.encode.networks.gnnqe import GNNQE
-from tacit.encode.networks.graph_network import DescribedLayer, SummedLayer, read
+from tacit.encode.networks.gnnqe import GNNQE, DescribedLayer
+from tacit.encode.networks.graph_network import read
 from tacit.encode.networks.set_projection import SetProjector, set_loss
 from tacit.encode.networks.sorted_facts import (
     SortedFacts,
@@ -29,6 +29,7 @@ from tacit.encode.networks.sorted_facts import (
     reached_entities,
     remaining_facts,
 )
+from tacit.encode.networks.ultra import SummedLayer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.draws import draws
 from tacit.encode.training.encoding import encode

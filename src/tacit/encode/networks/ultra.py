@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.encode.layers import network
+from tacit.encode.networks.aggregation import summed
 from tacit.encode.networks.graph_network import (
-    SummedLayer,
     boundary_of,
     read,
     reset_linear,
@@ -38,6 +39,29 @@ _MOST_CACHED = 1 << 28  # numbers in the cache of relation vectors, at most
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
 _OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
 _LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
+
+
+class SummedLayer(nn.Module):
+    """ULTRA's layer: `h + relu(LN(W [h; x + Σ messages]))`."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2 * width, width)
+        self.layer_norm = nn.LayerNorm(width)
+
+    def forward(
+        self,
+        states: Tensor,
+        relations: Tensor,
+        boundary: Tensor,
+        facts: SortedFacts,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        """The next states."""
+        aggregated = summed(states, relations, boundary, facts, keep)
+        own, others = self.linear.weight.chunk(2, 1)
+        mixed = F.linear(states, own, self.linear.bias) + F.linear(aggregated, others)
+        return states + F.relu(self.layer_norm(mixed))
 
 
 class _RelationLayer(SummedLayer):
