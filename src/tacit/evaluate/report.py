@@ -121,7 +121,7 @@ def _settings_of(evaluations: Evaluations) -> Section:
     every = {key: value for values in settings.values() for key, value in values.items()}
     text = ", ".join(f"{key} {_text(every[key])}" for key in every if key not in keys)
     if not keys:
-        return Section("Evaluations", f"With {text}.")
+        return Section("Evaluations", f"With {text}.", ("",))
     rows = [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()]
     return Section("Evaluations", f"All with {text}.", ("", *keys), rows)
 
@@ -180,11 +180,8 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
     """One figure for each clock (epochs, steps) and each measure along it."""
     for clock in ("epoch", "step"):
         for measure in ("loss", "valid_mrr"):
-            points = [
-                (event[clock], event[measure])
-                for event in events
-                if _numbers(event, clock, measure)
-            ]
+            pairs = ((event.get(clock), event.get(measure)) for event in events)
+            points = [pair for pair in pairs if all(isinstance(x, int | float) for x in pair)]
             if len(points) > 1:
                 curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
                 label = "validation MRR" if measure == "valid_mrr" else measure
@@ -192,7 +189,7 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
                 yield _drawn(title, figures.steps, curves, label, clock)
 
 
-def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], list[float]]]:
+def _restarts(points: Sequence[tuple[Any, Any]]) -> list[tuple[list[float], list[float]]]:
     """The curves in a trace of several runs, cut where the clock goes back."""
     curves: list[tuple[list[float], list[float]]] = []
     for x, y in points:
@@ -201,10 +198,6 @@ def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], 
         curves[-1][0].append(x)
         curves[-1][1].append(y)
     return curves
-
-
-def _numbers(event: Mapping[str, Any], *keys: str) -> bool:
-    return all(isinstance(event.get(key), int | float) for key in keys)
 
 
 def _drawn(title: str, draw: Callable[..., Figure], *values: Any) -> Section:
