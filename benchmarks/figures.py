@@ -99,9 +99,39 @@ def steps(named: dict[str, str]) -> Figure:
 def bars(named: dict[str, str]) -> Figure:
     """MRR by shape of files of results."""
     rows = {name: percentages(read_results(path)) for name, path in named.items()}
-    return figures.bars(
+    return grouped_bars(
         {name: {s: row[s] for s in SHAPES if s in row} for name, row in rows.items()}
     )
+
+
+def grouped_bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
+    """MRR in percent: one group of bars per shape, one bar per name of `groups`.
+
+    `groups` is of the form `{"CQD^A, 1%": {"2p": 11.8, …}, …}`.
+    """
+    columns = list(dict.fromkeys(column for values in groups.values() for column in values))
+    figure, axes = figures.blank(
+        width=min(10.0, max(5.0, 0.3 * len(columns) * max(1, len(groups))))
+    )
+    width = 0.8 / max(1, len(groups))
+    for i, ((name, values), colour) in enumerate(
+        zip(groups.items(), figures.colours(len(groups)), strict=True)
+    ):
+        places = [
+            j + (i - (len(groups) - 1) / 2) * width
+            for j, column in enumerate(columns)
+            if column in values
+        ]
+        axes.bar(
+            places,
+            [values[column] for column in columns if column in values],
+            width,
+            color=colour,
+            label=name,
+        )
+    axes.set_xticks(range(len(columns)), columns)
+    figures.finish(axes, "", "MRR, %", entries=len(groups))
+    return figure
 
 
 def densities(axes: Axes, heading: str, ylabel: str, scores: Mapping[str, ArrayLike]) -> None:

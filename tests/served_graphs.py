@@ -148,7 +148,10 @@ class Untrained(Encoder):
     device = torch.device("cpu")
 
     def loss(
-        self, batch: Sequence[Drawn], negatives: torch.Tensor, often: torch.Tensor | None = None
+        self,
+        batch: Sequence[Drawn],
+        negatives: torch.Tensor,
+        log_frequencies: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Nothing."""
         return torch.zeros(())

@@ -168,10 +168,10 @@ def test_pages_import_what_the_interface_shows(page: Path) -> None:
 
 def test_a_deep_import_is_found() -> None:
     text = (
-        '"from tacit.evaluate.figures import bars, svg\\n",\nimport tacit\n'
+        '"from tacit.evaluate.figures import steps, svg\\n",\nimport tacit\n'
         "from tacit import Graph\n"
     )
-    assert deep_imports(text) == {"tacit.evaluate.figures.bars", "tacit.evaluate.figures.svg"}
+    assert deep_imports(text) == {"tacit.evaluate.figures.steps", "tacit.evaluate.figures.svg"}
 
 
 def long_lines(text: str) -> list[int]:

@@ -11,7 +11,7 @@ import tacit
 from source_tree import ROOT, SRC
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError
-from tacit.evaluate.evaluation import evaluated
+from tacit.evaluate.evaluation import evaluate_engine
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.links.scorer import GraphScorer
 from tacit.query.plans.plan import Complement, Plan
@@ -173,7 +173,7 @@ def test_a_reasoner_of_ones_own_says_what_an_engine_says_of_it() -> None:
             refused(denied)
     assert "rows" not in engine.describe("?c : borders(Oman, ?n) & borders(?n, ?c)")
     asked = one_hop_queries(graph, "test")
-    results = evaluated(engine, {"1p": asked}).settings
+    results = evaluate_engine(engine, {"1p": asked}).settings
     assert {name: results[name] for name in ("search", "observed", "longest")} == {
         "search": "Short labels",
         "observed": "train",

@@ -80,6 +80,17 @@ def test_subpackages_of_the_engine_import_one_way(below: str, above: str) -> Non
     assert found == []
 
 
+def test_encoders_are_known_to_runs_and_their_command_alone() -> None:
+    """All else works without them: they are one more reasoner and scorer."""
+    importers = {
+        name
+        for name, path in modules().items()
+        for target, _ in imports(name, path)
+        if target.startswith("tacit.encode") and not name.startswith("tacit.encode")
+    }
+    assert importers == {"tacit.run.loaded", "tacit.run.training", "tacit.cli.encode"}
+
+
 @pytest.mark.parametrize(
     ("where", "text"),
     [

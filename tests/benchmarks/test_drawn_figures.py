@@ -24,6 +24,13 @@ def test_scores_before_and_after_share_an_axis() -> None:
     assert drawn[figures.MINIMUM][0] == 1.0
 
 
+def test_bars_leave_room_where_a_method_has_no_value() -> None:
+    axes = figures.grouped_bars({"all": {"2p": 13.6, "2i": 34.5}, "1 %": {"2i": 33.6}}).axes[0]
+    assert [patch.get_height() for patch in axes.patches] == [13.6, 34.5, 33.6]
+    assert axes.patches[2].get_x() == pytest.approx(1.0)  # right of the centre of 2i
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["2p", "2i"]
+
+
 def test_scores_that_cannot_be_drawn_are_refused() -> None:
     with pytest.raises(SettingsError, match="no finite scores"):
         figures.adaptation({"r": [-np.inf]}, {"r": [-np.inf]})

@@ -13,8 +13,9 @@ from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode.networks import aggregation
 from tacit.encode.networks import aggregation_kernels as kernels
 from tacit.encode.networks.aggregation import described, summed
-from tacit.encode.networks.graph_network import DescribedLayer, SummedLayer
+from tacit.encode.networks.gnnqe import DescribedLayer
 from tacit.encode.networks.sorted_facts import PIECE, Segments, SortedFacts
+from tacit.encode.networks.ultra import SummedLayer
 from tacit.errors import SettingsError
 
 TRIPLES = np.array([[0, 0, 1], [2, 0, 1], [3, 2, 1], [0, 2, 3], [1, 0, 1]])

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tacit.encode.settings import TRAINED
-from tacit.encode.training import draws as drawing
-from tacit.encode.training.draws import DeviceFacts, Given, Online, counts
+from tacit.encode.training import slot_filling
+from tacit.encode.training.draws import GivenQueries, OnlineQueries, counts
+from tacit.encode.training.slot_filling import DeviceFacts
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.datasets import load
 from tacit.graph.fact_index import FactIndex
@@ -46,7 +47,7 @@ def facts(graph: Graph) -> DeviceFacts:
 def test_what_counts_is_answered(name: str, graph: Graph, facts: DeviceFacts) -> None:
     plan = NESTED if name == "nested" else SHAPES[name].plan
     torch.manual_seed(4)
-    drawn = Online(plan, 300, facts, 4)()
+    drawn = OnlineQueries(plan, 300, facts, 4)()
     counting = (drawn.weights > 0).numpy()
     assert counting.mean() > 0.15
     found = answers(
@@ -68,7 +69,7 @@ def test_negation_takes_something_away(name: str, graph: Graph, facts: DeviceFac
     """And not just anything: a walk from the answer itself would leave nothing to learn."""
     shape = SHAPES[name]
     torch.manual_seed(4)
-    drawn = Online(shape.plan, 200, facts)()
+    drawn = OnlineQueries(shape.plan, 200, facts)()
     slots = (
         drawn.entities.numpy(),
         drawn.relations.numpy(),
@@ -103,7 +104,7 @@ def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
     for triples, entities, relations in ((facts, graph.num_entities, few), (spread, many, wide)):
         torch.manual_seed(4)
         found.append(
-            Online(
+            OnlineQueries(
                 SHAPES[name].plan, 100, DeviceFacts(FactIndex(triples, relations), entities, CPU)
             )()
         )
@@ -118,7 +119,7 @@ def test_ids_may_be_as_large_as_32_bits_allow(name: str, graph: Graph) -> None:
 
 def test_chains_do_not_turn_back(facts: DeviceFacts) -> None:
     torch.manual_seed(0)
-    relations = Online(SHAPES["2p"].plan, 500, facts)().relations
+    relations = OnlineQueries(SHAPES["2p"].plan, 500, facts)().relations
     assert (relations[:, 1] != relations[:, 0] ^ 1).all()
 
 
@@ -126,7 +127,7 @@ def test_too_many_facts_to_look_through_do_not_count(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With few facts followed, pni is rejected more often, never accepted wrongly."""
-    monkeypatch.setattr(drawing, "FOLLOWED", 1)
+    monkeypatch.setattr(slot_filling, "FOLLOWED", 1)
     facts = DeviceFacts(graph.index("train"), graph.num_entities, CPU)
     test_what_counts_is_answered("pni", graph, facts)
 
@@ -134,8 +135,10 @@ def test_too_many_facts_to_look_through_do_not_count(
 def test_an_answer_without_a_way_does_not_count() -> None:
     facts = DeviceFacts(FactIndex(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
     torch.manual_seed(0)
-    assert (Online(SHAPES["1p"].plan, 20, facts)().weights > 0).all()
-    assert (Online(SHAPES["2p"].plan, 20, facts)().weights == 0).all()  # the only way goes back
+    assert (OnlineQueries(SHAPES["1p"].plan, 20, facts)().weights > 0).all()
+    assert (
+        OnlineQueries(SHAPES["2p"].plan, 20, facts)().weights == 0
+    ).all()  # the only way goes back
     with pytest.raises(TrainingError, match="no train facts"):
         DeviceFacts(FactIndex(np.empty((0, 3), dtype=np.int64), 2), 2, CPU)
 
@@ -143,7 +146,7 @@ def test_an_answer_without_a_way_does_not_count() -> None:
 def test_what_cannot_be_drawn_is_said() -> None:
     facts = DeviceFacts(FactIndex(np.array([[0, 0, 1], [1, 1, 0]]), 2), 2, CPU)
     with pytest.raises(PlanError, match="Loop"):
-        Online(Plan(p.Loop(0), 0, 1, 1), 2, facts)()
+        OnlineQueries(Plan(p.Loop(0), 0, 1, 1), 2, facts)()
 
 
 def test_given_queries_with_answers_drawn_evenly() -> None:
@@ -151,7 +154,7 @@ def test_given_queries_with_answers_drawn_evenly() -> None:
     entities = np.array([[5], [6], [7]], np.int32)
     relations = np.array([[0], [1], [2]], np.int32)
     hard = AnswerSets.of([{1, 2, 3}, set(), {9}])
-    given = Given(
+    given = GivenQueries(
         QuerySet(SHAPES["1p"], entities, relations, AnswerSets.none(3), hard), 2000, CPU, 3
     )
     torch.manual_seed(0)

@@ -343,7 +343,7 @@ def test_a_step_has_as_many_answers_as_are_set(graph: Graph) -> None:
         graph, EncodeSettings("gqe", **QUICK, answers=3).with_derived(graph.num_entities), valid={}
     )
     training.step(0)
-    assert {drawn.answers.shape[1] for drawn in training.batch()} == {3}
+    assert {drawn.answers.shape[1] for drawn in training.batches.queries()} == {3}
 
 
 def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
@@ -386,11 +386,11 @@ def test_likely_negatives_answer_other_queries_and_the_rest_is_anything(graph: G
     ).with_derived(30)
     training = EncoderTraining(graph, settings, valid={})
     answers = torch.tensor([4, 4, 9])
-    drawn = torch.stack([training.negatives(answers) for _ in range(60)])
+    drawn = torch.stack([training.batches.negatives(answers) for _ in range(60)])
     assert set(drawn[:, :15].flatten().tolist()) == {4, 9}
     assert set(drawn[:, 15:].flatten().tolist()) == set(range(30))
     every = EncoderTraining(graph, settings.changed(negatives=30), valid={})
-    assert every.negatives(answers).tolist() == list(range(30))
+    assert every.batches.negatives(answers).tolist() == list(range(30))
 
 
 def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> None:
@@ -419,10 +419,13 @@ def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> Non
     answers = torch.tensor([end for head, _, tail in facts.tolist() for end in (head, tail)])
     sums = []
     for _ in range(4000):
-        some = training.negatives(answers[torch.randint(len(answers), (16,), generator=drawn)])
-        sums.append(float((worth[some] / training._often[some].exp()).sum()))  # type: ignore[index]
+        some = training.batches.negatives(
+            answers[torch.randint(len(answers), (16,), generator=drawn)]
+        )
+        sums.append(float((worth[some] / training.batches.log_frequencies[some].exp()).sum()))  # type: ignore[index]
     assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
-    assert EncoderTraining(graph, settings.changed(loss="margin"), valid={})._often is None
+    by_margin = EncoderTraining(graph, settings.changed(loss="margin"), valid={})
+    assert by_margin.batches.log_frequencies is None
 
 
 @pytest.mark.parametrize("likely", [0.04, 0.5, 1.0])
@@ -436,7 +439,8 @@ def test_answers_of_given_queries_count_as_often_as_they_are_drawn(
     settings = EncodeSettings(
         "gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p"
     )
-    often = EncoderTraining(graph, settings.with_derived(30), {"1p": given}, valid={})._often
+    training = EncoderTraining(graph, settings.with_derived(30), {"1p": given}, valid={})
+    often = training.batches.log_frequencies
     shares = [0.0] * 30
     for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):
         shares[entity] += share / 2

@@ -19,10 +19,17 @@ from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode.encoder import Drawn
 from tacit.encode.layers import network
 from tacit.encode.models import load_encoder, make_encoder
-from tacit.encode.networks.gnnqe import GNNQE
-from tacit.encode.networks.graph_network import DescribedLayer, SummedLayer, read
+from tacit.encode.networks.gnnqe import GNNQE, DescribedLayer
+from tacit.encode.networks.graph_network import read
 from tacit.encode.networks.set_projection import SetProjector, set_loss
-from tacit.encode.networks.sorted_facts import SortedFacts, followed, inverse_places, kept, reached
+from tacit.encode.networks.sorted_facts import (
+    SortedFacts,
+    followed_facts,
+    inverse_places,
+    reached_entities,
+    remaining_facts,
+)
+from tacit.encode.networks.ultra import SummedLayer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.draws import draws
 from tacit.encode.training.encoding import encode
@@ -167,9 +174,9 @@ def test_the_facts_that_are_left() -> None:
     assert torch.equal(facts.relations[inverses], facts.relations ^ 1)
     sets = torch.rand(3, world.num_entities, generator=generator) < 0.7
     relations = torch.tensor([0, 3, 4])
-    over = followed(sets, relations, facts)
+    over = followed_facts(sets, relations, facts)
     draws_ = torch.rand(len(facts), generator=generator)
-    left = kept(over, facts, inverses, 0.25, draws_)
+    left = remaining_facts(over, facts, inverses, 0.25, draws_)
     assert torch.equal(left, left[inverses])
     hit = {
         (h, r, t)
@@ -182,10 +189,10 @@ def test_the_facts_that_are_left() -> None:
     assert gone <= hit
     assert 0.15 < len(gone) / len(hit) < 0.27
     assert (facts.degrees(left)[facts.degrees() > 0] > 0).all()
-    everything = kept(torch.ones_like(over), facts, inverses, 1.0, draws_)
+    everything = remaining_facts(torch.ones_like(over), facts, inverses, 1.0, draws_)
     assert (facts.degrees(everything)[facts.degrees() > 0] > 0).all()
     assert everything.float().mean() < 0.5
-    for row, relation, found in zip(sets, relations, reached(over, facts), strict=True):
+    for row, relation, found in zip(sets, relations, reached_entities(over, facts), strict=True):
         wanted = {t for h, r, t in world.triples("train").tolist() if row[h] and r == relation}
         assert set(found.nonzero()[:, 0].tolist()) == wanted
 

@@ -14,7 +14,7 @@ from set_space import RELATIONS, SIZE, SetSpace, random_facts
 from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.fuzzy import FuzzQE
-from tacit.encode.spaces.schedule import few, schedule_of
+from tacit.encode.spaces.schedule import limited_branches, schedule_of
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
@@ -186,7 +186,7 @@ def test_sixteen_branches_and_no_more() -> None:
     assert len(schedule_of((intersected(5),), True).outputs[0]) == 1
     choices = iter(range(2**30))  # of thirty unions
     with pytest.raises(PlanError, match="more than 16 branches"):
-        few(choices)
+        limited_branches(choices)
     assert next(choices) == 17  # none of the others was made
     with pytest.raises(PlanError, match="more than 16 branches"):
         schedule_of((intersected(30),), False)

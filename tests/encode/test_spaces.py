@@ -12,11 +12,10 @@ from torch.distributions import Beta, kl_divergence
 from tacit.encode.layers import exact_products, rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.beta import BetaE
-from tacit.encode.spaces.boxes import Query2Box
 from tacit.encode.spaces.cones import ConE
 from tacit.encode.spaces.fuzzy import FuzzQE
-from tacit.encode.spaces.gqe import GQE
 from tacit.encode.spaces.space import Space
+from tacit.encode.spaces.translations import GQE, Query2Box
 
 MODELS = {"betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE}
 ENTITIES = 9

@@ -210,10 +210,10 @@ def test_vectors_are_kept_until_the_weights_change(
     torch.testing.assert_close(
         encoder.network(encoder.singletons(heads), relations).detach(), first
     )
-    assert len(encoder._kept) == 2
-    monkeypatch.setattr(ultra, "_KEPT", 2 * encoder.num_relations * 4)  # room for two
+    assert len(encoder._cache) == 2
+    monkeypatch.setattr(ultra, "_MOST_CACHED", 2 * encoder.num_relations * 4)  # room for two
     encoder.scorer().logits(heads, torch.tensor([2, 2]))
-    assert len(encoder._kept) == 1
+    assert len(encoder._cache) == 1
     torch.testing.assert_close(encoder.scorer().logits(heads, relations), first)
     encoder.reset(torch.Generator().manual_seed(1))
     assert not torch.allclose(encoder.scorer().logits(heads, relations), first)

@@ -26,7 +26,7 @@ from tacit.engine.reasoner import Reasoner
 from tacit.engine.search.hop import Hop
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
-from tacit.evaluate.evaluation import evaluated
+from tacit.evaluate.evaluation import evaluate_engine
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph
 from tacit.query.plans.plan import Plan
@@ -229,7 +229,7 @@ def test_missing_links_are_counted_for_presets_and_for_what_is_no_search(run: Ru
     engine = Engine(
         opened.graph, opened.engine.scorer, reasoner=ByDegree(opened.graph), observed="train"
     )
-    by_encoder = evaluated(engine, sets, EvaluateSettings(by_missing=True))
+    by_encoder = evaluate_engine(engine, sets, EvaluateSettings(by_missing=True))
     for name in sets:
         rows = [
             {links: row["answers"] for links, row in e.by_missing[name].items()}

@@ -9,23 +9,12 @@ from tacit.evaluate import figures
 from tacit.evaluate.reliability import Reliability
 
 
-def heights(patches: list) -> list[float]:
-    return [patch.get_height() for patch in patches]
-
-
 def test_curves_over_steps() -> None:
     axes = figures.steps(
         {"1 %": ([0, 10], [0.2, 0.25]), "100 %": ([0, 10], [0.2, 0.26])}, "MRR"
     ).axes[0]
     assert [line.get_ydata().tolist() for line in axes.lines] == [[0.2, 0.25], [0.2, 0.26]]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["1 %", "100 %"]
-
-
-def test_bars_leave_room_where_a_method_has_no_value() -> None:
-    axes = figures.bars({"all": {"2p": 13.6, "2i": 34.5}, "1 %": {"2i": 33.6}}).axes[0]
-    assert heights(axes.patches) == [13.6, 34.5, 33.6]
-    assert axes.patches[2].get_x() == pytest.approx(1.0)  # right of the centre of 2i
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["2p", "2i"]
 
 
 def test_a_reliability_diagram_has_the_diagonal_and_names_the_error() -> None:

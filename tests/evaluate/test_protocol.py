@@ -17,7 +17,7 @@ from tacit.engine.logic import Logic
 from tacit.engine.ranking import batch_size, hard_ranks, mean_reciprocal_ranks
 from tacit.engine.reasoner import MessageReasoner, Reasoner
 from tacit.errors import DataError, SettingsError, TrainingError
-from tacit.evaluate.evaluation import evaluated, queries_of
+from tacit.evaluate.evaluation import evaluate_engine, queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
 from tacit.evaluate.results import average, read_results
 from tacit.evaluate.settings import EvaluateSettings
@@ -153,7 +153,7 @@ def test_relations_are_told_apart_by_the_mean_of_all() -> None:
     )
     engine = Engine(graph, scorer, calibration="sigmoid", observed="none", loops=True)
     both = {
-        mean: evaluated(
+        mean: evaluate_engine(
             engine, {"1p": one_hop_queries(graph)}, EvaluateSettings(mean=mean, per_relation=True)
         )
         for mean in ("question", "fact")

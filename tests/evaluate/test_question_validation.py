@@ -13,8 +13,8 @@ import torch
 import tacit
 from ring_runs import GRAPH, SMALL, interrupt_at, new_run
 from tacit.evaluate.question_validation import (
-    ASKED,
     FEWEST,
+    VALIDATED,
     QuestionValidation,
     affordable,
     validation,
@@ -39,7 +39,7 @@ def steps(graph: Graph, *splits: str) -> dict[tuple[int, int], set[int]]:
 
 def test_questions_need_a_validation_fact_and_know_nothing_of_the_test() -> None:
     questions = QuestionValidation(GRAPH, SMALL.with_derived(42, 24)).questions
-    assert {"1p", "2p", "2i"} <= set(questions) <= set(ASKED)
+    assert {"1p", "2p", "2i"} <= set(questions) <= set(VALIDATED)
     asked = questions["2p"]
     for number in range(len(asked)):
         start = int(asked.entities[number, 0])

@@ -79,7 +79,7 @@ def test_an_html_page_has_tables_and_figures_and_loads_nothing(
     page = Page(write_report(run, tmp_path / "report.html").read_text())
     assert "script" not in page.tags
     assert all(not link.startswith("http") for link in page.links)
-    assert page.tags.count("svg") == 4  # bars, reliability, loss, validation MRR
+    assert page.tags.count("svg") == 3  # reliability, loss, validation MRR
     for word in ("#1", "512", "60.4", "61.1", "0.1250", "rank", "<script>alert(1)</script>"):
         assert word in page.words, word
 
@@ -91,7 +91,7 @@ def test_a_markdown_page_has_the_same_tables_with_figures_inline(
     text = write_report(run, tmp_path / "report.md").read_text()
     assert "| #1 | 60.4 | 30.0 |" in text
     assert "| | calibration error | Brier score | scores |" in text
-    assert text.count("](data:image/png;base64,") == 4
+    assert text.count("](data:image/png;base64,") == 3
 
 
 def test_without_matplotlib_the_tables_remain(

@@ -35,6 +35,11 @@ class Drawn:
     answers: Tensor  # [n, A]; where a query has fewer, some of them twice
     weights: Tensor  # [n]
 
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """All that is drawn, a row for each query."""
+        return self.entities, self.relations, self.answers, self.weights
+
 
 class Encoder(nn.Module, ABC):
     """A model that scores every entity as an answer to whole questions.
@@ -48,9 +53,8 @@ class Encoder(nn.Module, ABC):
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
     narrow = False  # whether its networks compute in bfloat16 while they learn
-    _kept_of: State = ()  # of the weights that the cached tables come from
-    # whether the recipe lean sets `narrow` on a GPU by default
-    narrows = False
+    narrows = False  # whether the recipe lean sets `narrow` on a GPU by default
+    _cached_state: State = ()  # of the weights that the cached tables come from
 
     @property
     def device(self) -> torch.device:
@@ -75,14 +79,14 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def loss(
-        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+        self, batch: Sequence[Drawn], negatives: Tensor, log_frequencies: Tensor | None = None
     ) -> Tensor:
         """The loss of queries of any mix of plans, summed over them by weight.
 
         `negatives` are wrong for most queries: `[K]` shared by all of them, or `[n, K]`, a row for
-        each in the batch's order. Shared ones may come with `often`, the logs of their expected
-        numbers of draws, `[K]`, which correct their logits as in a sampled softmax. No value is
-        read on the host, so that a step can be captured once and replayed.
+        each in the batch's order. Shared ones may come with `log_frequencies` `[K]`, the logs of
+        their expected numbers of draws, which correct their logits as in a sampled softmax. No
+        value is read on the host, so that a step can be captured once and replayed.
         """
 
     @abstractmethod
@@ -92,12 +96,12 @@ class Encoder(nn.Module, ABC):
     def renew(self) -> None:
         """Compute the tables that scoring caches; called whenever weights have changed."""
 
-    def keep_up(self) -> None:
+    def renew_if_stale(self) -> None:
         """Renew the cached tables if the weights have been written to since."""
         state = state_of(self)
-        if self._kept_of != state:
+        if self._cached_state != state:
             self.renew()
-            self._kept_of = state
+            self._cached_state = state
 
     def checksums(self) -> dict[str, str]:
         """Checksums of further inputs, beside settings and facts."""
@@ -155,11 +159,9 @@ class EncoderReasoner(Reasoner):
         """The logits `[B, N]`; batches that would not fit in memory are cut."""
         self.check(plan)
         at_once = self.batch(plan)
-        device = self.encoder.device
-        slots = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        return torch.cat(
-            [self.encoder.logits(plan, *(ids.to(device).long() for ids in part)) for part in slots]
-        )
+        slots = (ids.to(self.encoder.device).long().split(at_once) for ids in (entities, relations))
+        parts = zip(*slots, strict=True)
+        return torch.cat([self.encoder.logits(plan, *part) for part in parts])
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The scores, and the logits, which stay distinct where scores round to 1."""

@@ -19,7 +19,7 @@ def network(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequentia
     return nn.Sequential(*between, nn.Linear(hidden, outputs))
 
 
-def quiet(layers: nn.Sequential) -> None:
+def zero_last_layer(layers: nn.Sequential) -> None:
     """Set the last layer to 0, so that a residual network starts as no correction."""
     for numbers in layers[-1].parameters():
         nn.init.zeros_(numbers)

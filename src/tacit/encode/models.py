@@ -14,10 +14,9 @@ from tacit.encode.networks.lmpnn import LMPNN
 from tacit.encode.networks.ultra import Ultra
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.beta import BetaE
-from tacit.encode.spaces.boxes import Query2Box
 from tacit.encode.spaces.cones import ConE
 from tacit.encode.spaces.fuzzy import FuzzQE
-from tacit.encode.spaces.gqe import GQE
+from tacit.encode.spaces.translations import GQE, Query2Box
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
@@ -65,7 +64,6 @@ def load_encoder(
             else "train an encoder first"
         )
         raise RunError(f"run '{run.path}' has no {ENCODER}: {hint}", command="encode")
-    target = pick_device(device)
     with run.fits(ENCODER, "drop it, or encode the run again with force"):
         metadata, tensors = run.contents(ENCODER)
         settings = EncodeSettings.of(from_json(metadata["settings"]))
@@ -73,6 +71,6 @@ def load_encoder(
         encoder.load_state_dict(tensors)
         if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
             raise ValueError("it has weights that are not finite numbers")
-    encoder = encoder.to(target).requires_grad_(False).eval()
+    encoder = encoder.to(pick_device(device)).requires_grad_(False).eval()
     encoder.renew()
     return encoder, settings

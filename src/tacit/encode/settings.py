@@ -39,15 +39,11 @@ RECIPE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Graph networks: all entities against all answers; a quarter of a hop's facts is dropped.
 _SETS = {
-    "loss": "sets",
-    "adversarial": 5.0,
-    "dropout": 0.25,
-    "negatives": 1,
-    "private": False,
+    "loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False,
     "batch": 32,
-}
-_PUBLISHED = _SETS | {"decay": "none", "through": False}
-_LEAN = _SETS | {"steps": 10_000, "through": True, "joined": False}
+}  # fmt: skip
+_PUBLISHED = {"decay": "none", "through": False}
+_LEAN = {"steps": 10_000, "through": True, "joined": False}
 _FEW: dict[str, Any] = {
     "width": 16, "layers": 3, "hidden": 32, "batch": 16, "steps": 600, "negatives": 1,
     "validate_every": 0.25, "validate_queries": 20,  # a hop takes its time
@@ -55,15 +51,16 @@ _FEW: dict[str, Any] = {
 # Points and boxes.
 _SOFT = {"loss": "softmax", "weight_decay": 0.3}
 _FEW_STEPS = {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0}
-# Defaults of a recipe for a model; `small` is `lean` on a graph of few entities.
+# Defaults of a model: in both recipes, and in each; `small` is `lean` on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
-    "gqe": {"paper": {"width": 800}, "lean": _SOFT | {"width": 800}, "small": _FEW_STEPS},
-    "q2b": {"paper": {"width": 400}, "lean": _SOFT | {"width": 400}, "small": _FEW_STEPS},
+    "gqe": {"both": {"width": 800}, "paper": {}, "lean": _SOFT, "small": _FEW_STEPS},
+    "q2b": {"both": {"width": 400}, "paper": {}, "lean": _SOFT, "small": _FEW_STEPS},
     "betae": {
-        "paper": {"width": 400, "margin": 60.0},
+        "both": {"width": 400, "margin": 60.0},
+        "paper": {},
         "lean": {
-            "width": 400, "margin": 60.0, "negatives": 4096, "likely": 0.5, "answers": 4,
-            "negated": 0.7, "loss": "softmax", "lr": 2e-3, "weight_decay": 0.3,
+            "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.7, "loss": "softmax",
+            "lr": 2e-3, "weight_decay": 0.3,
         },
         "small": {
             "width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "answers": 1, "lr": 1e-2,
@@ -71,44 +68,39 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "cone": {
-        "paper": {"width": 800, "margin": 20.0, "dropout": 0.2, "steps": 900_000},
+        "both": {"width": 800, "margin": 20.0},
+        "paper": {"dropout": 0.2, "steps": 900_000},
         "lean": {
-            "width": 800, "margin": 20.0, "negatives": 2048, "likely": 0.5, "answers": 4,
-            "negated": 0.5, "loss": "softmax", "weight_decay": 4.0,
+            "negatives": 2048, "likely": 0.5, "answers": 4, "negated": 0.5, "loss": "softmax",
+            "weight_decay": 4.0,
         },
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
     "fuzzqe": {
+        "both": {"width": 1000},
         "paper": {
-            "width": 1000, "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine",
+            "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine",
             "steps": 900_000,
         },
-        "lean": {"width": 1000, "loss": "softmax", "likely": 0.5, "lr": 2e-3, "temperature": 0.05},
-        "small": {"width": 128, "bases": 8, "answers": 4, "lr": 5e-3, "weight_decay": 0.0},
+        "lean": {"loss": "softmax", "likely": 0.5, "lr": 2e-3},
+        "small": {"width": 128, "bases": 8, "answers": 4, "lr": 5e-3},
     },
     "gnnqe": {
-        "paper": _PUBLISHED | {
-            "width": 32, "layers": 4, "hidden": 160, "joined": True, "steps": 30_000, "lr": 5e-3,
-        },
-        "lean": _LEAN | {"width": 32, "layers": 4, "hidden": 64, "lr": 5e-3},
+        "both": _SETS | {"width": 32, "layers": 4, "lr": 5e-3},
+        "paper": _PUBLISHED | {"hidden": 160, "joined": True, "steps": 30_000},
+        "lean": _LEAN | {"hidden": 64},
         "small": _FEW,
     },
     "ultra": {
-        "paper": _PUBLISHED | {
-            "width": 64, "layers": 6, "hidden": 128, "steps": 40_000, "lr": 5e-4,
-        },
-        "lean": _LEAN | {"width": 64, "layers": 6, "hidden": 128, "lr": 1e-3},
+        "both": _SETS | {"width": 64, "layers": 6, "hidden": 128},
+        "paper": _PUBLISHED | {"steps": 40_000, "lr": 5e-4},
+        "lean": _LEAN,
         "small": _FEW,
     },
     "lmpnn": {  # width is that of the link predictor
-        "paper": {
-            "steps": 116_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax",
-            "weight_decay": 1e-4,
-        },
-        "lean": {
-            "steps": 45_000, "hidden": 8192, "temperature": 0.1, "loss": "softmax",
-            "negatives": 16_384, "lr": 5e-4, "weight_decay": 1e-4,
-        },
+        "both": {"hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4},
+        "paper": {"steps": 116_000},
+        "lean": {"steps": 45_000, "negatives": 16_384, "lr": 5e-4},
         "small": {
             "steps": 2_000, "hidden": 512, "negatives": SMALL, "lr": 1e-3, "weight_decay": 0.01,
         },
@@ -193,7 +185,7 @@ class EncodeSettings(Settings):
 
     def check(self) -> None:
         """Raise a `SettingsError` where a model cannot learn so."""
-        by_sets = BY_MODEL[self.model][self.recipe].get("loss") == "sets"
+        by_sets = BY_MODEL[self.model]["both"].get("loss") == "sets"
         if self.loss == "sets" and not by_sets:
             raise SettingsError(
                 f"loss is 'sets', by which gnnqe and ultra alone learn, not {self.model}; leave it "
@@ -220,9 +212,10 @@ class EncodeSettings(Settings):
             return dict(given)
         model = given.get("model", cls.model)
         recipe = given.get("recipe", cls.recipe)
-        chosen: dict[str, Any] = {}
-        for each in (recipe, "small") if recipe == "lean" and sizes[0] < SMALL else (recipe,):
-            chosen |= RECIPE[each] | BY_MODEL[model][each]
+        by_recipe = BY_MODEL[model]
+        chosen = RECIPE[recipe] | by_recipe["both"] | by_recipe[recipe]
+        if recipe == "lean" and sizes[0] < SMALL:
+            chosen |= RECIPE["small"] | by_recipe["small"]
         if given.get("minutes") is not None:
             chosen["steps"] = ENDLESS
         return chosen | dict(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.presets import observed_for_preset
 from tacit.engine.settings import observed_splits
 from tacit.errors import DataError, RunError, SettingsError, TacitError
-from tacit.evaluate.protocol import USUAL, evaluate, one_hop_queries, ranked, sample
+from tacit.evaluate.protocol import DEFAULTS, evaluate, one_hop_queries, queries_to_rank, sample
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 RELIABILITY_QUERIES = 500
 # settings that change no rank, since all entities are ranked, and those of one search
-_ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
+_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "cached", "budget")
 _BEAM = ("k",)
 _CONTINUOUS = ("steps", "step_size", "vector_reg")
 
@@ -63,18 +64,16 @@ class Evaluation(Results):
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as plain data, as files of results and runs store it."""
-        more: dict[str, Any] = {"relations": dict(self.relations)} if self.relations else {}
-        if self.reliability:
-            more["reliability"] = {
-                name: measured.to_json() for name, measured in self.reliability.items()
-            }
-        if self.by_missing:
-            more["by_missing"] = {
+        measured = {
+            "relations": self.relations and dict(self.relations),
+            "reliability": {name: each.to_json() for name, each in self.reliability.items()},
+            "by_missing": {
                 name: {str(links): dict(row) for links, row in rows.items()}
                 for name, rows in self.by_missing.items()
-            }
-        if self.outdated:
-            more["outdated"] = self.outdated
+            },
+            "outdated": self.outdated,
+        }
+        more = {name: value for name, value in measured.items() if value}
         return super().to_json() | {"versions": versions()} | more
 
     def write(self, path: str | Path) -> None:
@@ -87,7 +86,7 @@ def evaluate_run(
     weights: LoadedWeights,
     queries: str | Path | QuerySets | None,
     shapes: str | None,
-    how: EvaluateSettings,
+    protocol: EvaluateSettings,
     adapted: bool,
     settings: Mapping[str, Any],
     progress: Progress | bool = False,
@@ -95,33 +94,32 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run, as `Run.evaluate` describes it, by settings of the engine."""
     graph = folder.graph()
-    sets = queries_of(graph, queries, how.split, shapes)
+    sets = queries_of(graph, queries, protocol.split, shapes)
     adapted = adapted and not settings.get("preset")
     with reading(folder.path):  # one snapshot of the adapter and its settings
         files = {**weights.files, "adapt": folder.weight_files()["adapt"]}
         adapter = folder.settings.get("adapt", {}) if adapted and folder.has(ADAPTER) else {}
-        usual = observed_for_preset(settings.get("preset"), how.split) or (
-            adapter.get("observed") if how.split != "train" else None
+        usual = observed_for_preset(settings.get("preset"), protocol.split) or (
+            adapter.get("observed") if protocol.split != "train" else None
         )
-        observed = observed_before(how.split, settings.get("observed", usual))
+        observed = observed_before(protocol.split, settings.get("observed", usual))
         engine = engine_of(folder, weights, adapted, {**settings, "observed": observed}).ranking()
     about: dict[str, Any] = {"graph": graph.name}
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
-    about["adapter"] = (
-        described(adapter)
-        if engine.reasoner_override is None and engine.adapter is not None
-        else None
+    if engine.reasoner_override is None and engine.adapter is not None:
+        about["adapter"] = described(adapter)
+    evaluation = evaluate_engine(
+        engine, sets, protocol, about=about, progress=progress, processes=processes
     )
-    evaluation = evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
     return replace(evaluation, files=files)
 
 
-def evaluated(
+def evaluate_engine(
     engine: Engine,
     queries: QuerySets,
-    how: EvaluateSettings = USUAL,
+    protocol: EvaluateSettings = DEFAULTS,
     *,
     about: Mapping[str, Any] | None = None,
     progress: Progress | bool = False,
@@ -131,42 +129,46 @@ def evaluated(
 
     Several `processes` share the ranking out; the first of them measures the rest.
     """
-    if how.per_relation and "1p" not in queries:
+    if protocol.per_relation and "1p" not in queries:
         raise SettingsError(
             "per_relation is about 1p queries, and none were evaluated; add 1p to `shapes`",
             "per_relation",
         )
     engine.search.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
-    settings = {**(about or {}), "split": how.split, **relevant(engine)}
+    settings = {**(about or {}), "split": protocol.split, **relevant_settings(engine)}
     conditions = {name: value for name, value in settings.items() if value is not None}
     missing = {  # before the ranking, since it can raise errors
-        name: missing_links(query_set, engine.graph, how.split, engine.settings.observed)
-        for name, query_set in (ranked(queries, how.limit) if how.by_missing else {}).items()
+        name: missing_links(query_set, engine.graph, protocol.split, engine.settings.observed)
+        for name, query_set in (
+            queries_to_rank(queries, protocol.limit) if protocol.by_missing else {}
+        ).items()
     }
-    results = evaluate(engine.reasoner, queries, how, conditions, progress, processes)
+    results = evaluate(engine.reasoner, queries, protocol, conditions, progress, processes)
     relations = None
-    if how.per_relation:
+    if protocol.per_relation:
         figures = results.figures["1p"]
         labels = engine.graph.relations.labels
-        relation_ids = figures.queries.relations[figures.queries.hard.rows, 0]
-        relations = {
-            labels[relation]: row
-            for relation, row in figures.grouped(relation_ids, how.mean).items()
-        }
-    measures_reliability = how.reliability and (processes is None or processes.leads)
+        groups = figures.grouped(
+            figures.queries.relations[figures.queries.hard.rows, 0], protocol.mean
+        )
+        relations = {labels[relation]: row for relation, row in groups.items()}
+    measured: dict[str, Reliability] = {}
+    if protocol.reliability and (processes is None or processes.leads):
+        measured = _reliability(
+            engine, queries, protocol.split, protocol.limit or RELIABILITY_QUERIES
+        )
     return Evaluation(
         **vars(results),
         relations=relations,
-        reliability=_reliability(engine, queries, how.split, how.limit or RELIABILITY_QUERIES)
-        if measures_reliability
-        else {},
+        reliability=measured,
         by_missing={
-            name: results.figures[name].grouped(links, how.mean) for name, links in missing.items()
+            name: results.figures[name].grouped(links, protocol.mean)
+            for name, links in missing.items()
         },
     )
 
 
-def kept_in(folder: RunFolder, evaluation: Evaluation, weights: LoadedWeights) -> Evaluation:
+def store_evaluation(folder: RunFolder, evaluation: Evaluation, weights: LoadedWeights) -> Evaluation:
     """Write the evaluation into a run, in place of those with equal settings.
 
     An evaluation of weights that were written to in memory is not stored. It is marked as outdated
@@ -185,10 +187,8 @@ def kept_in(folder: RunFolder, evaluation: Evaluation, weights: LoadedWeights) -
                     return replace(
                         evaluation, unkept=f"{evaluation.outdated}, and the run was measured anew"
                     )
-            results["eval"] = [
-                *(each for each in earlier if each not in same),
-                evaluation.to_json(),
-            ]
+            others = [each for each in earlier if each not in same]
+            results["eval"] = [*others, evaluation.to_json()]
     except TacitError as error:  # a read-only run, or damaged results
         return replace(evaluation, unkept=str(error))
     return evaluation
@@ -207,12 +207,12 @@ def _changed_since(
     return "weights have" if any(files[part] != present[part] for part in parts) else ""
 
 
-def relevant(engine: Engine) -> dict[str, Any]:
+def relevant_settings(engine: Engine) -> dict[str, Any]:
     """The settings that an engine's answers depend on, with the calibration in use.
 
     >>> from tacit.links.scorer import GraphScorer
     >>> graph = Graph.of([("a", "r", "b")])
-    >>> relevant(Engine(graph, GraphScorer(graph.index(), 2), search="symbolic"))
+    >>> relevant_settings(Engine(graph, GraphScorer(graph.index(), 2), search="symbolic"))
     {'search': 'symbolic', 'observed': 'train+valid+test'}
     """
     settings = engine.config
@@ -226,11 +226,11 @@ def relevant(engine: Engine) -> dict[str, Any]:
         deciding = ("search", "observed", "new", *engine.search.config)
         return {name: settings[name] for name in deciding if name in settings}
     search = settings["search"]
-    aside = (
-        _ASIDE
-        + (() if search == "beam" else _BEAM)
-        + (() if search == "continuous" else _CONTINUOUS)
-    )
+    aside = _ASIDE
+    if search != "beam":
+        aside += _BEAM
+    if search != "continuous":
+        aside += _CONTINUOUS
     if settings["observed"] == "none":
         aside += ("observed_score",)
     shown = {name: value for name, value in settings.items() if name not in aside}
@@ -273,14 +273,14 @@ def queries_of(
     return {"1p": one_hop_queries(graph, split)}
 
 
-def observed_before(split: str, wanted: Any = None) -> tuple[str, ...]:
+def observed_before(split: str, requested: Any = None) -> tuple[str, ...]:
     """The splits that may be observed for queries of a split, never the predicted ones.
 
     >>> observed_before("test"), observed_before("valid", "none"), observed_before("train")
     (('train',), (), ())
     """
     before = SPLITS[: SPLITS.index(split)]
-    splits = observed_splits(before[:1] if wanted is None else wanted)
+    splits = observed_splits(before[:1] if requested is None else requested)
     leaked = [part for part in splits if part not in before]
     if leaked:
         allowed = " or ".join(["none", *("+".join(before[: i + 1]) for i in range(len(before)))])
@@ -325,12 +325,9 @@ def hardness(
             loaded, shapes=shapes, split=split, count=count, seed=seed, progress=progress
         )
         query_sets = {name: each.queries for name, each in drawn.items() if len(each.queries)}
-    links = {name: missing_links(each, loaded, split, known) for name, each in query_sets.items()}
     return {
-        name: dict(
-            zip(*(part.tolist() for part in np.unique(missing, return_counts=True)), strict=True)
-        )
-        for name, missing in links.items()
+        name: dict(Counter(np.sort(missing_links(each, loaded, split, known)).tolist()))
+        for name, each in query_sets.items()
     }
 
 
@@ -346,11 +343,11 @@ def _reliability(
     engine: Engine, queries: QuerySets, split: str, limit: int
 ) -> dict[str, Reliability]:
     """The reliability of atoms, if the split has facts, and of the ten best answers."""
+    measured = {}
+    if len(engine.graph.split(split)):
+        atoms = sample(one_hop_queries(engine.graph, split), limit)
+        measured["atoms"] = reliability(engine.reasoner, atoms)
     answers = [
         reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()
     ]
-    measured = {"ten best answers": sum(answers, Reliability.empty())}
-    if len(engine.graph.split(split)):
-        atoms = reliability(engine.reasoner, sample(one_hop_queries(engine.graph, split), limit))
-        measured = {"atoms": atoms} | measured
-    return measured
+    return measured | {"ten best answers": sum(answers, Reliability.empty())}

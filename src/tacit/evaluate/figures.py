@@ -28,42 +28,8 @@ def steps(
     """MRR or a loss over steps or epochs: a curve `(steps, values)` per name."""
     figure, axes = blank()
     for (name, (x, y)), colour in zip(curves.items(), colours(len(curves)), strict=True):
-        axes.plot(
-            np.asarray(x),
-            np.asarray(y),
-            color=colour,
-            label=name,
-            marker="o" if np.size(x) <= 20 else "",
-        )
+        axes.plot(x, y, color=colour, label=name, marker="o" if np.size(x) <= 20 else "")
     finish(axes, xlabel, ylabel, entries=len(curves) if len(curves) > 1 else 0)
-    return figure
-
-
-def bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
-    """MRR in percent: one group of bars per shape, one bar per name of `groups`.
-
-    `groups` is of the form `{"CQD^A, 1%": {"2p": 11.8, …}, …}`.
-    """
-    columns = list(dict.fromkeys(column for values in groups.values() for column in values))
-    figure, axes = blank(width=min(10.0, max(5.0, 0.3 * len(columns) * max(1, len(groups)))))
-    width = 0.8 / max(1, len(groups))
-    for i, ((name, values), colour) in enumerate(
-        zip(groups.items(), colours(len(groups)), strict=True)
-    ):
-        places = [
-            j + (i - (len(groups) - 1) / 2) * width
-            for j, column in enumerate(columns)
-            if column in values
-        ]
-        axes.bar(
-            places,
-            [values[column] for column in columns if column in values],
-            width,
-            color=colour,
-            label=name,
-        )
-    axes.set_xticks(range(len(columns)), columns)
-    finish(axes, "", "MRR, %", entries=len(groups))
     return figure
 
 

@@ -20,14 +20,14 @@ from tacit.links.ranking import Ties
 from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
 from tacit.query.sampling.shapes import SHAPES
 
-USUAL = EvaluateSettings()
+DEFAULTS = EvaluateSettings()
 FILTERED = "easy and hard answers"  # what never competes with the answer that is ranked
 
 
 def evaluate(
     reasoner: Reasoner,
     queries: QuerySets,
-    how: EvaluateSettings = USUAL,
+    protocol: EvaluateSettings = DEFAULTS,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | bool = False,
     processes: Shards | None = None,
@@ -45,15 +45,21 @@ def evaluate(
     """
     with counting(progress) as counts:
         figures = {
-            name: measure(reasoner, query_set, how, counts(name, len(query_set)), processes)
-            for name, query_set in ranked(queries, how.limit).items()
+            name: measure(reasoner, query_set, protocol, counts(name, len(query_set)), processes)
+            for name, query_set in queries_to_rank(queries, protocol.limit).items()
         }
-    limited = {} if how.limit is None else {"limit": how.limit}
-    made = {**(settings or {}), **limited, "ties": how.ties, "mean": how.mean, "filtered": FILTERED}
-    return Results(figures, how.ties, made, how.mean)
+    limited = {} if protocol.limit is None else {"limit": protocol.limit}
+    conditions = {
+        **(settings or {}),
+        **limited,
+        "ties": protocol.ties,
+        "mean": protocol.mean,
+        "filtered": FILTERED,
+    }
+    return Results(figures, protocol.ties, conditions, protocol.mean)
 
 
-def ranked(queries: QuerySets, limit: int | None) -> dict[str, QuerySet]:
+def queries_to_rank(queries: QuerySets, limit: int | None) -> dict[str, QuerySet]:
     """The queries with hard answers; `limit` keeps a fixed sample of each set."""
     selected = {
         name: sample(query_set.subset(np.flatnonzero(query_set.hard.counts)), limit)
@@ -70,13 +76,15 @@ def ranked(queries: QuerySets, limit: int | None) -> dict[str, QuerySet]:
 def measure(
     reasoner: Reasoner,
     queries: QuerySet,
-    how: EvaluateSettings = USUAL,
+    protocol: EvaluateSettings = DEFAULTS,
     progress: Callable[[int], None] = lambda done: None,
     processes: Shards | None = None,
 ) -> Figures:
     """The figures of each query of one set, in the order of the set, and the time taken."""
     started = time.perf_counter()
-    places = hard_ranks(reasoner, queries, cast("Ties", how.ties), how.batch, progress, processes)
+    places = hard_ranks(
+        reasoner, queries, cast("Ties", protocol.ties), protocol.batch, progress, processes
+    )
     return Figures(queries, places, time.perf_counter() - started)
 
 

@@ -24,7 +24,7 @@ from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.folder import QUESTIONS, RunFolder
 
-ASKED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip")
+VALIDATED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip")
 CANDIDATES = 32  # of a variable, at most
 SHARE = 0.1  # of the work between two validations
 COST = 2.0  # of a row that is calibrated, searched and ranked, in products alone
@@ -89,15 +89,16 @@ class QuestionValidation:
 
     def _drawn(self) -> dict[str, QuerySet]:
         most = affordable(self.graph, self.settings)
-        seed = self.settings.seed
-        drawn = {}
-        for name in ASKED:
+        questions = {}
+        for name in VALIDATED:
+            shape = SHAPES[name]
             # questions without variables are cheap, and more of them reduce the noise
-            count = most if SHAPES[name].plan.has(Project) else self.settings.validate_questions
-            drawn[name] = sample(
-                self.graph, SHAPES[name], "valid", count, seed=seed, waste=WASTE
-            ).queries
-        return {name: queries for name, queries in drawn.items() if len(queries)}
+            count = most if shape.plan.has(Project) else self.settings.validate_questions
+            seed = self.settings.seed
+            drawn = sample(self.graph, shape, "valid", count, seed=seed, waste=WASTE).queries
+            if len(drawn):
+                questions[name] = drawn
+        return questions
 
 
 def affordable(graph: Graph, settings: TrainSettings) -> int:
@@ -108,7 +109,7 @@ def affordable(graph: Graph, settings: TrainSettings) -> int:
     """
     compared = min(1.0, settings.negatives / graph.num_entities) if settings.negatives else 1.0
     learned = 3 * 2 * len(graph.train) * settings.validate_every * compared
-    one_of_each = sum(rows(SHAPES[name].plan, graph.num_entities) for name in ASKED)
+    one_of_each = sum(rows(SHAPES[name].plan, graph.num_entities) for name in VALIDATED)
     return max(
         FEWEST, min(settings.validate_questions, int(SHARE * learned / (COST * one_of_each)))
     )
@@ -120,11 +121,8 @@ def rows(plan: Plan, num_entities: int) -> int:
     >>> [rows(SHAPES[name].plan, 1000) for name in ("1p", "2i", "2p", "3p")]
     [1, 2, 33, 65]
     """
-    k = candidates(num_entities)
-    return sum(
-        1 if isinstance(step, Row) else k if isinstance(step, Project) else 0
-        for step in walk(plan.root)
-    )
+    costs = {Row: 1, Project: candidates(num_entities)}
+    return sum(costs.get(type(step), 0) for step in walk(plan.root))
 
 
 def candidates(num_entities: int) -> int:
@@ -146,14 +144,9 @@ def read_questions(run: RunFolder) -> dict[str, QuerySet]:
     """Read the stored questions of a run."""
     tensors = {name: tensor.numpy() for name, tensor in run.tensors(QUESTIONS).items()}
     questions = {}
-    for name in ASKED:
+    for name in VALIDATED:
         if f"{name}.entities" in tensors:
             entities, relations, *answers = (tensors[f"{name}.{column}"] for column in _COLUMNS)
-            questions[name] = QuerySet(
-                SHAPES[name],
-                entities,
-                relations,
-                AnswerSets(*answers[:2]),
-                AnswerSets(*answers[2:]),
-            )
+            easy, hard = AnswerSets(*answers[:2]), AnswerSets(*answers[2:])
+            questions[name] = QuerySet(SHAPES[name], entities, relations, easy, hard)
     return questions

@@ -145,6 +145,6 @@ def _cells(answers: AnswerSets) -> tuple[Tensor, Tensor]:
 
 
 def _ratio(sums: Floats, counts: NDArray[np.int64]) -> Floats:
-    ratio: Floats = np.full(len(sums), np.nan)
-    np.divide(sums, counts, out=ratio, where=counts > 0)
+    with np.errstate(invalid="ignore"):
+        ratio: Floats = sums / counts
     return ratio

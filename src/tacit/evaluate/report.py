@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import write_text
-from tacit.errors import DataError, SettingsError
+from tacit.errors import SettingsError
 from tacit.evaluate import figures
+from tacit.evaluate.evaluation import check_writable
 from tacit.evaluate.results import is_results
 from tacit.evaluate.tables import TITLES, cell, columns_of, missing_percentages, percentages
 from tacit.run.folder import RunFolder
@@ -56,11 +58,7 @@ class Section:
     @property
     def wide(self) -> bool:
         """Whether the section needs the whole width of a page."""
-        return (
-            len(self.header) > 4
-            or (not self.header and self.figure is None)
-            or "by shape" in self.title
-        )
+        return len(self.header) > 4 or (not self.header and self.figure is None)
 
 
 def write_report(run: RunFolder, out: str | Path) -> Path:
@@ -68,10 +66,8 @@ def write_report(run: RunFolder, out: str | Path) -> Path:
     out = Path(out)
     if out.suffix.lower() not in ENDINGS:
         raise SettingsError(f"out is '{out}'; it must end in .html or .md", "out")
-    page = report(run, ENDINGS[out.suffix.lower()])
-    if not out.parent.is_dir():
-        raise DataError(f"cannot be written: there is no folder '{out.parent}'", out)
-    write_text(out, page)
+    check_writable(out)
+    write_text(out, report(run, ENDINGS[out.suffix.lower()]))
     return out
 
 
@@ -89,24 +85,21 @@ def sections(run: RunFolder) -> Iterable[Section]:
     stored = [evaluation for evaluation in results.get("eval", []) if is_results(evaluation)]
     names = [f"#{i}" for i in range(1, len(stored) + 1)] if len(stored) > 1 else ["this run"]
     evaluations = dict(zip(names, stored, strict=False))
-    outdated: dict[str, list[str]] = {}
+    outdated = defaultdict[str, list[str]](list)
     for name, evaluation in evaluations.items():
         if "outdated" in evaluation:
-            outdated.setdefault(str(evaluation["outdated"]), []).append(name)
+            outdated[str(evaluation["outdated"])].append(name)
     if outdated:
-        yield Section(
-            "Outdated",
-            "; ".join(f"{', '.join(named)}: {why}" for why, named in outdated.items()) + ".",
-        )
-    if not evaluations:
-        yield Section(
-            "Evaluation",
-            "Nothing has been evaluated; `tacit eval RUN` and `run.evaluate()` do that.",
-        )
-    yield from _settings_of(evaluations)
-    yield from _evaluations(evaluations)
-    yield from _missing(evaluations)
-    yield from _calibration(evaluations)
+        changes = (f"{', '.join(named)}: {why}" for why, named in outdated.items())
+        yield Section("Outdated", "; ".join(changes) + ".")
+    if evaluations:
+        yield _settings_of(evaluations)
+        yield from _metrics(evaluations)
+        yield from _missing(evaluations)
+        yield from _calibration(evaluations)
+    else:
+        advice = "`tacit eval RUN` and `run.evaluate()` do that."
+        yield Section("Evaluation", f"Nothing has been evaluated; {advice}")
     yield from _curves(run.events())
     for table, values in settings.items():
         yield _listed(f"Settings: {table}", values)
@@ -121,46 +114,28 @@ def _listed(title: str, values: Mapping[str, Any]) -> Section:
     )
 
 
-def _settings_of(evaluations: Evaluations) -> Iterable[Section]:
+def _settings_of(evaluations: Evaluations) -> Section:
     """The settings in which the evaluations differ, and the shared ones."""
     settings = {name: evaluation.get("settings", {}) for name, evaluation in evaluations.items()}
     keys = differences(list(settings.values()))
-    shared = {
-        key: value
-        for values in settings.values()
-        for key, value in values.items()
-        if key not in keys
-    }
-    text = ", ".join(f"{key} {_text(value)}" for key, value in shared.items())
-    if settings:
-        rows = (
-            [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()]
-            if keys
-            else []
-        )
-        yield Section(
-            "Evaluations", f"All with {text}." if keys else f"With {text}.", ("", *keys), rows
-        )
+    every = {key: value for values in settings.values() for key, value in values.items()}
+    text = ", ".join(f"{key} {_text(every[key])}" for key in every if key not in keys)
+    if not keys:
+        return Section("Evaluations", f"With {text}.", ("",))
+    rows = [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()]
+    return Section("Evaluations", f"All with {text}.", ("", *keys), rows)
 
 
-def _evaluations(evaluations: Evaluations) -> Iterable[Section]:
-    how = ", ".join(
-        dict.fromkeys(
-            f"{e.get('ties')} ties, mean per {e.get('mean', 'question')}"
-            for e in evaluations.values()
-        )
+def _metrics(evaluations: Evaluations) -> Iterable[Section]:
+    """A table for each metric."""
+    protocols = dict.fromkeys(
+        f"{evaluation.get('ties')} ties, mean per {evaluation.get('mean', 'question')}"
+        for evaluation in evaluations.values()
     )
-    for metric, title in TITLES.items() if evaluations else ():
+    text = f"In percent; filtered ranks, {', '.join(protocols)}."
+    for metric, title in ({**TITLES, "mrr": "Mean reciprocal rank"}).items():
         rows = {name: percentages(evaluation, metric) for name, evaluation in evaluations.items()}
-        columns = columns_of(rows.values())
-        if metric == "mrr":
-            title = "Mean reciprocal rank"
-            bars = {
-                name: {column: row[column] for column in columns if column in row}
-                for name, row in rows.items()
-            }
-            yield _drawn(f"{title} by shape", lambda bars=bars: figures.bars(bars))
-        yield _percent(title, f"In percent; filtered ranks, {how}.", rows)
+        yield _percent(title, text, rows)
 
 
 def _missing(evaluations: Evaluations) -> Iterable[Section]:
@@ -198,26 +173,23 @@ def _calibration(evaluations: Evaluations) -> Iterable[Section]:
         ]
         header = ("", "calibration error", "Brier score", "scores")
         yield Section("Calibration", "Whether scores can be read as probabilities.", header, rows)
-        yield _drawn("Reliability", lambda: figures.reliability_diagram(curves))
+        yield _drawn("Reliability", figures.reliability_diagram, curves)
 
 
 def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
     """One figure for each clock (epochs, steps) and each measure along it."""
     for clock in ("epoch", "step"):
         for measure in ("loss", "valid_mrr"):
-            points = [
-                (event[clock], event[measure])
-                for event in events
-                if _numbers(event, clock, measure)
-            ]
+            pairs = ((event.get(clock), event.get(measure)) for event in events)
+            points = [pair for pair in pairs if all(isinstance(x, int | float) for x in pair)]
             if len(points) > 1:
                 curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
                 label = "validation MRR" if measure == "valid_mrr" else measure
                 title = f"{label[:1].upper()}{label[1:]} by {clock}"
-                yield _drawn(title, lambda c=curves, y=label, x=clock: figures.steps(c, y, x))
+                yield _drawn(title, figures.steps, curves, label, clock)
 
 
-def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], list[float]]]:
+def _restarts(points: Sequence[tuple[Any, Any]]) -> list[tuple[list[float], list[float]]]:
     """The curves in a trace of several runs, cut where the clock goes back."""
     curves: list[tuple[list[float], list[float]]] = []
     for x, y in points:
@@ -228,13 +200,9 @@ def _restarts(points: Sequence[tuple[float, float]]) -> list[tuple[list[float], 
     return curves
 
 
-def _numbers(event: Mapping[str, Any], *keys: str) -> bool:
-    return all(isinstance(event.get(key), int | float) for key in keys)
-
-
-def _drawn(title: str, draw: Any) -> Section:
+def _drawn(title: str, draw: Callable[..., Figure], *values: Any) -> Section:
     try:
-        return Section(title, figure=draw())
+        return Section(title, figure=draw(*values))
     except SettingsError as error:  # without matplotlib a report has its tables
         return Section(title, str(error))
 
@@ -259,10 +227,7 @@ def to_html(title: str, sections: Sequence[Section]) -> str:
         if section.text:
             parts.append(f"<p>{html.escape(section.text)}</p>")
         if section.rows:
-            lines = [
-                _html_row("th", section.header),
-                *(_html_row("td", row) for row in section.rows),
-            ]
+            lines = _html_row("th", section.header), *(_html_row("td", row) for row in section.rows)
             parts.append("<table>" + "".join(lines) + "</table>")
         if section.figure is not None:
             parts.append(f"<figure>{figures.svg(section.figure)}</figure>")
@@ -287,11 +252,10 @@ def to_markdown(title: str, sections: Sequence[Section]) -> str:
             rule = "|---|" + "---:|" * (len(section.header) - 1)
             parts.append("\n".join([_line(section.header), rule, *map(_line, section.rows)]))
         if section.figure is not None:
-            picture = io.BytesIO()
-            section.figure.savefig(picture, format="png", dpi=110)
-            parts.append(
-                f"![{section.title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"
-            )
+            png = io.BytesIO()
+            section.figure.savefig(png, format="png", dpi=110)
+            data = base64.b64encode(png.getvalue()).decode()
+            parts.append(f"![{section.title}](data:image/png;base64,{data})")
     return "\n\n".join(parts) + "\n"
 
 

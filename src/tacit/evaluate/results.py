@@ -54,14 +54,14 @@ class Figures:
         Beside the metrics there are the numbers of queries and answers.
         """
         distinct, group = np.unique(keys, return_inverse=True)
-        asked, place, answers = np.unique(
+        pairs, pair, answers = np.unique(
             group * len(self) + self.queries.hard.rows, return_inverse=True, return_counts=True
         )
-        of_key = asked // len(self)  # of each pair of a key and a query
-        weights = answers if mean == "fact" else np.ones(len(asked))
+        of_key = pairs // len(self)  # of each pair of a key and a query
+        weights = answers if mean == "fact" else np.ones(len(pairs))
         columns: dict[str, NDArray[Any]] = {
             name: np.bincount(of_key, weights * values.numpy()) / np.bincount(of_key, weights)
-            for name, values in by_query(self.ranks, torch.from_numpy(place)).items()
+            for name, values in by_query(self.ranks, torch.from_numpy(pair)).items()
         }
         columns |= {"queries": np.bincount(of_key), "answers": np.bincount(group)}
         return {
@@ -130,11 +130,7 @@ def average(values: Mapping[str, float], names: Sequence[str]) -> float | None:
     >>> average({"2i": 0.5, "3i": 0.25}, ("2i", "3i")), average({"2i": 0.5}, ("2i", "3i"))
     (0.375, None)
     """
-    return (
-        sum(values[name] for name in names) / len(names)
-        if all(name in values for name in names)
-        else None
-    )
+    return sum(values[name] for name in names) / len(names) if values.keys() >= {*names} else None
 
 
 def read_results(path: str | Path) -> dict[str, Any]:
@@ -155,8 +151,8 @@ def read_results(path: str | Path) -> dict[str, Any]:
 
 def is_results(data: Any) -> bool:
     """Whether plain data has the form of results."""
-    tables = [data.get(metric) for metric in METRICS] if isinstance(data, dict) else [None]
-    return all(
-        isinstance(table, dict) and all(isinstance(value, int | float) for value in table.values())
-        for table in tables
+    return isinstance(data, dict) and all(
+        isinstance(table := data.get(metric), dict)
+        and all(isinstance(value, int | float) for value in table.values())
+        for metric in METRICS
     )

@@ -38,10 +38,5 @@ class EvaluateSettings(Settings):
     @classmethod
     def taken(cls, values: dict[str, Any]) -> Self:
         """The settings of an evaluation among some values, taken out of them."""
-        return cls(
-            **{
-                field.name: values.pop(field.name)
-                for field in settings_of(cls)
-                if field.name in values
-            }
-        )
+        names = [field.name for field in settings_of(cls) if field.name in values]
+        return cls(**{name: values.pop(name) for name in names})

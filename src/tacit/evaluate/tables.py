@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ def percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, fl
     """A metric in percent by shape, with the averages whose shapes are all present."""
     by_shape: Mapping[str, float] = results[metric]
     averages = {name: average(by_shape, shapes) for name, shapes in AVERAGES.items()}
-    values = {**{name: mean for name, mean in averages.items() if mean is not None}, **by_shape}
-    return {column: 100 * value for column, value in values.items()}
+    values = {**averages, **by_shape}
+    return {column: 100 * value for column, value in values.items() if value is not None}
 
 
 def columns_of(rows: Iterable[Mapping[str, float]]) -> list[str]:
@@ -38,12 +39,17 @@ def cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
+def _cells(row: Mapping[str, float]) -> list[str]:
+    return [cell(100 * row[metric]) for metric in METRICS]
+
+
 def metrics_table(results: Mapping[str, Any]) -> Table:
     """A table of results for a terminal, with MRR, Hits@k, count and time per set."""
     table = empty_table(("queries of", *TITLES.values(), "count", "ms each"))
     for name, count in results["queries"].items():
-        values = [cell(100 * results[metric][name]) for metric in METRICS]
-        table.add_row(name, *values, f"{count:,}", f"{1e3 * results['seconds'][name] / count:.2f}")
+        row = {metric: results[metric][name] for metric in METRICS}
+        milliseconds = 1e3 * results["seconds"][name] / count
+        table.add_row(name, *_cells(row), f"{count:,}", f"{milliseconds:.2f}")
     percent = percentages(results)
     for name in AVERAGES:
         if name in percent:
@@ -56,10 +62,8 @@ def missing_table(by_missing: Mapping[str, Mapping[Any, Mapping[str, float]]]) -
     table = empty_table(("queries of", "missing", *TITLES.values(), "count", "answers"))
     for name, rows in by_missing.items():
         for links, row in rows.items():
-            values = [cell(100 * row[metric]) for metric in METRICS]
-            table.add_row(
-                name, str(links), *values, f"{row['queries']:,.0f}", f"{row['answers']:,.0f}"
-            )
+            counts = f"{row['queries']:,.0f}", f"{row['answers']:,.0f}"
+            table.add_row(name, str(links), *_cells(row), *counts)
     return table
 
 
@@ -73,19 +77,12 @@ def missing_percentages(
     {'1': {'1p': 25.0, '2i': 25.0}, '2': {'2i': 10.0}}
     """
     by_missing: Mapping[str, Mapping[str, Mapping[str, float]]] = results.get("by_missing", {})
-    links = sorted({number for rows in by_missing.values() for number in rows}, key=int)
+    values = defaultdict[str, dict[str, float]](dict)
+    for name, rows in by_missing.items():
+        for links, row in rows.items():
+            values[links][name] = row[metric]
     return {
-        number: percentages(
-            {
-                metric: {
-                    name: rows[number][metric]
-                    for name, rows in by_missing.items()
-                    if number in rows
-                }
-            },
-            metric,
-        )
-        for number in links
+        links: percentages({metric: values[links]}, metric) for links in sorted(values, key=int)
     }
 
 
@@ -95,8 +92,8 @@ def relations_table(relations: Mapping[str, Mapping[str, float]]) -> Table:
 
     table = empty_table(("relation", *TITLES.values(), "queries"))
     for name, row in sorted(relations.items(), key=lambda item: (-item[1]["queries"], item[0])):
-        figures = (cell(100 * row[metric]) for metric in METRICS)
-        table.add_row(escape(escape_control_chars(name)), *figures, f"{row['queries']:,.0f}")
+        label = escape(escape_control_chars(name))
+        table.add_row(label, *_cells(row), f"{row['queries']:,.0f}")
     return table
 
 

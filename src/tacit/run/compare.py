@@ -134,8 +134,13 @@ def compare(
     encoder cannot express are left out of its row. `out` is a JSON file to write; `progress` hears
     an `Event` of each shape as its queries are ranked, or True shows it.
     """
-    from tacit.evaluate.evaluation import check_writable, observed_before, queries_of, relevant
-    from tacit.evaluate.protocol import evaluate, ranked
+    from tacit.evaluate.evaluation import (
+        check_writable,
+        observed_before,
+        queries_of,
+        relevant_settings,
+    )
+    from tacit.evaluate.protocol import evaluate, queries_to_rank
 
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
@@ -165,14 +170,14 @@ def compare(
             for shape, each in drawn.items()
             if engine.search.unsupported_reason(each.shape.plan) is None
         }
-        conditions = {"split": split, **relevant(engine)}
+        conditions = {"split": split, **relevant_settings(engine)}
         return evaluate(engine.reasoner, sets, protocol, conditions, progress)
 
     rows = list[System]()
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
-    counts = {name: len(each) for name, each in ranked(drawn, limit).items()}
+    counts = {name: len(each) for name, each in queries_to_rank(drawn, limit).items()}
     origin = "drawn from the graph"
     if queries is not None:
         origin = "given" if isinstance(queries, Mapping) else str(queries)

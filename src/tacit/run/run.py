@@ -476,7 +476,7 @@ class Run:
         `by_missing` links, and `reliability`. All others are those of `EngineSettings`; with `new`,
         answers that the observed facts imply are ranked last.
         """
-        from tacit.evaluate.evaluation import check_writable, evaluate_run, kept_in
+        from tacit.evaluate.evaluation import check_writable, evaluate_run, store_evaluation
         from tacit.evaluate.settings import EvaluateSettings
 
         settings["split"] = split
@@ -502,7 +502,7 @@ class Run:
         )
         if processes is not None and not processes.leads:
             return evaluation
-        evaluation = kept_in(opened.folder, evaluation, opened.weights)
+        evaluation = store_evaluation(opened.folder, evaluation, opened.weights)
         if out is not None:
             evaluation.write(out)
         return evaluation

@@ -156,7 +156,7 @@ def _encoded(
     progress: Progress | bool,
 ) -> RunFolder:
     """Train an encoder in its run folder, unless a resumed training is complete."""
-    from tacit.encode.training.encoding import encode, given_queries
+    from tacit.encode.training.encoding import encode, training_queries
     from tacit.links.loading import load_model, pick_device
 
     fresh = out is not None and not exists(out)
@@ -177,7 +177,7 @@ def _encoded(
         try:
             scorer = load_model(folder, str(pick_device(chosen.device))) if predicts else None
             graph = folder.graph()
-            learned, valid = given_queries(graph, chosen, queries)
+            learned, valid = training_queries(graph, chosen, queries)
             encode(
                 graph,
                 chosen,

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tacit.encode.networks import aggregation_kernels as kernels
 from tacit.encode.networks.sorted_facts import SortedFacts
@@ -70,9 +71,7 @@ class _Aggregated(torch.autograd.Function):
         keep: Tensor | None,
         pna: bool,
     ) -> Tensor:
-        states = states.contiguous()
-        weights = weights.contiguous()
-        boundary = boundary.contiguous()
+        states, weights, boundary = (each.contiguous() for each in (states, weights, boundary))
         ctx.facts = facts
         if kernels.available(states):
             out, ties = kernels.gathered(
@@ -94,12 +93,10 @@ class _Aggregated(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         states, weights, boundary, keep, out, ties = ctx.saved_tensors
         spread = _spread_by_kernels if kernels.available(states) else _spread
-        return (
-            *spread(states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()),
-            None,
-            None,
-            None,
+        slopes = spread(
+            states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()
         )
+        return *slopes, None, None, None
 
 
 def _blocks(
@@ -111,38 +108,26 @@ def _blocks(
     to, as places and as a sparse matrix of ones; and how many messages an entity gets, its boundary
     condition among them, `[n, 1]`.
     """
-    heads = facts.heads
-    relations = facts.relations
-    tails = facts.tails
+    columns = facts.heads, facts.relations, facts.tails
     offsets = facts.offsets
     if keep is not None:
-        indices = keep.nonzero()[:, 0]
-        heads = heads[indices]
-        relations = relations[indices]
-        tails = tails[indices]
-        offsets = torch.cat([offsets.new_zeros(1), facts.degrees(keep).cumsum(0)])
+        columns = columns[0][keep], columns[1][keep], columns[2][keep]
+        offsets = pad(facts.degrees(keep).cumsum(0), (1, 0))
     ends = offsets.tolist()
     first = 0
     size = max(1, _CACHED // width)
     while first < facts.num_entities:
         fits = int(torch.searchsorted(offsets, ends[first] + size, right=True)) - 1
         last = min(facts.num_entities, max(fits, first + 1))
-        here = slice(ends[first], ends[last])
+        heads, relations, tails = (column[ends[first] : ends[last]] for column in columns)
         inside = offsets[first : last + 1] - ends[first]
-        incidence = _incidence(inside, ends[last] - ends[first])
         counts = (inside.diff() + 1)[:, None]
-        yield (
-            slice(first, last),
-            heads[here],
-            relations[here],
-            tails[here] - first,
-            incidence,
-            counts,
-        )
+        yield slice(first, last), heads, relations, tails - first, _incidence(inside), counts
         first = last
 
 
-def _incidence(offsets: Tensor, size: int) -> Tensor:
+def _incidence(offsets: Tensor) -> Tensor:
+    size = int(offsets[-1])
     # Torch warns that sparse CSR is in beta; it is the one vectorised segment reduction.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -153,9 +138,7 @@ def _incidence(offsets: Tensor, size: int) -> Tensor:
 
 def _reduced(incidence: Tensor, messages: Tensor, how: str) -> Tensor:
     """Messages reduced by the entity they lead to; 0 where there are none."""
-    if messages.dtype != incidence.dtype:
-        incidence = incidence.to(messages.dtype)
-    reduced: Tensor = torch.sparse.mm(incidence, messages, how)
+    reduced: Tensor = torch.sparse.mm(incidence.to(messages.dtype), messages, how)
     return reduced
 
 
@@ -180,18 +163,13 @@ def _gathered(
             out[entities] = total.view(-1, b, d)
             continue
         none = counts == 1
-        high = torch.maximum(
-            own, _reduced(incidence, messages, "amax").masked_fill_(none, -torch.inf)
-        )
-        low = torch.minimum(
-            own, _reduced(incidence, messages, "amin").masked_fill_(none, torch.inf)
-        )
+        high = _reduced(incidence, messages, "amax").masked_fill_(none, -torch.inf)
+        low = _reduced(incidence, messages, "amin").masked_fill_(none, torch.inf)
         squares = own.square() + _reduced(incidence, messages.square_(), "sum")
         mean = total / counts
         spread = (squares / counts - mean.square()).clamp_(min=LEAST_VARIANCE).sqrt_()
-        torch.stack(
-            [part.view(-1, b, d) for part in (mean, high, low, spread)], 2, out=out[entities]
-        )
+        parts = mean, torch.maximum(own, high), torch.minimum(own, low), spread
+        torch.stack([part.view(-1, b, d) for part in parts], 2, out=out[entities])
     return out
 
 
@@ -214,30 +192,18 @@ def _spread(
             slopes = to_x[entities].index_select(0, places)
         else:
             slopes = _slopes(
-                sources * along,
-                x[entities],
-                out[entities],
-                grad[entities],
-                counts,
-                places,
-                incidence,
-                to_x[entities],
-            )
+                sources * along, x[entities], out[entities], grad[entities], counts, places,
+                incidence, to_x[entities],
+            )  # fmt: skip
         to_h.index_add_(0, heads, along.mul_(slopes))
         to_w.index_add_(0, relations, slopes.mul_(sources))
     return to_h.view_as(states), to_w.view_as(weights), to_x.view_as(boundary)
 
 
 def _slopes(
-    messages: Tensor,
-    own: Tensor,
-    out: Tensor,
-    grad: Tensor,
-    counts: Tensor,
-    places: Tensor,
-    incidence: Tensor,
-    to_own: Tensor,
-) -> Tensor:
+    messages: Tensor, own: Tensor, out: Tensor, grad: Tensor, counts: Tensor, places: Tensor,
+    incidence: Tensor, to_own: Tensor,
+) -> Tensor:  # fmt: skip
     """The gradients of a block's messages; those of the boundary go to `to_own`.
 
     By mean and standard deviation that of a message `m` is `base + factor · m`, since `∂μ/∂m = 1/n`

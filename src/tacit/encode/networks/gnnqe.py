@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.encode.layers import network
+from tacit.encode.networks import update_kernels
+from tacit.encode.networks.aggregation import PARTS, described
 from tacit.encode.networks.graph_network import (
-    DescribedLayer,
     boundary_of,
     fill,
     read,
@@ -17,8 +19,57 @@ from tacit.encode.networks.graph_network import (
     states_after,
 )
 from tacit.encode.networks.set_projection import SetProjector
-from tacit.encode.networks.sorted_facts import DirectedFacts
+from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts
 from tacit.encode.settings import EncodeSettings
+
+LEAST_SCALE = 0.01
+
+
+class DescribedLayer(nn.Module):
+    """GNN-QE's layer: `h + relu(LN(W [h; a; s·a; a/s]))`.
+
+    `a` describes the messages by mean, largest, smallest and standard deviation, and `s` is the log
+    of their number over its mean (principal neighbourhood aggregation).
+
+    The scales of an entity commute with the linear map, so that one product `4d -> 3d` stands for
+    the twelve parts.
+    """
+
+    def __init__(self, width: int, num_relations: int) -> None:
+        super().__init__()
+        # vectors of all relations relative to the query's
+        self.relation_linear = nn.Linear(width, num_relations * width)
+        self.own = nn.Linear(width, width)
+        self.described = nn.Linear(PARTS * width, 3 * width, bias=False)
+        self.layer_norm = nn.LayerNorm(width)
+
+    def relations(self, query: Tensor) -> Tensor:
+        """The vectors of all relations for each query, `[B, d] -> [R, B, d]`."""
+        vectors: Tensor = self.relation_linear(query)
+        return vectors.view(len(query), -1, query.shape[1]).transpose(0, 1)
+
+    def forward(
+        self,
+        states: Tensor,
+        relations: Tensor,
+        boundary: Tensor,
+        facts: SortedFacts,
+        keep: Tensor | None,
+    ) -> Tensor:
+        """The next states."""
+        parts = described(states, relations, boundary, facts, keep)
+        scale = (facts.degrees(keep) + 1).to(states.dtype).log()
+        scale = scale / scale.mean().clamp(min=LEAST_SCALE)
+        own = self.own(states)
+        parts = self.described(parts.flatten(2))
+        if update_kernels.available(states):
+            return update_kernels.updated(
+                states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias
+            )
+        plain, larger, smaller = parts.chunk(3, 2)
+        scale = scale[:, None, None]
+        mixed = own + plain + larger * scale + smaller / scale.clamp(min=LEAST_SCALE)
+        return states + F.relu(self.layer_norm(mixed))
 
 
 class GNNQE(SetProjector):

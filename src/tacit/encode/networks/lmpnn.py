@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.encode.layers import network, products, quiet, reset_layers
+from tacit.encode.layers import network, products, reset_layers, zero_last_layer
 from tacit.encode.networks.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.matching import Matching, Slots
@@ -78,16 +78,13 @@ class LMPNN(Matching):
             nn.init.uniform_(vector, 0, reach, generator=generator)
         reset_layers(self.network, generator)
         if self.residual:
-            quiet(self.network)
+            zero_last_layer(self.network)
 
     def checksums(self) -> dict[str, str]:
         """A checksum of the vectors of the link predictor."""
-        vectors = (
-            table.cpu().contiguous().numpy().data for table in (self.entities, self.relations)
-        )
-        return {
-            "vectors of the link predictor": " ".join(str(zlib.crc32(table)) for table in vectors)
-        }
+        tables = (table.cpu().contiguous().numpy() for table in (self.entities, self.relations))
+        sums = " ".join(str(zlib.crc32(table.data)) for table in tables)
+        return {"vectors of the link predictor": sums}
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names a step which no query graph expresses."""
@@ -112,9 +109,8 @@ class LMPNN(Matching):
             sums = self._messages_to(graphs, vectors, receivers)
             inputs = torch.cat(sums)
             outputs = inputs + self.network(inputs) if self.residual else self.network(inputs)
-            vectors |= dict(
-                zip(receivers, outputs.split([len(part) for part in sums]), strict=True)
-            )
+            parts = outputs.split([len(part) for part in sums])
+            vectors |= dict(zip(receivers, parts, strict=True))
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
@@ -123,9 +119,11 @@ class LMPNN(Matching):
         vectors: dict[GraphTerm, Tensor] = {}
         for number, (graph, (_, entities, relations)) in enumerate(graphs):
             for term in graph.distances:
-                start = self.asked if term in graph.answers else self.between
-                named = self.entities[entities[:, -1 - term]] if term < FREE else None
-                vectors[number, term] = start.expand(len(relations), -1) if named is None else named
+                if term < FREE:
+                    vectors[number, term] = self.entities[entities[:, -1 - term]]
+                else:
+                    start = self.asked if term in graph.answers else self.between
+                    vectors[number, term] = start.expand(len(relations), -1)
         return vectors
 
     def _messages_to(

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import NoReturn
 
-from tacit.encode.spaces.schedule import few
+from tacit.encode.spaces.schedule import limited_branches
 from tacit.errors import PlanError
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
@@ -127,12 +127,10 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
     def project(self, step: Project, place: EvalContext[int]) -> tuple[Links, ...]:
         """The links around a new variable."""
         variable = self._new_variable()
-        parts = [
-            self.of(step.source, EvalContext(target=variable)),
-            self.of(step.edge, replace(place, source=variable)),
-        ]
+        source = self.of(step.source, EvalContext(target=variable))
+        edge = self.of(step.edge, replace(place, source=variable))
         self.scope.pop()
-        return self.all(parts, place)
+        return self.all((source, edge), place)
 
     def cutset(self, step: Cutset, place: EvalContext[int]) -> tuple[Links, ...]:
         """The links of the body, with the slot as a variable; candidates add no link."""
@@ -148,11 +146,11 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
 
     def all(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
         """The links of all parts together, for each choice of branches."""
-        return few(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
+        return limited_branches(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
 
     def any(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
         """All branches."""
-        return few(branch for part in parts for branch in part)
+        return limited_branches(branch for part in parts for branch in part)
 
     def negation(
         self, step: Complement[Step], part: tuple[Links, ...], place: EvalContext[int]
@@ -182,16 +180,12 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         (term,) = outer
         answer = self._new_variable()
         self.scope.pop()
-        renames = {term: answer}
-        moved = [
-            replace(
-                link,
-                source=renames.get(link.source, link.source),
-                target=renames.get(link.target, link.target),
-            )
-            for link in links
-        ]
-        return (*moved, Link(answer, term, None, negated=True))
+
+        def moved(end: int) -> int:
+            return answer if end == term else end
+
+        inside = (replace(x, source=moved(x.source), target=moved(x.target)) for x in links)
+        return (*inside, Link(answer, term, None, negated=True))
 
     def _new_variable(self) -> int:
         """A new variable, in scope."""

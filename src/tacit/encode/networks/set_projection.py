@@ -22,10 +22,10 @@ from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner, EncoderScorer
 from tacit.encode.networks.sorted_facts import (
     DirectedFacts,
     SortedFacts,
-    followed,
+    followed_facts,
     inverse_places,
-    kept,
-    reached,
+    reached_entities,
+    remaining_facts,
 )
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
@@ -73,11 +73,11 @@ class SetProjector(Space):
         """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
         memory = step_memory(None, self.device) if memory is None else memory
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
+        if not len(relations):
+            return log_sets
         with torch.no_grad():
             parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
-            return (
-                torch.cat([self.network(*part) for part in parts]) if len(relations) else log_sets
-            )
+            return torch.cat([self.network(*part) for part in parts])
 
     def singletons(self, entities: Tensor) -> Tensor:
         """The log-scores of sets that hold one entity each, `[n] -> [n, N]`."""
@@ -91,13 +91,13 @@ class SetProjector(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """A hop of both sets: the network's over the remaining facts, the exact one over all."""
         sets, exact = states.chunk(2, 1)
-        over = followed(exact == 0.0, relations, self.facts)
+        over = followed_facts(exact == 0.0, relations, self.facts)
         keep = None
         if self.training:
             draws = torch.rand(len(self.facts), device=states.device)
-            keep = kept(over, self.facts, self.inverses, self.settings.dropout, draws)
+            keep = remaining_facts(over, self.facts, self.inverses, self.settings.dropout, draws)
         logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
-        exact = torch.zeros_like(exact).masked_fill(~reached(over, self.facts), -torch.inf)
+        exact = torch.zeros_like(exact).masked_fill(~reached_entities(over, self.facts), -torch.inf)
         return torch.cat([logsigmoid(logits), exact], 1)
 
     def intersect(self, states: Tensor) -> Tensor:
@@ -144,11 +144,11 @@ class SetProjector(Space):
     logits_of = Encoder.logits_of  # states would round single atoms
 
     def loss(
-        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+        self, batch: Sequence[Drawn], negatives: Tensor, log_frequencies: Tensor | None = None
     ) -> Tensor:
         """The loss by the settings; `sets` compares all entities with the exact sets."""
         if self.settings.loss != "sets":
-            return super().loss(batch, negatives, often)
+            return super().loss(batch, negatives, log_frequencies)
         outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
         sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
         weights = torch.cat([drawn.weights for drawn in batch])
@@ -215,21 +215,17 @@ class ProjectionReasoner(EncoderReasoner):
         self.check(plan)
         at_once = self.batch(plan)
         parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
-        plain = [self.messages.evaluation(*part) for part in parts]
-        return torch.cat(
-            [
-                ProjectedEvaluator(**vars(each), encoder=self.encoder).whole(plan.root)
-                for each in plain
-            ]
-        )
+        scores = []
+        for part in parts:
+            evaluation = self.messages.evaluation(*part)
+            evaluator = ProjectedEvaluator(**vars(evaluation), encoder=self.encoder)
+            scores.append(evaluator.whole(plan.root))
+        return torch.cat(scores)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity; for a single atom the network's logits, without rounding."""
         single = self.messages.atoms.single(plan, entities, relations)
-        if single is not None:
-            return single[0]
-        scores = self.scores(plan, entities, relations)
-        return log_odds(scores)
+        return log_odds(self.scores(plan, entities, relations)) if single is None else single[0]
 
 
 def log_odds(log_sets: Tensor) -> Tensor:
@@ -247,7 +243,5 @@ def set_loss(log_sets: Tensor, answers: Tensor, adversarial: float) -> Tensor:
     right = -(scores * answers).sum(1) / answers.sum(1).clamp(min=1)
     wrong = -log1mexp(scores).clamp(min=LEAST)
     odds = log_odds(log_sets.detach().clamp(LEAST, -1e-7)).masked_fill(answers, -torch.inf)
-    shares = torch.softmax(adversarial * odds, 1).nan_to_num(
-        0.0
-    )  # NaN where every entity is an answer
+    shares = torch.softmax(adversarial * odds, 1).nan_to_num(0.0)  # where every entity is an answer
     return 0.5 * (right + (shares * wrong).sum(1))

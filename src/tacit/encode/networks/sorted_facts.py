@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 DirectedFacts = NDArray[np.integer]  # directed facts, each with its inverse, `[E, 3]`
+COLUMNS = ("heads", "relations", "tails", "offsets")
 PIECE = 64  # facts, at most, that one program of a kernel goes through
 
 
@@ -26,17 +27,9 @@ class SortedFacts(nn.Module):
         self.num_relations = num_relations
         triples = np.unique(triples.astype(np.int64), axis=0)
         triples = triples[np.lexsort((triples[:, 0], triples[:, 1], triples[:, 2]))]
-        heads, relations, tails = (
-            column.contiguous() for column in torch.from_numpy(triples).unbind(1)
-        )
-        counts = torch.bincount(tails, minlength=num_entities)
-        offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        for name, array in {
-            "heads": heads,
-            "relations": relations,
-            "tails": tails,
-            "offsets": offsets,
-        }.items():
+        heads, relations, tails = torch.from_numpy(triples.T.copy())
+        offsets = pad(torch.bincount(tails, minlength=num_entities).cumsum(0), (1, 0))
+        for name, array in zip(COLUMNS, (heads, relations, tails, offsets), strict=True):
             self.register_buffer(name, array, persistent=False)
         self.by_tail = Segments(tails, num_entities, heads=heads, relations=relations)
         self.by_head = Segments(heads, num_entities, tails=tails, relations=relations)
@@ -49,8 +42,7 @@ class SortedFacts(nn.Module):
         """The number of facts in `keep` that lead to each entity, `[N]`."""
         if keep is None:
             return self.offsets.diff()
-        ends = torch.cat([self.offsets.new_zeros(1), keep.long().cumsum(0)])
-        return ends[self.offsets].diff()
+        return pad(keep.long().cumsum(0), (1, 0))[self.offsets].diff()
 
 
 class Segments(nn.Module):
@@ -84,22 +76,23 @@ class Segments(nn.Module):
         several = pieces[key] > 1
         rows = torch.where(several, num_keys + several.cumsum(0) - 1, key)
         wide = (pieces > 1).nonzero()[:, 0]
-        firsts = torch.cat([wide.new_zeros(1), pieces[wide].cumsum(0)])
+        firsts = pad(pieces[wide].cumsum(0), (1, 0))
         self.extra = int(firsts[-1])
-        arrays = {"order": order, "keys": key, "starts": starts, "stops": stops, "rows": rows}
-        arrays |= {"wide": wide, "firsts": firsts} | {
-            name: array[order] for name, array in others.items()
-        }
+        arrays = {
+            "order": order, "keys": key, "starts": starts, "stops": stops, "rows": rows,
+            "wide": wide, "firsts": firsts,
+        }  # fmt: skip
+        arrays |= {name: array[order] for name, array in others.items()}
         for name, array in arrays.items():
             self.register_buffer(name, array.int(), persistent=False)
 
 
-def followed(sets: Tensor, relations: Tensor, facts: SortedFacts) -> Tensor:
+def followed_facts(sets: Tensor, relations: Tensor, facts: SortedFacts) -> Tensor:
     """The facts that lead on from sets over one relation a row, `[n, N] x [n] -> [n, E]`."""
     return sets[:, facts.heads] & (facts.relations == relations[:, None])
 
 
-def reached(mask: Tensor, facts: SortedFacts) -> Tensor:
+def reached_entities(mask: Tensor, facts: SortedFacts) -> Tensor:
     """The entities that some facts lead to, `[n, E] -> [n, N]`, by sums over sorted tails."""
     ends = pad(mask.int().cumsum(1, dtype=torch.int32), (1, 0))[:, facts.offsets]
     return ends.diff(dim=1) > 0
@@ -117,7 +110,9 @@ def inverse_places(facts: SortedFacts) -> Tensor:
     return order[places]
 
 
-def kept(mask: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor) -> Tensor:
+def remaining_facts(
+    mask: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor
+) -> Tensor:
     """The facts that remain when followed ones and their inverses are dropped, `[E]`.
 
     `draws [E]` are uniform. What has to be inferred must not stand there; still every entity keeps

@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 import warnings
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.encode.layers import network
+from tacit.encode.networks.aggregation import summed
 from tacit.encode.networks.graph_network import (
-    SummedLayer,
     boundary_of,
     read,
     reset_linear,
@@ -35,10 +35,33 @@ from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
 from tacit.run.folder import ENCODER, RunFolder
 
-_KEPT = 1 << 28  # numbers in the cache of relation vectors, at most
+_MOST_CACHED = 1 << 28  # numbers in the cache of relation vectors, at most
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
 _OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
 _LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
+
+
+class SummedLayer(nn.Module):
+    """ULTRA's layer: `h + relu(LN(W [h; x + Σ messages]))`."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2 * width, width)
+        self.layer_norm = nn.LayerNorm(width)
+
+    def forward(
+        self,
+        states: Tensor,
+        relations: Tensor,
+        boundary: Tensor,
+        facts: SortedFacts,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        """The next states."""
+        aggregated = summed(states, relations, boundary, facts, keep)
+        own, others = self.linear.weight.chunk(2, 1)
+        mixed = F.linear(states, own, self.linear.bias) + F.linear(aggregated, others)
+        return states + F.relu(self.layer_norm(mixed))
 
 
 class _RelationLayer(SummedLayer):
@@ -68,20 +91,11 @@ class _EntityLayer(SummedLayer):
         return along
 
 
-class _Network(nn.Module):
-    """Layers and a readout, with the names of published checkpoints."""
-
-    mlp: nn.Sequential
-
-    def __init__(self, layers: Iterable[SummedLayer], mlp: nn.Sequential | None = None) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        if mlp is not None:
-            self.mlp = mlp
-
-
 class Ultra(SetProjector):
-    """Both networks; the graph of relations always comes from all train facts."""
+    """Both networks; the graph of relations always comes from all train facts.
+
+    Weights have the names of published checkpoints.
+    """
 
     name = "UltraQuery"
 
@@ -95,52 +109,49 @@ class Ultra(SetProjector):
         super().__init__(num_entities, num_relations, settings, triples)
         d = settings.width
         count = settings.layers
-        self.relation_model = _Network(_RelationLayer(d) for _ in range(count))
-        self.entity_model = _Network(
-            (_EntityLayer(d) for _ in range(count)), network(2 * d, settings.hidden, 1, 1)
-        )
+        relation_layers = nn.ModuleList(_RelationLayer(d) for _ in range(count))
+        entity_layers = nn.ModuleList(_EntityLayer(d) for _ in range(count))
+        mlp = network(2 * d, settings.hidden, 1, 1)
+        self.relation_model = nn.ModuleDict({"layers": relation_layers})
+        self.entity_model = nn.ModuleDict({"layers": entity_layers, "mlp": mlp})
         self.joints = SortedFacts(relation_graph(triples, num_relations), num_relations, JOINTS)
-        self._kept: dict[int, Tensor] = {}
+        self._cache: dict[int, Tensor] = {}
 
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
-        vectors = (
-            self._vectors(relations) if torch.is_grad_enabled() else self._cached_vectors(relations)
-        )
+        learns = torch.is_grad_enabled()
+        vectors = self._vectors(relations) if learns else self._cached_vectors(relations)
         query = vectors[relations, torch.arange(len(relations), device=relations.device)]
         states = states_after(
-            self.entity_model.layers, vectors, boundary_of(log_sets, query), self.facts, keep
+            self.entity_model["layers"], vectors, boundary_of(log_sets, query), self.facts, keep
         )
-        return read(self.entity_model.mlp, deque(states, 1), query)
+        return read(self.entity_model["mlp"], deque(states, 1), query)
 
     def _vectors(self, relations: Tensor) -> Tensor:
         """The vectors of all relations relative to query relations, `[n] -> [R, n, d]`."""
         n = len(relations)
         d = self.settings.width
         start = torch.zeros(self.num_relations, n, d, device=relations.device)
-        boundary = start.index_put(
-            (relations, torch.arange(n, device=relations.device)), start.new_ones(d)
-        )
-        return deque(
-            states_after(self.relation_model.layers, boundary, boundary, self.joints), 1
-        ).pop()
+        queries = relations, torch.arange(n, device=relations.device)
+        boundary = start.index_put(queries, start.new_ones(d))
+        layers = self.relation_model["layers"]
+        return deque(states_after(layers, boundary, boundary, self.joints), 1).pop()
 
     def _cached_vectors(self, relations: Tensor) -> Tensor:
         """The same vectors, cached by relation within a limit."""
-        self.keep_up()
+        self.renew_if_stale()
         ids = relations.tolist()
-        cache = self._kept
-        if len(cache.keys() | set(ids)) * self.num_relations * self.settings.width > _KEPT:
+        cache = self._cache
+        if len(cache.keys() | set(ids)) * self.num_relations * self.settings.width > _MOST_CACHED:
             cache = {}
-        missing = sorted(set(ids) - cache.keys())
-        if missing:
+        if missing := sorted(set(ids) - cache.keys()):
             vectors = self._vectors(torch.tensor(missing, device=relations.device))
             # A new dict, since other threads may read the old one.
-            cache = self._kept = cache | dict(zip(missing, vectors.unbind(1), strict=True))
+            cache = self._cache = cache | dict(zip(missing, vectors.unbind(1), strict=True))
         return torch.stack([cache[relation] for relation in ids], 1)
 
     def renew(self) -> None:
         """Forget the vectors of other weights."""
-        self._kept = {}
+        self._cache = {}
 
     def reset(self, generator: torch.Generator) -> None:
         reset_linear(self, generator)
@@ -181,26 +192,19 @@ def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSett
     """
     path = Path(path)
     run = path.parent if path.name == ENCODER else path
-    weights = {}
-    for name, tensor in (
-        RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path)
-    ):
-        match = _OURS.fullmatch(name)
-        if match:
-            weights[match[1]] = tensor.float()
-    layers = {name: tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)}
-    if (
-        not layers
-        or any(tensor.ndim != 2 for tensor in layers.values())
-        or "entity_model.mlp.0.weight" not in weights
-    ):
+    stored = RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path)
+    weights = {
+        match[1]: tensor.float() for name, tensor in stored if (match := _OURS.fullmatch(name))
+    }
+    layers = [tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)]
+    readout = weights.get("entity_model.mlp.0.weight")
+    if not layers or any(tensor.ndim != 2 for tensor in layers) or readout is None:
         raise DataError(
             "has no relation_model and entity_model; give a checkpoint of ULTRA or UltraQuery", path
         )
     settings = EncodeSettings(
-        "ultra", recipe="paper", width=len(next(iter(layers.values()))), layers=len(layers),
-        hidden=len(weights["entity_model.mlp.0.weight"]),
-    ).with_derived(graph.num_entities)  # fmt: skip
+        "ultra", recipe="paper", width=len(layers[0]), layers=len(layers), hidden=len(readout)
+    ).with_derived(graph.num_entities)
     encoder = Ultra(graph.num_entities, graph.num_relations, settings, graph.triples("train"))
     for name, own in encoder.state_dict().items():
         weight = weights.pop(name, None)

@@ -28,18 +28,9 @@ def _kernels() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def normal(  # type: ignore[no-untyped-def]
-        own,
-        parts,
-        scale,
-        gain,
-        bias,
-        rows,
-        batch,
-        d,
-        epsilon,
-        block: tl.constexpr,
+        own, parts, scale, gain, bias, rows, batch, d, epsilon, block: tl.constexpr,
         wide: tl.constexpr,
-    ):
+    ):  # fmt: skip
         row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
         column = tl.arange(0, wide)
         inside = (row < rows)[:, None] & (column < d)[None, :]
@@ -61,20 +52,9 @@ def _kernels() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def forward(  # type: ignore[no-untyped-def]
-        states,
-        own,
-        parts,
-        scale,
-        gain,
-        bias,
-        out,
-        rows,
-        batch,
-        d,
-        epsilon,
-        block: tl.constexpr,
+        states, own, parts, scale, gain, bias, out, rows, batch, d, epsilon, block: tl.constexpr,
         wide: tl.constexpr,
-    ):
+    ):  # fmt: skip
         at, _part, _column, inside, _s, _size, _x, _g, y = normal(
             own, parts, scale, gain, bias, rows, batch, d, epsilon, block, wide
         )
@@ -131,37 +111,17 @@ class _Updated(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        states: Tensor,
-        own: Tensor,
-        parts: Tensor,
-        scale: Tensor,
-        gain: Tensor,
+        ctx: Any, states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor,
         bias: Tensor,
-    ) -> Tensor:
-        states = states.contiguous()
-        own = own.contiguous()
-        parts = parts.contiguous()
-        scale = scale.contiguous()
+    ) -> Tensor:  # fmt: skip
+        states, own, parts, scale = (each.contiguous() for each in (states, own, parts, scale))
         n, b, d = states.shape
         out = torch.empty_like(states)
-        (block, wide) = _sizes(d)
+        block, wide = _sizes(d)
         _kernels()[0][(-(-n * b // block),)](
-            states,
-            own,
-            parts,
-            scale,
-            gain,
-            bias,
-            out,
-            n * b,
-            b,
-            d,
-            EPSILON,
-            block,
-            wide,
+            states, own, parts, scale, gain, bias, out, n * b, b, d, EPSILON, block, wide,
             num_warps=4,
-        )
+        )  # fmt: skip
         ctx.save_for_backward(own, parts, scale, gain, bias)
         return out
 

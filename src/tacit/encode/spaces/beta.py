@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.layers import Attention, exact_products, network, quiet, reset_tables, rows
+from tacit.encode.layers import (
+    Attention,
+    exact_products,
+    network,
+    reset_tables,
+    rows,
+    zero_last_layer,
+)
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Space
 
@@ -29,9 +36,7 @@ class BetaE(Space):
 
     name = "BetaE"
     narrows = True
-    # cached φ and f of all entities, [N, W] and [N]
-    features: Tensor | None
-    offsets: Tensor | None
+    terms: tuple[Tensor, Tensor]  # cached φ and f of all entities, [N, W] and [N]
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
@@ -39,25 +44,23 @@ class BetaE(Space):
         self.margin = settings.margin
         self.residual = settings.residual
         self.width = 2 * width
-        of_relation = 2 * width if self.residual else width
+        move = 2 * width if self.residual else width
         self.entities = nn.Parameter(torch.empty(num_entities, 2 * width))
-        self.relations = nn.Parameter(torch.empty(num_relations, of_relation))
-        self.hop = network(2 * width + of_relation, settings.hidden, settings.layers, 2 * width)
+        self.relations = nn.Parameter(torch.empty(num_relations, move))
+        self.hop = network(2 * width + move, settings.hidden, settings.layers, 2 * width)
         self.attention = Attention(2 * width, width)
-        self.register_buffer("features", None, persistent=False)
-        self.register_buffer("offsets", None, persistent=False)
 
     def reset(self, generator: torch.Generator) -> None:
         """Draw tables uniform in a range by margin and width, capped where residual."""
         reach = 2 * (self.margin + 2) / self.width
         reset_tables(self, min(START, reach) if self.residual else reach, generator)
         if self.residual:
-            quiet(self.hop)
+            zero_last_layer(self.hop)
 
     def renew(self) -> None:
-        """Cache the features and offsets of all entities."""
+        """Cache φ and f of all entities."""
         with torch.no_grad():
-            self.features, self.offsets = _terms(regular(self.entities))
+            self.terms = _terms(regular(self.entities))
 
     def anchor(self, entities: Tensor) -> Tensor:
         """The distributions of entities."""
@@ -84,12 +87,9 @@ class BetaE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """The margin minus the divergence."""
-        cached = entities is None and self.features is not None and not self.training
-        if cached:
-            self.keep_up()
-        if cached and self.features is not None and self.offsets is not None:
-            features = self.features
-            offsets = self.offsets
+        if entities is None and not self.training:
+            self.renew_if_stale()
+            features, offsets = self.terms
         else:
             features, offsets = _terms(regular(rows(self.entities, entities)))
         return self.margin - _volume(states)[:, None] - offsets + exact_products(states, features)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from tacit.encode.layers import network, quiet, reset_tables, rows
+from tacit.encode.layers import network, reset_tables, rows, zero_last_layer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.pairs import cone
 from tacit.encode.spaces.space import Space
@@ -41,7 +41,8 @@ class ConE(Space):
         self.margin = settings.margin
         self.residual = settings.residual
         self.dropped = settings.dropout
-        self.width, self.reach = 2 * width, (self.margin + 2) / width
+        self.width = 2 * width
+        self.reach = (self.margin + 2) / width
         self.unit: Tensor
         # Saved with the weights, since a table alone does not say its unit.
         self.register_buffer(
@@ -60,7 +61,7 @@ class ConE(Space):
         reset_tables(self, float(self.unit), generator)
         nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
         if self.residual:
-            quiet(self.hop)
+            zero_last_layer(self.hop)
             with torch.no_grad():
                 self.entities.mul_(START)
                 self.relations.chunk(2, 1)[0].mul_(START)
@@ -88,14 +89,17 @@ class ConE(Space):
         weights = torch.softmax(self.weigh(edges), 1)
         shrink = torch.sigmoid(self.outer(self.inner(edges).relu().mean(1)))
         narrowest = dropout(apertures, self.dropped, self.training).amin(1).clamp(max=math.pi)
-        return torch.cat((_direction(weights, axes), narrowest * shrink), 1)
+        x = (weights * axes.cos()).sum(1)
+        y = (weights * axes.sin()).sum(1)
+        # Opposite directions cancel, and the slope would have no bound.
+        directions = torch.atan2(y, torch.where(x * x + y * y < NEAR * NEAR, NEAR, x))
+        return torch.cat((directions, narrowest * shrink), 1)
 
     def complement(self, states: Tensor) -> Tensor:
         """The cones beside these: `(θ ± π, π - ω)`."""
         axes, apertures = states.chunk(2, 1)
-        return torch.cat(
-            (torch.where(axes >= 0, axes - math.pi, axes + math.pi), math.pi - apertures), 1
-        )
+        opposite = torch.where(axes >= 0, axes - math.pi, axes + math.pi)
+        return torch.cat((opposite, math.pi - apertures), 1)
 
     def everything(self) -> Tensor:
         """Cones of a full turn."""
@@ -117,11 +121,3 @@ def axis(numbers: Tensor) -> Tensor:
 def aperture(numbers: Tensor) -> Tensor:
     """Any numbers as apertures in [0, π]."""
     return math.pi / 2 * (torch.tanh(2 * numbers) + 1)
-
-
-def _direction(weights: Tensor, axes: Tensor) -> Tensor:
-    """The directions of weighted sums of directions, `[n, k, d] x [n, k, d] -> [n, d]`."""
-    x = (weights * axes.cos()).sum(1)
-    y = (weights * axes.sin()).sum(1)
-    # Opposite directions cancel, and the slope would have no bound.
-    return torch.atan2(y, torch.where(x * x + y * y < NEAR * NEAR, NEAR, x))

@@ -27,8 +27,7 @@ class FuzzQE(Space):
     name = "FuzzQE"
     narrows = True
     unions = True
-    # cached degrees of all entities, normalised, [N, W]
-    degrees: Tensor | None
+    degrees: Tensor  # cached, of all entities, normalised, [N, W]
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
@@ -38,13 +37,11 @@ class FuzzQE(Space):
         self.mixtures = nn.Parameter(torch.empty(num_relations, settings.bases))
         self.bases = nn.Parameter(torch.empty(settings.bases, self.width, self.width))
         self.biases = nn.Parameter(torch.empty(settings.bases, self.width))
-        self.register_buffer("degrees", None, persistent=False)
 
     def reset(self, generator: torch.Generator) -> None:
         """Degrees of entities are uniform, bases orthogonal, the rest by Xavier."""
-        nn.init.uniform_(
-            self.entities, 0, 1.0 if self.settings.recipe == "paper" else SHORT, generator=generator
-        )
+        longest = 1.0 if self.settings.recipe == "paper" else SHORT
+        nn.init.uniform_(self.entities, 0, longest, generator=generator)
         for base in self.bases:
             nn.init.orthogonal_(base, generator=generator)
         for table in (self.mixtures, self.biases):
@@ -63,18 +60,17 @@ class FuzzQE(Space):
         """`clip(LN(x W_r + b_r))`."""
         weights = rows(self.mixtures, relations)
         kind = torch.bfloat16 if torch.is_autocast_enabled(states.device.type) else states.dtype
-        mixed = (weights.to(kind)[:, :, None] * states.to(kind)[:, None]).flatten(
-            1
-        ) @ self.bases.flatten(0, 1)
-        return layer_norm(mixed + weights @ self.biases, (self.width,)).clamp(0, 1)
+        repeated = weights.to(kind)[:, :, None] * states.to(kind)[:, None]
+        mixed = repeated.flatten(1) @ self.bases.flatten(0, 1) + weights @ self.biases
+        return layer_norm(mixed, (self.width,)).clamp(0, 1)
 
     def intersect(self, states: Tensor) -> Tensor:
         """The product of the degrees."""
-        return _product(states)
+        return reduce(torch.mul, states.unbind(1))  # without the zero checks of `prod`
 
     def union(self, states: Tensor) -> Tensor:
         """The probabilistic sum of the degrees."""
-        return 1 - _product(1 - states)
+        return 1 - self.intersect(1 - states)
 
     def complement(self, states: Tensor) -> Tensor:
         """The difference of the degrees from 1."""
@@ -86,16 +82,9 @@ class FuzzQE(Space):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines of states and entities."""
-        cached = entities is None and self.degrees is not None and not self.training
-        if cached:
-            self.keep_up()
-        if cached and self.degrees is not None:
+        if entities is None and not self.training:
+            self.renew_if_stale()
             degrees = self.degrees
         else:
             degrees = normalize(rows(self.entities, entities).clamp(0, 1), dim=-1)
         return products(normalize(states), degrees) / self.temperature
-
-
-def _product(states: Tensor) -> Tensor:
-    """The product over parts, `[n, k, W] -> [n, W]`, without the zero checks of `prod`."""
-    return reduce(torch.mul, states.unbind(1))

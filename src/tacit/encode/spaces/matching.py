@@ -59,7 +59,7 @@ class Matching(Encoder):
         return _best(self.match_of(torch.cat(branches), own), [branches])[:, 0]
 
     def loss(
-        self, batch: Sequence[Drawn], negatives: Tensor, often: Tensor | None = None
+        self, batch: Sequence[Drawn], negatives: Tensor, log_frequencies: Tensor | None = None
     ) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
@@ -73,7 +73,7 @@ class Matching(Encoder):
         right = _best(self.match_of(states, _repeated(answers, outputs)), outputs)
         if negatives.dim() == 1:
             wrong = self.match(states, negatives)
-            wrong = wrong if often is None else wrong - often
+            wrong = wrong if log_frequencies is None else wrong - log_frequencies
         else:  # a row for each query
             wrong = self.match_of(states, _repeated(negatives, outputs))
         # Known answers among the negatives are masked.
@@ -81,8 +81,8 @@ class Matching(Encoder):
             torch.logical_or, (negatives == column[:, None] for column in answers.unbind(1))
         )
         wrong = _best(wrong, outputs).masked_fill(known, -torch.inf)
-        loss = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
-        return (loss * torch.cat([drawn.weights for drawn in batch])).sum()
+        losses = LOSSES[self.settings.loss](right, wrong, self.settings.adversarial)
+        return (losses * torch.cat([drawn.weights for drawn in batch])).sum()
 
 
 def _repeated(rows: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:

@@ -12,11 +12,11 @@ complements.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from tacit.errors import PlanError
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
@@ -49,8 +49,7 @@ Branches = tuple[int, ...]  # operations, by number
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """An operator of a space on all queries of one plan of a mix."""
 
     kind: str
@@ -60,8 +59,7 @@ class Operation:
     flip: bool = False  # whether the inverse of the relation is meant
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """The operations of a mix of plans, their order in steps, and each plan's branches."""
 
     operations: tuple[Operation, ...]
@@ -87,17 +85,11 @@ def _steps(operations: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
     waiting = dict(enumerate(operations))
     steps = []
     while waiting:
-        ready = [
-            number
-            for number, operation in waiting.items()
-            if waiting.keys().isdisjoint(operation.inputs)
-        ]
-        turns = {
-            number: (KINDS.index(waiting[number].kind), len(waiting[number].inputs))
-            for number in ready
-        }
-        first = min(turns.values())
-        steps.append(tuple(number for number in ready if turns[number] == first))
+        ready = defaultdict[tuple[int, int], list[int]](list)  # by kind and arity
+        for number, (kind, _, inputs, *_) in waiting.items():
+            if waiting.keys().isdisjoint(inputs):
+                ready[KINDS.index(kind), len(inputs)].append(number)
+        steps.append(tuple(ready[min(ready)]))
         for number in steps[-1]:
             del waiting[number]
     return tuple(steps)
@@ -139,16 +131,15 @@ class _Operations(Fold[int, Branches]):
 
     def all(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
         """An intersection for each choice of branches."""
-        choices = product(*parts)
-        return few(
+        return limited_branches(
             self._number("intersect", choice) if len(choice) > 1 else choice[0]
-            for choice in choices
+            for choice in product(*parts)
         )
 
     def any(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
         """A union, or all branches."""
         branches = tuple(branch for part in parts for branch in part)
-        return (self._number("union", branches),) if self.unions else few(branches)
+        return (self._number("union", branches),) if self.unions else limited_branches(branches)
 
     def negation(self, step: Complement[Step], part: Branches, place: EvalContext[int]) -> Branches:
         """The complement; of branches, the intersection of their complements."""
@@ -161,11 +152,11 @@ class _Operations(Fold[int, Branches]):
         self, kind: str, inputs: tuple[int, ...] = (), slot: int = 0, flip: bool = False
     ) -> int:
         """The number of an operation, the same for equal ones."""
-        operation = Operation(kind, self.plan, inputs, slot, flip)
-        return self.operations.setdefault(operation, len(self.operations))
+        new = len(self.operations)
+        return self.operations.setdefault(Operation(kind, self.plan, inputs, slot, flip), new)
 
 
-def few(branches: Iterable[_T]) -> tuple[_T, ...]:
+def limited_branches(branches: Iterable[_T]) -> tuple[_T, ...]:
     """Distinct branches; a `PlanError` as soon as there are too many."""
     distinct: dict[_T, None] = {}
     for branch in branches:

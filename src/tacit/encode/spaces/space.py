@@ -13,6 +13,12 @@ from tacit.encode.spaces.schedule import Operation, schedule_of
 from tacit.errors import PlanError
 from tacit.query.plans.plan import Plan
 
+LACKS = {
+    "union": "union of its own",
+    "complement": "complement (Complement); ask without negation, or another model",
+    "everything": "state of all entities (Everything); every variable needs an atom to an entity",
+}
+
 
 class Space(Matching):
     """A space of questions: a state is a row of numbers, and operators map states.
@@ -50,21 +56,12 @@ class Space(Matching):
 
     def lacks(self, operator: str) -> PlanError:
         """The error for a question that needs an operator which the model does not have."""
-        reasons = {
-            "union": "has no union of its own",
-            "complement": "has no complement (Complement); ask without negation, or another model",
-            "everything": (
-                "has no state of all entities (Everything); every variable needs an atom to an "
-                "entity"
-            ),
-        }
-        return PlanError(f"{self.name} {reasons[operator]}")
+        return PlanError(f"{self.name} has no {LACKS[operator]}")
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names the first step for which there is no operator."""
-        for kind in sorted(
-            {operation.kind for operation in schedule_of((plan,), self.unions).operations}
-        ):
+        kinds = {operation.kind for operation in schedule_of((plan,), self.unions).operations}
+        for kind in sorted(kinds):
             if getattr(type(self), kind) is getattr(Space, kind):
                 raise self.lacks(kind)
 
@@ -76,24 +73,24 @@ class Space(Matching):
             columns = zip(*(each.inputs for each in operations), strict=True)
             inputs = [torch.cat([values[number] for number in column]) for column in columns]
             sizes = [len(queries[each.plan][2]) for each in operations]
-            values.update(
-                zip(step, self._step(operations, inputs, queries).split(sizes), strict=True)
-            )
+            states = self._step(operations, inputs, queries, sum(sizes))
+            values.update(zip(step, states.split(sizes), strict=True))
         return [[values[branch] for branch in branches] for branches in schedule.outputs]
 
     def _step(
-        self, operations: Sequence[Operation], inputs: list[Tensor], queries: Sequence[Slots]
+        self,
+        operations: Sequence[Operation],
+        inputs: list[Tensor],
+        queries: Sequence[Slots],
+        size: int,
     ) -> Tensor:
         """The states of a step: one call of an operator for all of its operations."""
         match operations[0].kind:
             case "anchor":
-                return self.anchor(
-                    torch.cat([queries[each.plan][1][:, each.slot] for each in operations])
-                )
+                ids = [queries[each.plan][1][:, each.slot] for each in operations]
+                return self.anchor(torch.cat(ids))
             case "everything":
-                return self.everything().expand(
-                    sum(len(queries[each.plan][2]) for each in operations), -1
-                )
+                return self.everything().expand(size, -1)
             case "project":
                 relations = [
                     queries[each.plan][2][:, each.slot] ^ int(each.flip) for each in operations

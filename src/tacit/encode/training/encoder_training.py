@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, AdamW
 
-from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.encoder import Encoder
 from tacit.encode.models import make_encoder
 from tacit.encode.settings import TRAINED, EncodeSettings
+from tacit.encode.training.batches import BLOCK, Batches
 from tacit.encode.training.draws import draws, plans_of
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.errors import PlanError, TrainingError
 from tacit.fitting.interruption import breakable
-from tacit.fitting.task import Task, TrainingSchedule, Weights, seed_of
+from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
@@ -27,20 +28,16 @@ from tacit.query.sampling.queries import QuerySet, checksum
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 
-COLUMNS = ("entities", "relations", "answers", "weights")  # of drawn queries
 WASTE = 0.99  # the share of failed draws after which a shape is given up
 WARM = 3  # steps before one is recorded
 AHEAD = 32  # steps queued on a GPU between synchronisations, for the clock's sake
-# steps whose queries are drawn together, since a draw takes many small operations
-BLOCK = 16
 
 
 class EncoderTraining(Task):
     """A step draws and learns from queries; a validation ranks hard answers of others.
 
-    What a step draws depends on seed and number alone, so that nothing of it needs to be kept. On a
-    GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries lie
-    where those before it lay.
+    On a GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries
+    lie where those before it lay.
     """
 
     faster = "fewer steps, minutes or a smaller batch would be faster"
@@ -59,37 +56,24 @@ class EncoderTraining(Task):
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.module: Encoder = encoder.to(self.device)
         self.module.narrow = self.precision == "bf16"
-        self.remedy = _remedy(settings, encoder, self.precision)
+        self.remedy = self._remedy()
         self.queries = {
             name: query_set.share(settings.share, settings.seed)
             for name, query_set in (queries or {}).items()
         }
         self.shapes = self._shapes()
         self.num_entities = graph.num_entities
-        self.draws = draws(
-            self.shapes,
-            self.queries,
-            graph.index("train"),
-            graph.num_entities,
-            settings.batch,
-            BLOCK,
-            self.device,
-            settings.negated,
-            settings.answers,
-        )
-        # shared negatives that answer other queries
-        self._likely = round(settings.likely * settings.negatives)
-        self._often = self._expected_log_frequencies()
+        samplers = draws(
+            self.shapes, self.queries, graph.index("train"), graph.num_entities, settings.batch,
+            BLOCK, self.device, settings.negated, settings.answers,
+        )  # fmt: skip
+        self.batches = Batches(samplers, settings, graph.num_entities, self.device)
         self.valid = self._valid(graph, valid)
         self.optimizer = self._optimizer()
         self.clock: Callable[[], float] = lambda: 0.0  # the share of the time that is over
         self._loss = torch.zeros((), device=self.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._steps = 0  # in this process
-        # the queries of a block of steps
-        self._block = -1
-        self._drawn = list[Drawn]()
-        self._place = torch.zeros(1, dtype=torch.long, device=self.device)  # of a step in its block
         self._prepare_step(0)  # errors of drawing must precede changes of a run
 
     @property
@@ -123,18 +107,12 @@ class EncoderTraining(Task):
         settings = self.settings
         between = max(1, round(settings.validate_every * settings.steps))
         return TrainingSchedule(
-            name="encode",
-            unit="step",
-            units=settings.steps,
-            steps_per_unit=1,
-            round=between,
-            validate_every=between,
-            patience=settings.steps,
-            examples="queries",
+            name="encode", unit="step", units=settings.steps, steps_per_unit=1, round=between,
+            validate_every=between, patience=settings.steps, examples="queries",
             checkpoint_seconds=settings.checkpoint_seconds,
-            seconds=None if settings.minutes is None else 60 * settings.minutes,
+            seconds=settings.minutes and 60 * settings.minutes,
             parts=max(1, round(1 / settings.validate_every)),
-        )
+        )  # fmt: skip
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from other queries, at the learning rate of the time."""
@@ -164,49 +142,17 @@ class EncoderTraining(Task):
         """Set the learning rate, the queries and the random seed of a step."""
         settings = self.settings
         share = max(number / settings.steps, self.clock())
-        rate = settings.lr * falling(settings.decay, share)
+        rate = settings.lr * decay_factor(settings.decay, share)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        block, place = divmod(number, BLOCK)
-        if block != self._block:
-            self._seed(block, 0)
-            self._draw()
-            self._block = block
-        self._place.fill_(place)
-        self._seed(block, 1 + place)
-
-    def _seed(self, *numbers: int) -> None:
-        drawn = seed_of(self.settings.seed, *numbers)
-        torch.default_generator.manual_seed(drawn)
-        if self.device.type == "cuda":
-            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(drawn)
-
-    def _draw(self) -> None:
-        """Draw the queries of a block of steps, to where a recorded step looks for them."""
-        fresh = [draw() for draw in self.draws]
-        if not self._drawn and not any(bool(drawn.weights.any()) for drawn in fresh):
+        if not self.batches.draw(number):
             raise TrainingError(
                 f"no {' or '.join(self.shapes)} query with an answer could be drawn from the train "
                 "facts; learn from other `shapes`, or from `queries` of your own"
             )
-        for buffer, drawn in zip(self._drawn, fresh, strict=False):
-            for name in COLUMNS:
-                getattr(buffer, name).copy_(getattr(drawn, name))
-        self._drawn = self._drawn or fresh
-
-    def batch(self) -> list[Drawn]:
-        """The queries of a step."""
-
-        def part(column: Tensor) -> Tensor:
-            return torch.index_select(column.unflatten(0, (BLOCK, -1)), 0, self._place)[0]
-
-        return [
-            Drawn(drawn.plan, *(part(getattr(drawn, name)) for name in COLUMNS))
-            for drawn in self._drawn
-        ]
 
     def _optimize(self) -> None:
         """Take an optimizer step on the weighted mean loss of the batch."""
@@ -214,55 +160,30 @@ class EncoderTraining(Task):
         self.optimizer.zero_grad(set_to_none=False)  # gradients of rows are added in place
         # No break on a GPU, whose step may be being recorded.
         with breakable() if self.device.type == "cpu" else nullcontext():
-            batch = self.batch()
-            negatives = self.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
-            loss = self.module.loss(
-                batch, negatives, None if self._often is None else self._often[negatives]
-            )
+            batch = self.batches.queries()
+            negatives = self.batches.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
+            frequencies = self.batches.log_frequencies
+            often = None if frequencies is None else frequencies[negatives]
+            loss = self.module.loss(batch, negatives, often)
             loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
             loss.backward()
         self.optimizer.step()
         self._loss.copy_(loss.detach() * self.settings.batch)
 
-    def _expected_log_frequencies(self) -> Tensor | None:
-        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
-
-        None where the loss is no softmax, whose sum over all entities what is drawn stands for, or
-        all are there.
-        """
+    def _remedy(self) -> str:
+        """Advice against exploding numbers, by the settings in use."""
         settings = self.settings
-        many = self.num_entities
-        likely = self._likely
-        if (
-            settings.loss != "softmax"
-            or settings.private
-            or settings.negatives >= many
-            or not likely
-        ):
-            return None
-        answers = sum(
-            (draw.count * draw.shares(many) for draw in self.draws),
-            torch.zeros(many, dtype=torch.double),
-        )
-        frequencies = (settings.negatives - likely) / many + likely * answers / answers.sum()
-        return frequencies.log().float().to(self.device)
-
-    def negatives(self, answers: Tensor) -> Tensor:
-        """Entities to compare with, by an answer `[n]` to each query of a batch.
-
-        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and
-        *likely* ones among them, which answer other queries: of the kinds that questions are about,
-        and so the hardest to tell from right ones.
-        """
-        settings = self.settings
-        many = self.num_entities
-        if settings.private:
-            return torch.randint(many, (len(answers), settings.negatives), device=self.device)
-        if settings.negatives >= many:
-            return torch.arange(many, device=self.device)
-        places = torch.randint(len(answers), (self._likely,), device=self.device)
-        anywhere = torch.randint(many, (settings.negatives - self._likely,), device=self.device)
-        return torch.cat((answers[places], anywhere))
+        high = {
+            "lr": settings.lr,
+            "weight_decay": settings.weight_decay,
+            "margin": getattr(self.module, "margin", 0.0),
+        }
+        advice = [f"lower `{name}` (it is {value:g})" for name, value in high.items() if value]
+        if hasattr(self.module, "temperature"):
+            advice.append(f"raise `temperature` (it is {settings.temperature:g})")
+        if self.precision != "float32":
+            advice.append("use `precision='float32'`")
+        return ", or ".join(advice)
 
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""
@@ -281,26 +202,27 @@ class EncoderTraining(Task):
         return queries | self.module.checksums()
 
     def _optimizer(self) -> Adam:
-        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        settings = self.settings
+        decay = self.settings.weight_decay
         on_gpu = self.device.type == "cuda"
-        rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
-        kind = AdamW if settings.weight_decay else Adam
-        return kind(
-            trained, lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=on_gpu
+        rate = self.settings.lr
+        return (AdamW if decay else Adam)(
+            self.module.parameters(),
+            lr=torch.tensor(rate, device=self.device) if on_gpu else rate,
+            weight_decay=decay,
+            fused=True,
+            capturable=on_gpu,
         )
 
     def _shapes(self) -> tuple[str, ...]:
         """The shapes to learn from: the chosen ones, else all that the encoder can learn."""
         chosen = self.settings.shapes
         plans = plans_of(chosen or self.queries or TRAINED, self.queries)
+        check = self.module.check_learning
         if chosen is not None:
             for plan in plans.values():
-                self.module.check_learning(plan)
+                check(plan)
             return chosen
-        shapes = tuple(
-            name for name, plan in plans.items() if _passes(self.module.check_learning, plan)
-        )
+        shapes = tuple(name for name, plan in plans.items() if _passes(check, plan))
         if not shapes:
             raise TrainingError(
                 f"model {self.settings.model} can learn from none of the shapes "
@@ -323,39 +245,24 @@ class EncoderTraining(Task):
 
 def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
     """Queries to validate with, from the valid facts; none where there are no such facts."""
-    has_valid_facts = len(graph.valid) > 0
-    return {
-        name: drawn
-        for name in shapes
-        if has_valid_facts
-        and len(drawn := sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries)
+    drawn = {
+        name: sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries
+        for name in (shapes if len(graph.valid) else ())
     }
+    return {name: queries for name, queries in drawn.items() if len(queries)}
 
 
-def falling(decay: str, share: float) -> float:
+def decay_factor(decay: str, share: float) -> float:
     """The factor of the learning rate when a share of the training is done.
 
-    >>> falling("cosine", 0.5), falling("steps", 0.5), falling("steps", 0.8), falling("none", 1.0)
-    (0.5, 0.2, 0.04, 1.0)
+    >>> decay_factor("cosine", 0.5), decay_factor("none", 1.0)
+    (0.5, 1.0)
+    >>> decay_factor("steps", 0.5), decay_factor("steps", 0.8)
+    (0.2, 0.04)
     """
     if decay == "cosine":
         return round(0.5 * (1 + math.cos(math.pi * min(1.0, share))), 12)
     return 1.0 if decay == "none" or share < 0.5 else 0.2 if share < 0.75 else 0.04
-
-
-def _remedy(settings: EncodeSettings, encoder: Encoder, precision: str) -> str:
-    """Advice against exploding numbers, by the settings in use."""
-    high = {
-        "lr": settings.lr,
-        "weight_decay": settings.weight_decay,
-        "margin": getattr(encoder, "margin", 0.0),
-    }
-    advice = [f"lower `{name}` (it is {value:g})" for name, value in high.items() if value]
-    if hasattr(encoder, "temperature"):
-        advice.append(f"raise `temperature` (it is {settings.temperature:g})")
-    if precision != "float32":
-        advice.append("use `precision='float32'`")
-    return ", or ".join(advice)
 
 
 def _passes(check: Callable[[Plan], None], plan: Plan) -> bool:

@@ -99,7 +99,7 @@ def encode(
     return EncodeResult(training.module, settings, trainer.at.history, summary)
 
 
-def given_queries(
+def training_queries(
     graph: Graph, settings: EncodeSettings, source: str | Path | QuerySets | None
 ) -> tuple[QuerySets, QuerySets | None]:
     """The queries to learn from, of sets or of a folder, and the folder's validation queries.
