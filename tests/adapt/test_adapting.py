@@ -359,15 +359,6 @@ def test_ids_that_the_graph_does_not_have_are_refused(
             adapt(run.graph(), load_model(run), {"2i": queries}, PLAIN, valid={"2i": valid})
 
 
-def test_queries_of_a_folder_are_not_halved(run: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(
-        SettingsError,
-        match="halved draws its own queries, so no `queries` can be given; leave one out",
-    ) as caught:
-        training_queries(run.graph(), replace(SETTINGS, halved=True), tmp_path)
-    assert caught.value.parameter == "halved"
-
-
 @pytest.mark.parametrize(
     "flags", [["--calibration", "sigmoid", "--observed", "none"], ["--held-out"]]
 )

@@ -85,16 +85,14 @@ def adapt(
         else:
             training = VariantTraining(variant, graph, scorer, queries, settings, valid)
         fitting = fit(training, settings, progress, run, ADAPTATION, resume=resume)
-        result = _result(training, fitting, training.learn_negation())
+        result = _result(training, fitting)
         if run is not None:
             _keep(run, graph, result.summary, training)
             run.remove(ADAPTATION)
     return result
 
 
-def _result(
-    training: AdapterTraining, fitting: Trainer, strengths: Mapping[str, Any]
-) -> AdaptResult:
+def _result(training: AdapterTraining, fitting: Trainer) -> AdaptResult:
     adapter = training.adapter
     weights = sum(parameter.numel() for parameter in training.module.parameters())
     summary = fitting.summary() | {
@@ -102,7 +100,6 @@ def _result(
         "parameters": weights if adapter is None else adapter.num_parameters,
         "queries": {name: len(drawn) for name, drawn in training.batches.items()},
         "seed": training.settings.seed,
-        **strengths,
     }
     training.settle()
     return AdaptResult(
@@ -143,7 +140,7 @@ def _verdict(
         kept = settings.recipe == "paper"  # this recipe always keeps its adapter
         verdict = "kept by the paper's recipe, though" if kept else "not kept:"
         return {"kept": kept, "verdict": f"{verdict} there was nothing to validate with"}
-    if not summary["best_step"] and settings.learn == "scores":
+    if not summary["best_step"]:
         return {
             "kept": False,
             "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.2%}",

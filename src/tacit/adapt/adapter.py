@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.settings import AdaptSettings, stored_settings
 from tacit.disk import from_json
 from tacit.engine.atoms.calibration import EVERY, Tails
 from tacit.errors import SettingsError
@@ -28,10 +28,6 @@ class Adapter(nn.Module):
     the head as well (`sp`), or all three (`spo`). The vectors are those of the frozen link
     predictor; a predictor without vectors gets a learned one per relation.
 
-    With `learns="negation"` the adapter learns factors of the strength of negation instead, and
-    with `both` it learns them as well: one for every relation, and a last one for negations that
-    are about no single relation. Their logarithms are `strengths`.
-
     The last layer starts at zero, where the adapter changes nothing. The scale is always positive,
     so that the adapter never reverses an order: the first output `a` of ψ becomes `1 + α = 1 + a`
     where `a >= 0` and `exp(a)` below, with value and slope 1 at zero.
@@ -45,16 +41,11 @@ class Adapter(nn.Module):
         hidden: int = 32,
         seed: int = 0,
         by_id: bool = False,
-        learns: str = "scores",
     ) -> None:
         super().__init__()
-        if learns == "negation":  # scores stay as they are, whatever they depend on
-            condition = "none"
-            layers = 1
         self.condition = condition
         self.layers = layers
         self.hidden = hidden
-        self.learns = learns
         self.num_entities = scorer.num_entities
         self.num_relations = scorer.num_relations
         self.by_id = by_id  # no vectors, but numbers of its own for every relation
@@ -73,10 +64,6 @@ class Adapter(nn.Module):
             generator = torch.Generator().manual_seed(seed)
             for weight in (*self.first.values(), self.bias):
                 nn.init.uniform_(weight, -1.0, 1.0, generator=generator)
-        self.strengths: Tensor | None
-        self.register_buffer(
-            "strengths", None if learns == "scores" else torch.zeros(scorer.num_relations + 1)
-        )
         # cached scales and shifts, with the states of the weights
         self._table: tuple[tuple[State, State], tuple[Tensor, Tensor]] | None = None
         self._scorer = (scorer,)  # a tuple, so that it is no submodule
@@ -95,12 +82,7 @@ class Adapter(nn.Module):
     @property
     def num_parameters(self) -> int:
         """The number of learned parameters."""
-        moving = (
-            0
-            if self.learns == "negation"
-            else sum(parameter.numel() for parameter in self.parameters())
-        )
-        return moving + (0 if self.strengths is None else self.strengths.numel())
+        return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(
         self, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -121,12 +103,6 @@ class Adapter(nn.Module):
         # the first layer of ψ is a sum over s, p and o, so only the rest is computed per pair
         blocks = torch.split(self._inner("o", ids), max(1, _BLOCK // max(1, inner.numel())))
         return _affine(torch.cat([self._outer(inner[:, None] + block) for block in blocks], dim=1))
-
-    def strengths_of(self, relations: Tensor | None) -> Tensor | None:
-        """The learned log-factors of negation, `[B]`, or `[]` without relations."""
-        if self.strengths is None:
-            return None
-        return self.strengths[-1] if relations is None else self.strengths[relations]
 
     def table(self) -> tuple[Tensor, Tensor]:
         """The scale and shift of every relation, `[R]` each, if entities do not matter.
@@ -157,12 +133,9 @@ class Adapter(nn.Module):
     def with_larger_scorer(self, scorer: Scorer) -> Adapter:
         """A copy for a scorer with more relations and entities; old ones are unchanged.
 
-        A new relation is adapted by its vector. Without vectors it gets the mean of all relations,
-        and so does its strength of negation.
+        A new relation is adapted by its vector; without vectors it gets the mean of all relations.
         """
-        larger = Adapter(
-            scorer, self.condition, self.layers, self.hidden, by_id=self.by_id, learns=self.learns
-        )
+        larger = Adapter(scorer, self.condition, self.layers, self.hidden, by_id=self.by_id)
         more = scorer.num_relations - self.num_relations
         state = self.state_dict()
         for letter, feature in self._features.items():
@@ -172,10 +145,6 @@ class Adapter(nn.Module):
                 state[key] = torch.cat((weight, weight.mean(0).expand(more, -1)))
             else:
                 state[key] = weight * (feature.factor / larger._features[letter].factor)
-        if self.strengths is not None:
-            each = self.strengths[:-1]
-            other = self.strengths[-1:]
-            state["strengths"] = torch.cat((each, each.mean().expand(more), other))
         larger.load_state_dict(state)
         return larger.requires_grad_(False).eval()
 
@@ -249,9 +218,9 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
     """Load the frozen adapter of a run and its settings, which the run must share."""
     with run.fits(ADAPTER, "ask without it, or drop it and adapt the run again"):
         about, tensors = run.contents(ADAPTER)
-        settings = AdaptSettings.of(from_json(about["settings"]))
+        settings = stored_settings(from_json(about["settings"]))
         table = run.settings.get("adapt")
-        if table is None or AdaptSettings.of(table) != settings:
+        if table is None or stored_settings(table) != settings:
             raise ValueError(
                 f"the table [adapt] of {SETTINGS} "
                 f"{'is gone' if table is None else 'has other settings'}"
@@ -262,7 +231,6 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
             settings.layers,
             settings.hidden,
             by_id="by_id" in about,
-            learns=settings.learn,
         )
         adapter.load_state_dict(tensors)
     return adapter.requires_grad_(False).eval(), settings

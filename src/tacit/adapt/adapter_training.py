@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +14,6 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.strengths import fitted_strengths
 from tacit.adapt.training_queries import set_apart
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
@@ -30,7 +26,6 @@ from tacit.fitting.interruption import breakable
 from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
-from tacit.query.plans.plan import Complement
 from tacit.query.sampling.queries import QuerySets, checksum
 
 
@@ -78,13 +73,6 @@ class AdapterTraining(Task):
                 f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from; "
                 "give other `shapes` or `queries`"
             )
-        if settings.learn != "scores" and not any(
-            d.queries.shape.plan.has(Complement) for d in self.batches.values()
-        ):
-            raise TrainingError(
-                "no query with a negation was found to learn its strength from; give `shapes` that "
-                "negate, such as 2in, or `learn='scores'`"
-            )
         self.loss = QueryLoss(
             self.reasoner, settings.loss, settings.masks, settings.negatives, random, self.frozen
         )
@@ -99,7 +87,6 @@ class AdapterTraining(Task):
             settings.layers,
             settings.hidden,
             settings.seed,
-            learns=settings.learn,
         )
         self.adapter: Adapter | None = adapter
         facts = (
@@ -131,8 +118,7 @@ class AdapterTraining(Task):
         return TrainingSchedule(
             name="adapt",
             unit="step",
-            # the strength of negation is not learned by steps
-            units=0 if settings.learn == "negation" else settings.steps,
+            units=settings.steps,
             steps_per_unit=1,
             round=settings.validate_every,
             validate_every=settings.validate_every,
@@ -169,29 +155,6 @@ class AdapterTraining(Task):
     def validation_reasoner(self) -> MessageReasoner:
         """The search that is validated."""
         return self.reasoner
-
-    def learn_negation(self) -> dict[str, Any]:
-        """Set the strengths of negation that rank the answers best; return a summary."""
-        adapter = self.adapter
-        reasoner = self.reasoner
-        logic = self.reasoner.logic
-        if adapter is None or adapter.strengths is None:
-            return {}
-
-        def at(factor: float) -> MessageReasoner:
-            stronger = replace(logic, strength=logic.strength * factor)
-            return MessageReasoner(reasoner.atoms, stronger, reasoner.k, self.settings.memory)
-
-        adapter.strengths.zero_()
-        chosen = fitted_strengths(
-            at, [drawn.queries for drawn in self.batches.values()], len(adapter.strengths) - 1
-        )
-        adapter.strengths.copy_(torch.from_numpy(np.log([*chosen.factors, chosen.shared])))
-        figures = self.validate()
-        measured = (
-            {"valid_mrr": statistics.fmean(figures.values()), "mrr": figures} if figures else {}
-        )
-        return chosen.about() | measured
 
     def settle(self) -> None:
         """Write the trained weights to the link predictor; an adapter leaves it unchanged."""

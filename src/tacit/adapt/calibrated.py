@@ -19,8 +19,7 @@ class Adapted(Calibration):
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
-        if adapter.learns != "negation":
-            check(calibration, adapter.condition)
+        check(calibration, adapter.condition)
         self.calibration = calibration
         self.adapter = adapter
         self.num_entities = adapter.num_entities
@@ -30,9 +29,8 @@ class Adapted(Calibration):
         self.by_odds = calibration.by_odds
         self.by_sum = calibration.by_sum
         self.monotone = adapter.by_row
-        moves = adapter.learns != "negation"
-        self.rowwise = calibration.rowwise and (
-            not moves or (adapter.by_row and (calibration.sigmoidal or self.by_odds))
+        self.rowwise = (
+            calibration.rowwise and adapter.by_row and (calibration.sigmoidal or self.by_odds)
         )
         self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
@@ -52,9 +50,6 @@ class Adapted(Calibration):
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
     ) -> Tensor:
         """The adapted log-scores of atoms."""
-        if self.adapter.learns == "negation":
-            unchanged: Tensor = self.calibration(logits, heads, relations, tails)
-            return unchanged
         if not self.by_odds:
             scores: Tensor = self.calibration(
                 self.moved(logits, heads, relations, tails), heads, relations, tails
@@ -63,9 +58,7 @@ class Adapted(Calibration):
         return self.summed(logits, heads, relations, tails, self.log_sums(logits))
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
-        """The sigmoid of scaled and shifted rows; the plain calibration for negation alone."""
-        if self.adapter.learns == "negation":
-            return self.calibration.by_row(logits, heads, relations)
+        """The sigmoid of scaled and shifted rows."""
         scale, shift = (
             part[:, 0].expand(len(logits)).contiguous()
             for part in self.adapter(heads, relations, EVERY)
@@ -86,13 +79,6 @@ class Adapted(Calibration):
         if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
-        return (
-            before
-            if self.adapter.learns == "negation"
-            else self._on_odds(before, heads, relations, tails)
-        )
-
-    def _on_odds(self, before: Tensor, heads: Tensor, relations: Tensor, tails: Tails) -> Tensor:
         scale, shift = self.adapter(heads, relations, tails)
         after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
         if after.requires_grad:
@@ -104,8 +90,6 @@ class Adapted(Calibration):
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
     ) -> Tensor:
         """`x(1 + α) + β`."""
-        if self.adapter.learns == "negation":
-            return logits
         scale, shift = self.adapter(heads, relations, tails)
         if torch.is_grad_enabled() and (scale.requires_grad or logits.requires_grad):
             return torch.addcmul(shift, logits, scale)
@@ -120,10 +104,6 @@ class Adapted(Calibration):
     def forget(self) -> None:
         """Drop the adapter's cache."""
         self.adapter.forget()
-
-    def strengths(self, relations: Tensor | None) -> Tensor | None:
-        """The learned log-factors of the strength of negation."""
-        return self.adapter.strengths_of(relations)
 
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:

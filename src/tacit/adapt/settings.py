@@ -11,7 +11,6 @@ from tacit.errors import SettingsError
 from tacit.settings import Settings, device_setting, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
-LEARNED = ("scores", "negation", "both")
 LOSSES = ("1vsall", "bce", "log")
 # What a recipe decides where nothing else is said. As asked: for the scores that the run is asked
 # with.
@@ -19,6 +18,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
     "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},
 }
+RETIRED = ("learn", "halved")  # settings that earlier versions stored
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
@@ -40,15 +40,6 @@ class AdaptSettings(Settings):
     scaling asks: scores of facts a predictor was trained on say little about those of others.
     `masked` leaves the other right answers of a query out of its loss, by default for held-out
     queries only, since eq. 6 does not.
-
-    `halved` stands to the training facts as a test does: one half of the validation facts is what
-    validation had found, whose answers are left out of the ranks, the other what the test is about,
-    and both are missing. The more is missing, the more of what looks like an answer is refuted by a
-    fact that nobody knows.
-
-    Where negation is learned, every relation gets a strength of its own, a factor on top of
-    `strength`: the one by which queries that negate it rank their answers best. Negations that are
-    about no single relation, of conjunctions say, share one.
     """
 
     noun = "adaptation"
@@ -58,11 +49,6 @@ class AdaptSettings(Settings):
     )
     shapes: tuple[str, ...] = setting(
         "2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes
-    )
-    learn: str = setting(
-        "scores",
-        "What is learned: how to move scores, how strongly negation excludes, or both.",
-        choices=LEARNED,
     )
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
@@ -79,11 +65,6 @@ class AdaptSettings(Settings):
         None,
         "Learn from validation queries, which need facts not trained on; by default where there "
         "are such facts.",
-    )
-    halved: bool = setting(
-        False,
-        "Take half of the validation facts for found, and learn from queries that need the others; "
-        "none is known.",
     )
     masked: bool | None = setting(
         None, "Leave other right answers out of the loss; by default for held-out queries only."
@@ -143,39 +124,12 @@ class AdaptSettings(Settings):
                 "learns from, is validated with or is tested by; it must be train or none",
                 "observed",
             )
-        if self.halved and self.held_out is False:
-            raise SettingsError(
-                "halved learns from queries that need validation facts; leave `held_out=False` out",
-                "halved",
-            )
-        self._check_negation()
         usual = {recipe["calibration"] for recipe in RECIPES.values()}
-        # of which torch has nothing to tell
-        if self.learn != "negation" and self.calibration not in usual:
+        if self.calibration not in usual:  # of which torch has nothing to tell
             from tacit.adapt.calibrated import check
             from tacit.engine.atoms import calibration
 
             check(calibration.CALIBRATIONS[self.calibration], self.condition)
-
-    def _check_negation(self) -> None:
-        if self.learn == "scores":
-            return
-        if self.recipe == "paper":
-            raise SettingsError(
-                f"learn is {self.learn}, and with `recipe='paper'` it must be scores; leave one "
-                "out",
-                "learn",
-            )
-        from tacit.query.plans.plan import Complement
-        from tacit.query.sampling.shapes import SHAPES
-
-        if not any(SHAPES[name].plan.has(Complement) for name in self.shapes):
-            shapes = ",".join(self.shapes)
-            raise SettingsError(
-                f"learn is {self.learn}, and none of the shapes {shapes} negates; add 2in to "
-                "`shapes`",
-                "learn",
-            )
 
     @property
     def masks(self) -> bool:
@@ -193,3 +147,13 @@ class AdaptSettings(Settings):
             "shapes": list(self.shapes),
             "observed": "+".join(self.observed) or "none",
         }
+
+
+def stored_settings(values: Mapping[str, Any]) -> AdaptSettings:
+    """The settings of a stored adapter, which an earlier version may have trained."""
+    if values.get("learn", "scores") != "scores":
+        raise ValueError(
+            "it holds a strength of negation for each relation, which is no longer supported: set "
+            "`strength`"
+        )
+    return AdaptSettings.of({k: value for k, value in values.items() if k not in RETIRED})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.errors import DataError, SettingsError
-from tacit.graph.builder import counted
+from tacit.errors import DataError
 from tacit.graph.graph import Graph
 from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries, without_queries
 from tacit.query.sampling.query_folder import queries_for
@@ -29,18 +27,6 @@ def training_queries(
 
     Missing shapes of a folder are sampled.
     """
-    if settings.halved:
-        if len(graph.valid) < 2:
-            facts = counted(len(graph.valid), "validation fact")
-            raise SettingsError(
-                f"halved needs at least two validation facts, and the graph has {facts}", "halved"
-            )
-        if source is not None:
-            raise SettingsError(
-                "halved draws its own queries, so no `queries` can be given; leave one out",
-                "halved",
-            )
-        return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)
     if not (source is None or isinstance(source, str | Path)):
         return source  # or what is none, which is refused where it is learned from
     split = "valid" if settings.with_derived(len(graph.valid) > 0).held_out else "train"
@@ -52,13 +38,6 @@ def training_queries(
             source,
         )
     return _queries_for(graph, source, split, settings.shapes, count, settings.seed)
-
-
-def halved(graph: Graph, seed: int = 0) -> Graph:
-    """The graph with one half of its validation facts as validation, the other as test."""
-    order = np.random.default_rng(seed).permutation(len(graph.valid))
-    valid, test = np.array_split(graph.valid[order], 2)
-    return replace(graph, valid=valid, test=test)
 
 
 def validation_queries(

@@ -178,11 +178,6 @@ def _checked(
             f"{type(model).__name__}",
             "variant",
         )
-    if settings.learn != "scores":
-        raise SettingsError(
-            f"learn is {settings.learn}, and a `variant` learns scores alone; leave one out",
-            "learn",
-        )
     if variant == "af" and settings.condition not in ("none", "p"):
         raise SettingsError(
             f"condition is {settings.condition}; with `variant='af'` it must be none or p",
