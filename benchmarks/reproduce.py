@@ -221,11 +221,9 @@ class Table:
             return model, None, {}
         settings = AdaptSettings.of({"device": self.given.device, **SIGMOID, **row["adapt"]})
         count = int(row.get("lessons", 10_000))
-        # The folder has queries of whole splits, not of one half of the validation facts.
-        source = None if settings.halved else self.folder
         lessons = self._once(
-            ("lessons", settings.held_out, settings.halved, settings.shapes, count, settings.seed),
-            lambda: training_queries(self.graph, settings, source, count),
+            ("lessons", settings.held_out, settings.shapes, count, settings.seed),
+            lambda: training_queries(self.graph, settings, self.folder, count),
         )
         valid = validation_queries(self.graph, settings, self.folder)
         result, told = self._timed(
