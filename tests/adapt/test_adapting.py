@@ -285,8 +285,6 @@ def test_resuming_with_other_settings_or_queries_is_refused(run: RunFolder) -> N
     ):
         with pytest.raises(RunError, match=f"other {what}"):
             adapt(asked, model, given, settings, run=run, resume=True)
-    with pytest.raises(RunError, match="other variants; give those"):
-        adapt(graph, model, queries, PLAIN, run=run, resume=True, variant="f")
     run.write_tensors(ADAPTATION, {"bias": torch.zeros(3)}, {"kind": "else"})
     with pytest.raises(RunError, match="is no checkpoint of this version"):
         adapt(graph, model, queries, PLAIN, run=run, resume=True)

@@ -54,8 +54,6 @@ MISTAKES = [
      "--calibration is 'minmax', under which an adapter on 'p' does nothing"),
     ("adapt run --recipe paper --loss log",
      "--loss is log, and with --recipe paper it must be 1vsall; leave one out"),
-    ("adapt run --variant af --condition spo --no-held-out",
-     "--condition is spo; with --variant af it must be none"),
     ("adapt run --queries queries --held-out",
      "but train queries; learn from those by --no-held-out"),
     ("adapt run --queries nowhere --held-out",

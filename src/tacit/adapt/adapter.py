@@ -40,7 +40,6 @@ class Adapter(nn.Module):
         layers: int = 1,
         hidden: int = 32,
         seed: int = 0,
-        by_id: bool = False,
     ) -> None:
         super().__init__()
         self.condition = condition
@@ -48,12 +47,8 @@ class Adapter(nn.Module):
         self.hidden = hidden
         self.num_entities = scorer.num_entities
         self.num_relations = scorer.num_relations
-        self.by_id = by_id  # no vectors, but numbers of its own for every relation
         letters = "" if condition == "none" else condition
-        self._features = {
-            letter: Features(scorer.num_relations) if by_id else features(scorer, letter)
-            for letter in letters
-        }
+        self._features = {letter: features(scorer, letter) for letter in letters}
         outputs = 2 if layers == 1 else hidden
         self.first = nn.ParameterDict(
             {key: torch.zeros(feature.width, outputs) for key, feature in self._features.items()}
@@ -123,28 +118,16 @@ class Adapter(nn.Module):
         self._table = None
 
     @torch.no_grad()
-    def without_vectors(self, scorer: Scorer) -> Adapter:
-        """A copy with two numbers per relation, of an adapter that sees no entity."""
-        plain = Adapter(scorer, by_id=True)
-        cast(Tensor, plain.first["p"]).copy_(self._outputs())
-        return plain.requires_grad_(False).eval()
-
-    @torch.no_grad()
     def with_larger_scorer(self, scorer: Scorer) -> Adapter:
         """A copy for a scorer with more relations and entities; old ones are unchanged.
 
-        A new relation is adapted by its vector; without vectors it gets the mean of all relations.
+        A new relation is adapted by its vector.
         """
-        larger = Adapter(scorer, self.condition, self.layers, self.hidden, by_id=self.by_id)
-        more = scorer.num_relations - self.num_relations
+        larger = Adapter(scorer, self.condition, self.layers, self.hidden)
         state = self.state_dict()
         for letter, feature in self._features.items():
-            weight = cast(Tensor, self.first[letter])
-            key = f"first.{letter}"
-            if feature.vectors is None:
-                state[key] = torch.cat((weight, weight.mean(0).expand(more, -1)))
-            else:
-                state[key] = weight * (feature.factor / larger._features[letter].factor)
+            smaller = feature.factor / larger._features[letter].factor
+            state[f"first.{letter}"] = state[f"first.{letter}"] * smaller
         larger.load_state_dict(state)
         return larger.requires_grad_(False).eval()
 
@@ -207,10 +190,9 @@ def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter with its settings; evaluations of another one become outdated."""
     trained_with = settings.to_dict()
-    about = {"settings": json.dumps(trained_with)} | ({"by_id": "yes"} if adapter.by_id else {})
     with run.rewritten() as draft:
         draft.outdate("adapt")
-        draft.write_tensors(ADAPTER, adapter.state_dict(), about)
+        draft.write_tensors(ADAPTER, adapter.state_dict(), {"settings": json.dumps(trained_with)})
         draft.write_settings("adapt", trained_with)
 
 
@@ -225,12 +207,8 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
                 f"the table [adapt] of {SETTINGS} "
                 f"{'is gone' if table is None else 'has other settings'}"
             )
-        adapter = Adapter(
-            scorer,
-            settings.condition,
-            settings.layers,
-            settings.hidden,
-            by_id="by_id" in about,
-        )
+        if "by_id" in about:
+            raise ValueError("it belongs to a variant of the paper's ablation")
+        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden)
         adapter.load_state_dict(tensors)
     return adapter.requires_grad_(False).eval(), settings

@@ -16,7 +16,7 @@ from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import set_apart
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
@@ -35,8 +35,6 @@ class AdapterTraining(Task):
     A validation ranks the answers of other queries.
     """
 
-    frozen = True  # whether raw scores are constants
-    variant: str | None = None  # of what changes the link predictor
     faster = "fewer steps, a smaller batch or fewer shapes would be faster"
 
     def __init__(
@@ -51,7 +49,21 @@ class AdapterTraining(Task):
         self.settings = settings
         self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
-        self.reasoner, self.module = self.prepare(graph, scorer)
+        self.adapter = Adapter(
+            scorer, settings.condition, settings.layers, settings.hidden, settings.seed
+        )
+        self.module: nn.Module = self.adapter
+        facts = (
+            KnownFacts(graph.index(*settings.observed), scorer.device)
+            if settings.observed
+            else None
+        )
+        counted = facts or KnownFacts(graph.index("train"), scorer.device)
+        self.calibration = Adapted(calibration(settings.calibration, counted), self.adapter)
+        precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
+        atoms = Atoms(scorer, self.calibration, facts, precision=precision)
+        logic = Logic(settings.logic, settings.negation, settings.strength)
+        self.reasoner = MessageReasoner(atoms, logic, settings.k, settings.memory)
         queries = {
             name: query_set.share(settings.share, settings.seed)
             for name, query_set in queries.items()
@@ -74,32 +86,9 @@ class AdapterTraining(Task):
                 "give other `shapes` or `queries`"
             )
         self.loss = QueryLoss(
-            self.reasoner, settings.loss, settings.masks, settings.negatives, random, self.frozen
+            self.reasoner, settings.loss, settings.masks, settings.negatives, random
         )
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
-
-    def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
-        """Create the search whose scores are trained, and the module with the parameters."""
-        settings = self.settings
-        adapter = Adapter(
-            scorer,
-            settings.condition,
-            settings.layers,
-            settings.hidden,
-            settings.seed,
-        )
-        self.adapter: Adapter | None = adapter
-        facts = (
-            KnownFacts(graph.index(*settings.observed), scorer.device)
-            if settings.observed
-            else None
-        )
-        counted = facts or KnownFacts(graph.index("train"), scorer.device)
-        self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
-        precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
-        atoms = Atoms(scorer, self.calibration, facts, precision=precision)
-        logic = Logic(settings.logic, settings.negation, settings.strength)
-        return MessageReasoner(atoms, logic, settings.k, settings.memory), adapter
 
     @property
     def flops(self) -> float:
@@ -150,14 +139,7 @@ class AdapterTraining(Task):
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""
         self.module.eval()
-        return mean_reciprocal_ranks(self.validation_reasoner(), self.valid)
-
-    def validation_reasoner(self) -> MessageReasoner:
-        """The search that is validated."""
-        return self.reasoner
-
-    def settle(self) -> None:
-        """Write the trained weights to the link predictor; an adapter leaves it unchanged."""
+        return mean_reciprocal_ranks(self.reasoner, self.valid)
 
     def state(self) -> dict[str, Tensor]:
         """The order of the queries to come, and the state of the random generator."""
@@ -174,9 +156,8 @@ class AdapterTraining(Task):
         self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
 
     def checksums(self) -> dict[str, str]:
-        """Checksums of the queries, and the variant."""
-        queries = {name: drawn.queries for name, drawn in self.batches.items()}
-        return {"queries": checksum(queries), "variants": self.variant or "none"}
+        """A checksum of the queries."""
+        return {"queries": checksum({name: d.queries for name, d in self.batches.items()})}
 
 
 def equal_parts(batch: int, names: list[str]) -> dict[str, int]:

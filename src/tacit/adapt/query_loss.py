@@ -41,12 +41,11 @@ class QueryLoss:
     masked: bool
     negatives: int
     random: np.random.Generator
-    frozen: bool = True  # raw scores are constants
 
     @cached_property
     def streamed(self) -> StreamedTotals | None:
         """The streamed sums over all entities, or None if they do not apply."""
-        if self.name == "bce" or not self.frozen:
+        if self.name == "bce":
             return None
         reasoner = self.reasoner
         return streamed(reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
