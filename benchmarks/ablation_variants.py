@@ -104,9 +104,7 @@ class VariantTraining(AdapterTraining):
         else:
             self.own_calibration = self.calibration.calibration
         self.reasoner = self._search(TrainedAtoms)
-        self.loss = SearchedLoss(
-            self.reasoner, settings.loss, settings.masks, settings.negatives, self.random
-        )
+        self.loss = SearchedLoss(self.reasoner, settings.loss, bool(settings.held_out), self.random)
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     def accumulate(self) -> Tensor:

@@ -220,11 +220,7 @@ def test_recipes_by_hand() -> None:
     assert asked.engine == {name: getattr(EngineSettings(), name) for name in asked.engine}
     for has_valid, observed in ((True, train), (False, ())):
         settled = asked.with_derived(has_valid)
-        assert (settled.held_out, settled.observed, settled.masks) == (
-            has_valid,
-            observed,
-            has_valid,
-        )
+        assert (settled.held_out, settled.observed) == (has_valid, observed)
     assert AdaptSettings(calibration="sigmoid").loss == "log"
     assert AdaptSettings.of(paper.to_dict()) == paper
 

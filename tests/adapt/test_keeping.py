@@ -144,10 +144,11 @@ def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
 def test_an_adapter_of_an_earlier_version_is_read_or_refused(run: RunFolder, learn: str) -> None:
     """Such a one may hold strengths of negation, one for each relation."""
     model = load_model(run)
-    state = Adapter(model).state_dict()
+    state = Adapter(model, layers=2, hidden=8).state_dict()
     if learn != "scores":
         state["strengths"] = torch.zeros(model.num_relations + 1)
-    stored = {**SIGMOID.to_dict(), "learn": learn, "halved": learn != "scores"}
+    retired = {"learn": learn, "halved": learn != "scores", "hidden": 8, "masked": None}
+    stored = {**SIGMOID.to_dict(), "layers": 2, **retired}
     run.write_tensors(ADAPTER, state, {"settings": json.dumps(stored)})
     run.write_settings("adapt", stored)
     if learn == "scores":

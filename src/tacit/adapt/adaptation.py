@@ -60,13 +60,9 @@ def adapt(
     settings = (settings or AdaptSettings()).with_derived(len(graph.valid) > 0)
     for each in (queries, valid or {}):
         check_ids(each, graph)
-    size = f"batch {settings.batch}, k {settings.k} and hidden {settings.hidden}"
-    smaller = (
-        "lower those, `negatives` or `memory`"
-        if settings.loss == "bce"
-        else "lower those or `memory`"
-    )
-    with nullcontext() if run is None else run.in_use(), clear_memory_errors(size, smaller):
+    in_use = nullcontext() if run is None else run.in_use()
+    size = f"batch {settings.batch} and k {settings.k}"
+    with in_use, clear_memory_errors(size, "lower those or `memory`"):
         if run is not None:
             run.begin(graph)
         training = AdapterTraining(graph, scorer, queries, settings, valid)

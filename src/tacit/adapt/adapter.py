@@ -18,6 +18,7 @@ from tacit.links.scorer import Scorer, State, VectorScorer, state_of
 from tacit.run.folder import ADAPTER, SETTINGS, RunFolder
 
 VectorsOf = Callable[[Tensor], Tensor]  # of ids
+HIDDEN = 32  # the width of the layer between two
 _BLOCK = 2**24  # numbers of a hidden layer held at once
 
 
@@ -38,7 +39,7 @@ class Adapter(nn.Module):
         scorer: Scorer,
         condition: str = "p",
         layers: int = 1,
-        hidden: int = 32,
+        hidden: int = HIDDEN,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -209,6 +210,7 @@ def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings
             )
         if "by_id" in about:
             raise ValueError("it belongs to a variant of the paper's ablation")
-        adapter = Adapter(scorer, settings.condition, settings.layers, settings.hidden)
+        hidden = len(tensors["bias"])  # earlier versions let it be chosen
+        adapter = Adapter(scorer, settings.condition, settings.layers, hidden)
         adapter.load_state_dict(tensors)
     return adapter.requires_grad_(False).eval(), settings

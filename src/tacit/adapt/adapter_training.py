@@ -28,6 +28,8 @@ from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
 from tacit.query.sampling.queries import QuerySets, checksum
 
+PRECISION = "tf32"  # of products on a GPU
+
 
 class AdapterTraining(Task):
     """The training task of an adapter: a step is a batch of queries of all shapes.
@@ -49,9 +51,7 @@ class AdapterTraining(Task):
         self.settings = settings
         self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
-        self.adapter = Adapter(
-            scorer, settings.condition, settings.layers, settings.hidden, settings.seed
-        )
+        self.adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
         self.module: nn.Module = self.adapter
         facts = (
             KnownFacts(graph.index(*settings.observed), scorer.device)
@@ -60,8 +60,7 @@ class AdapterTraining(Task):
         )
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
         self.calibration = Adapted(calibration(settings.calibration, counted), self.adapter)
-        precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
-        atoms = Atoms(scorer, self.calibration, facts, precision=precision)
+        atoms = Atoms(scorer, self.calibration, facts, precision=PRECISION)
         logic = Logic(settings.logic, settings.negation, settings.strength)
         self.reasoner = MessageReasoner(atoms, logic, settings.k, settings.memory)
         queries = {
@@ -85,9 +84,7 @@ class AdapterTraining(Task):
                 f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from; "
                 "give other `shapes` or `queries`"
             )
-        self.loss = QueryLoss(
-            self.reasoner, settings.loss, settings.masks, settings.negatives, random
-        )
+        self.loss = QueryLoss(self.reasoner, settings.loss, bool(settings.held_out), random)
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     @property

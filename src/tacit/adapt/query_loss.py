@@ -4,7 +4,7 @@ With `S` the score of a query at an entity and `t` a right answer:
 
 - `1vsall`: `-S(t) + log Σ exp S(a)` over all entities `a` (eq. 6);
 - `log`: `-log S(t) + log Σ S(a)`, cross entropy with probabilities in proportion to the scores;
-- `bce`: `-log S(t) - log (1 - S(a))` for drawn entities `a` that are no answers.
+- `bce`: `-log S(t) - log (1 - S(a))` for a drawn entity `a` that is no answer.
 
 The first two are `softplus(log Z - ℓ(t))` with `ℓ = S` or `ℓ = log S` and `Z` the sum of `exp ℓ`
 without the target.
@@ -39,7 +39,6 @@ class QueryLoss:
     reasoner: MessageReasoner
     name: str
     masked: bool
-    negatives: int
     random: np.random.Generator
 
     @cached_property
@@ -104,11 +103,8 @@ class QueryLoss:
         plan = batch.queries.shape.plan
         entities, relations, targets = batch.slots(device)
         evaluation = self.reasoner.evaluation(entities, relations)
-        drawn = [
-            batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)
-        ]
-        # [M, Q]
-        tails = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])
+        drawn = batch.negatives(self.reasoner.num_entities, self.random)
+        tails = torch.stack([targets, torch.from_numpy(drawn).to(device)])  # [2, Q]
         if literals(plan):  # atoms alone need no rows
             scores = torch.stack(
                 [evaluation.of(plan.root, EvalContext(target=ids))[:, 0] for ids in tails]
@@ -116,5 +112,5 @@ class QueryLoss:
         else:
             scores = evaluation.whole(plan.root).gather(1, tails.T).T
         right = scores[0]
-        wrong = log1mexp(scores[1:])
-        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()
+        wrong = log1mexp(scores[1])
+        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST)).sum()

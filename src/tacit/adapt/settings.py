@@ -18,7 +18,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
     "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},
 }
-RETIRED = ("learn", "halved")  # settings that earlier versions stored
+# settings that earlier versions stored
+RETIRED = ("learn", "halved", "hidden", "negatives", "masked", "precision")
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
@@ -37,9 +38,8 @@ class AdaptSettings(Settings):
     observed, training queries and the loss of eq. 6.
 
     `held_out` takes queries that need a validation fact instead of training queries, as Platt
-    scaling asks: scores of facts a predictor was trained on say little about those of others.
-    `masked` leaves the other right answers of a query out of its loss, by default for held-out
-    queries only, since eq. 6 does not.
+    scaling asks: scores of facts a predictor was trained on say little about those of others. The
+    loss of a held-out query leaves its other right answers out; eq. 6 does not.
     """
 
     noun = "adaptation"
@@ -52,11 +52,9 @@ class AdaptSettings(Settings):
     )
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
-    hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
     loss: str = setting(
         None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES
     )
-    negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1, most=1_000_000)
     lr: float = setting(0.1, "Learning rate of Adagrad.", above=0, most=1_000_000)
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
     batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1, most=1_000_000)
@@ -65,9 +63,6 @@ class AdaptSettings(Settings):
         None,
         "Learn from validation queries, which need facts not trained on; by default where there "
         "are such facts.",
-    )
-    masked: bool | None = setting(
-        None, "Leave other right answers out of the loss; by default for held-out queries only."
     )
     calibration: str = setting(
         None,
@@ -92,9 +87,6 @@ class AdaptSettings(Settings):
         5, "Validations without a better MRR before training ends.", least=1, resumes=True
     )
     memory: float | None = setting(None, "GB for scores.", above=0, most=1_000_000, resumes=True)
-    precision: str = setting(
-        "auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16")
-    )
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
     device: str = device_setting()
 
@@ -130,11 +122,6 @@ class AdaptSettings(Settings):
             from tacit.engine.atoms import calibration
 
             check(calibration.CALIBRATIONS[self.calibration], self.condition)
-
-    @property
-    def masks(self) -> bool:
-        """Whether other right answers are left out of the loss."""
-        return bool(self.held_out) if self.masked is None else self.masked
 
     @property
     def engine(self) -> dict[str, Any]:
