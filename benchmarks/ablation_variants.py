@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.adapt.adapter_training import AdapterTraining
+from tacit.adapt.conjunctions import literals
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.streamed_loss import literals
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.ranking import mean_reciprocal_ranks

@@ -106,10 +106,13 @@ class Adapter(nn.Module):
         Outside of training the table is cached until somebody writes to the weights.
         """
         states = (state_of(self), state_of(self._scorer[0]))
-        cached = self._table
-        if cached is not None and cached[0] == states:
-            return cached[1]
-        scale, shift = _affine(self._outputs())
+        if self._table is not None and self._table[0] == states:
+            return self._table[1]
+        inner = self.bias.expand(self.num_relations, -1)
+        if self.condition == "p":
+            ids = torch.arange(self.num_relations, device=inner.device)
+            inner = inner + self._inner("p", ids)
+        scale, shift = _affine(self._outer(inner))
         if not self.training:
             self._table = states, (scale.detach(), shift.detach())
         return scale, shift
@@ -132,23 +135,17 @@ class Adapter(nn.Module):
         larger.load_state_dict(state)
         return larger.requires_grad_(False).eval()
 
-    def _outputs(self) -> Tensor:
-        """The two outputs of ψ for every relation, `[R, 2]`."""
-        ids = torch.arange(self.num_relations, device=self.bias.device)
-        inner = self.bias.expand(len(ids), -1)
-        return self._outer(inner + self._inner("p", ids) if self.condition == "p" else inner)
-
     def train(self, mode: bool = True) -> Adapter:
         """Set the training mode, and drop the cached table."""
         self.forget()
         return super().train(mode)
 
     def _inner(self, letter: str, ids: Tensor) -> Tensor:
-        vectors = self._features[letter].vectors
+        feature = self._features[letter]
         weight = cast(Tensor, self.first[letter])
-        if vectors is None:
+        if feature.vectors is None:
             return weight[ids]
-        return (vectors(ids).detach() * self._features[letter].factor) @ weight
+        return (feature.vectors(ids).detach() * feature.factor) @ weight
 
     def _outer(self, inner: Tensor) -> Tensor:
         return inner if self.second is None else inner.relu() @ self.second

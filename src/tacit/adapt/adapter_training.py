@@ -126,8 +126,13 @@ class AdapterTraining(Task):
     def accumulate(self) -> Tensor:
         """Accumulate the gradient of a batch, part by part; return its loss."""
         total = torch.zeros((), dtype=torch.float64, device=self.reasoner.device)
-        shares = equal_parts(self.settings.batch, list(self.batches))
-        for part in self.loss.parts(self.batches[name].draw(size) for name, size in shares.items()):
+        shares = np.array_split(np.arange(self.settings.batch), len(self.batches))
+        drawn = (
+            queries.draw(len(share))
+            for queries, share in zip(self.batches.values(), shares, strict=True)
+            if len(share)
+        )
+        for part in self.loss.parts(drawn):
             loss = self.loss(part)
             (loss / self.settings.batch).backward()
             total += loss.detach()
@@ -155,14 +160,3 @@ class AdapterTraining(Task):
     def checksums(self) -> dict[str, str]:
         """A checksum of the queries."""
         return {"queries": checksum({name: d.queries for name, d in self.batches.items()})}
-
-
-def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
-    """Split a batch among shapes; the first ones take the remainder.
-
-    >>> equal_parts(10, ["2i", "3i", "2in"])
-    {'2i': 4, '3i': 3, '2in': 3}
-    """
-    share, rest = divmod(batch, len(names))
-    sizes = {name: share + (i < rest) for i, name in enumerate(names)}
-    return {name: size for name, size in sizes.items() if size}

@@ -11,7 +11,6 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
-from tacit.errors import SettingsError
 
 
 class Adapted(Calibration):
@@ -19,7 +18,6 @@ class Adapted(Calibration):
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
-        check(calibration, adapter.condition)
         self.calibration = calibration
         self.adapter = adapter
         self.num_entities = adapter.num_entities
@@ -113,18 +111,6 @@ class Adapted(Calibration):
         x: Tensor = self.calibration(logits, heads, relations)
         # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
-
-
-def check(calibration: Calibration | type[Calibration], condition: str) -> None:
-    """Raise a `SettingsError` where an adapter could change nothing."""
-    if calibration.rescales and condition != "spo":
-        name = calibration.name
-        raise SettingsError(
-            f"calibration is '{name}', under which an adapter on '{condition}' does nothing: it "
-            f"stretches and shifts whole rows of scores, which {name} re-scales to [0, 1]; it must "
-            "be sigmoid or softmax-count",
-            "calibration",
-        )
 
 
 def log_odds(scores: Tensor) -> Tensor:

@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tacit.adapt.conjunctions import literals
 from tacit.adapt.query_batches import Batch
-from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
+from tacit.adapt.streamed_loss import StreamedTotals, streamed
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext
@@ -44,10 +45,7 @@ class QueryLoss:
     @cached_property
     def streamed(self) -> StreamedTotals | None:
         """The streamed sums over all entities, or None if they do not apply."""
-        if self.name == "bce":
-            return None
-        reasoner = self.reasoner
-        return streamed(reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
+        return None if self.name == "bce" else streamed(self.reasoner, self.name == "log")
 
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         """Split the queries into parts that fit in memory and share their rows."""

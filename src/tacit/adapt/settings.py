@@ -116,12 +116,17 @@ class AdaptSettings(Settings):
                 "learns from, is validated with or is tested by; it must be train or none",
                 "observed",
             )
-        usual = {recipe["calibration"] for recipe in RECIPES.values()}
-        if self.calibration not in usual:  # of which torch has nothing to tell
-            from tacit.adapt.calibrated import check
-            from tacit.engine.atoms import calibration
+        if self.calibration not in ("sigmoid", "softmax-count") and self.condition != "spo":
+            from tacit.engine.atoms.calibration import CALIBRATIONS as KINDS  # and torch
 
-            check(calibration.CALIBRATIONS[self.calibration], self.condition)
+            if KINDS[self.calibration].rescales:
+                raise SettingsError(
+                    f"calibration is '{self.calibration}', under which an adapter on "
+                    f"'{self.condition}' does nothing: it stretches and shifts whole rows of "
+                    f"scores, which {self.calibration} re-scales to [0, 1]; it must be sigmoid or "
+                    "softmax-count",
+                    "calibration",
+                )
 
     @property
     def engine(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,11 @@ def validation_queries(
     graph: Graph, settings: AdaptSettings, source: QuerySource = None
 ) -> QuerySets | None:
     """Queries for validation; None if they must be split off the training queries."""
-    is_query_sets = not (source is None or isinstance(source, str | Path))
-    if (
-        is_query_sets
-        or settings.with_derived(len(graph.valid) > 0).held_out
-        or not len(graph.valid)
-    ):
+    if not (source is None or isinstance(source, str | Path)) or not len(graph.valid):
         return None
-    folder = source if isinstance(source, str | Path) and has_queries(source, "valid") else None
+    if settings.with_derived(1).held_out:
+        return None
+    folder = source if source is not None and has_queries(source, "valid") else None
     return _queries_for(
         graph, folder, "valid", settings.shapes, settings.validate_queries, settings.seed + 1
     )
@@ -71,10 +68,8 @@ def set_apart(
         chosen, rest = np.split(order, [min(most, len(query_set) // 10)])
         question = _question(query_set)
         rest = rest[~np.isin(question[rest], question[chosen])]
-        validation[name], training[name] = (
-            query_set.subset(np.sort(chosen)),
-            query_set.subset(np.sort(rest)),
-        )
+        validation[name] = query_set.subset(np.sort(chosen))
+        training[name] = query_set.subset(np.sort(rest))
     return training, validation
 
 
@@ -102,12 +97,9 @@ def _queries_for(
 ) -> dict[str, QuerySet]:
     """Queries of a folder, and sampled ones of its missing shapes."""
     queries = {} if folder is None else queries_for(graph, folder, split, shapes, absent_ok=True)
-    queries |= _sampled(graph, split, [name for name in shapes if name not in queries], count, seed)
+    for name in shapes:
+        if name not in queries:
+            sampled = sample(graph, SHAPES[name], split, count, seed=seed).queries
+            if len(sampled):
+                queries[name] = sampled
     return {name: queries[name] for name in shapes if name in queries}
-
-
-def _sampled(
-    graph: Graph, split: str, shapes: Iterable[str], count: int, seed: int
-) -> dict[str, QuerySet]:
-    drawn = {name: sample(graph, SHAPES[name], split, count, seed=seed).queries for name in shapes}
-    return {name: queries for name, queries in drawn.items() if len(queries)}
