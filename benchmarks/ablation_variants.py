@@ -166,7 +166,7 @@ class TrainedAtoms(Atoms):
 class SearchedLoss(QueryLoss):
     """The loss of queries whose raw scores change, so that no sums over constants apply."""
 
-    streamed = None  # type: ignore[assignment]
+    streamed = None
 
 
 def _checked(
