@@ -197,15 +197,15 @@ def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> N
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
     """Load the frozen adapter of a run and its settings, which the run must share."""
     with run.fits(ADAPTER, "ask without it, or drop it and adapt the run again"):
-        about, tensors = run.contents(ADAPTER)
-        settings = stored_settings(from_json(about["settings"]))
+        metadata, tensors = run.contents(ADAPTER)
+        settings = stored_settings(from_json(metadata["settings"]))
         table = run.settings.get("adapt")
         if table is None or stored_settings(table) != settings:
             raise ValueError(
                 f"the table [adapt] of {SETTINGS} "
                 f"{'is gone' if table is None else 'has other settings'}"
             )
-        if "by_id" in about:
+        if "by_id" in metadata:
             raise ValueError("it belongs to a variant of the paper's ablation")
         hidden = len(tensors["bias"])  # earlier versions let it be chosen
         adapter = Adapter(scorer, settings.condition, settings.layers, hidden)

@@ -55,11 +55,11 @@ class QueryLoss:
             if self.streamed and literals(plan):
                 together.append(batch)
             else:
-                yield from ([piece] for piece in batch.parts(self.at_once(plan)))
+                yield from ([piece] for piece in batch.parts(self.most_queries(plan)))
         if self.streamed:
             yield from self.streamed.parts(together)
 
-    def at_once(self, plan: Plan) -> int:
+    def most_queries(self, plan: Plan) -> int:
         """The number of queries that fit in memory with the rows that autograd keeps."""
         n = self.reasoner.num_entities
         k = self.reasoner.k

@@ -23,10 +23,10 @@ RETIRED = ("learn", "halved", "hidden", "negatives", "masked", "precision")
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
-def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
+def _shapes(names: str | Iterable[str]) -> tuple[str, ...]:
     from tacit.query.sampling.shapes import parse_shapes
 
-    return parse_shapes(given)
+    return parse_shapes(names)
 
 
 @dataclass(frozen=True)

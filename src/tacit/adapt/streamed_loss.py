@@ -62,19 +62,19 @@ class StreamedTotals:
             else SharedRows(atoms, adapted, reasoner.memory // 2)
         )
         self.block = reasoner.memory // (4 * _BUFFERS)  # bytes
-        self.room = ScratchBuffers()
+        self.buffers = ScratchBuffers()
 
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         """Split the queries into parts whose rows fit in the table."""
         part = list[Batch]()
-        left = self.rows.room
+        left = self.rows.capacity
         for batch in batches:
             size = len(literals(batch.queries.shape.plan) or ())
-            for piece in batch.parts(max(1, self.rows.room // size)):
+            for piece in batch.parts(max(1, self.rows.capacity // size)):
                 if part and left < size * len(piece):
                     yield part
                     part = []
-                    left = self.rows.room
+                    left = self.rows.capacity
                 part.append(piece)
                 left -= size * len(piece)
         if part:
@@ -124,7 +124,7 @@ class StreamedTotals:
         if sum_kernels.available(device, max(each.shape[0] for each in conjunctions)):
             return [
                 self._kernel_sums(
-                    each, *(of[row].view(each.shape) for of in (places, scale, shift))
+                    each, *(part[row].view(each.shape) for part in (places, scale, shift))
                 )
                 for each, row in zip(conjunctions, rows, strict=True)
             ]
@@ -139,8 +139,8 @@ class StreamedTotals:
 
         def add(number: int) -> None:
             shape = len(places), blocks[number].stop - blocks[number].start
-            x = self.rows.block(places, blocks[number], self.room("x", shape, device))
-            c = torch.mul(x, scale, out=self.room("c", shape, device)).add_(shift).sigmoid_()
+            x = self.rows.block(places, blocks[number], self.buffers("x", shape, device))
+            c = torch.mul(x, scale, out=self.buffers("c", shape, device)).add_(shift).sigmoid_()
             for sums in summed:
                 sums.add(number, x, c)
 
@@ -148,27 +148,27 @@ class StreamedTotals:
         return [sums.finished() for sums in summed]
 
     def _kernel_sums(
-        self, asked: Conjunctions, places: Tensor, scale: Tensor, shift: Tensor
+        self, batch: Conjunctions, places: Tensor, scale: Tensor, shift: Tensor
     ) -> Summed:
         """`Z` and its derivatives, by a kernel that gets known and excluded entities as marks."""
-        queries = asked.shape[1]
+        queries = batch.shape[1]
         n = self.atoms.num_entities
         marks = torch.zeros(queries, n, dtype=torch.uint8, device=places.device)
-        if asked.known is not None:
-            row, tail = asked.known
+        if batch.known is not None:
+            row, tail = batch.known
             marks.view(-1).scatter_add_(
                 0, row % queries * n + tail, (1 << row // queries).to(torch.uint8)
             )
-        marks[asked.excluded.rows, asked.excluded.tails] = sum_kernels.LEFT_OUT
+        marks[batch.excluded.rows, batch.excluded.tails] = sum_kernels.LEFT_OUT
         return sum_kernels.sums(
             self.rows.table,
             places,
             scale,
             shift,
             marks,
-            asked.positive,
+            batch.positive,
             self.logic.strength,
-            math.exp(asked.observed),
+            math.exp(batch.observed),
             self.log_scores,
         )
 
@@ -180,34 +180,36 @@ class Sums:
     """
 
     def __init__(
-        self, of: StreamedTotals, asked: Conjunctions, rows: Tensor, width: int, blocks: int
+        self, parent: StreamedTotals, queries: Conjunctions, rows: Tensor, width: int, blocks: int
     ) -> None:
-        self.of = of
-        self.positive = asked.positive
+        self.parent = parent
+        self.positive = queries.positive
         self.rows = rows
-        self.strength = of.logic.strength
-        self.observed = math.exp(asked.observed)
-        n = of.atoms.num_entities
-        self._totals = torch.zeros(blocks, asked.shape[1], device=rows.device)
-        self._slopes = torch.zeros(blocks, *asked.shape, device=rows.device)
+        self.strength = parent.logic.strength
+        self.observed = math.exp(queries.observed)
+        n = parent.atoms.num_entities
+        self._totals = torch.zeros(blocks, queries.shape[1], device=rows.device)
+        self._slopes = torch.zeros(blocks, *queries.shape, device=rows.device)
         self._sloped = torch.zeros_like(self._slopes)
 
-        self._excluded = asked.excluded.in_blocks(width, n)
-        self._known = None if asked.known is None else KnownTails(*asked.known).in_blocks(width, n)
+        self._excluded = queries.excluded.in_blocks(width, n)
+        self._known = (
+            None if queries.known is None else KnownTails(*queries.known).in_blocks(width, n)
+        )
 
     def add(self, block: int, x: Tensor, c: Tensor) -> None:
         """Add the rows of a block; excluded entities do not count, and known atoms are constant."""
-        x = self._every("every x", x)
-        c = self._every("every c", c)
+        x = self._expanded("expanded x", x)
+        c = self._expanded("expanded c", c)
         if self._known is not None:
             c[self._known[block]] = self.observed
         literals = c.view(*self._slopes.shape[1:], -1)  # [A, Q, n]
         product, values = self._product(literals)
-        if self.of.log_scores:  # φ(S) = S and φ'(S) = 1
+        if self.parent.log_scores:  # φ(S) = S and φ'(S) = 1
             product[self._excluded[block]] = 0.0
             self._totals[block] = product.sum(1)
         else:  # φ(S) = φ'(S) = exp(S)
-            outer = torch.mul(product, LOG2_E, out=self._room("outer", product)).exp2_()
+            outer = torch.mul(product, LOG2_E, out=self._buffer("outer", product)).exp2_()
             outer[self._excluded[block]] = 0.0
             self._totals[block] = outer.sum(1)
             product.mul_(outer)
@@ -227,21 +229,21 @@ class Sums:
 
     def _product(self, literals: Tensor) -> tuple[Tensor, Tensor]:
         """The product `S` of all literals, `[Q, n]`, and the values of the negated ones."""
-        room = self._room("product", literals[0])
+        out = self._buffer("product", literals[0])
         negated = literals[self.positive :]
-        product = literals[0] if self.positive else room.fill_(1.0)
+        product = literals[0] if self.positive else out.fill_(1.0)
         if len(literals) == self.positive == 1:
-            product = room.copy_(product)
+            product = out.copy_(product)
         for score in literals[1 : self.positive]:
-            product = torch.mul(product, score, out=room)
+            product = torch.mul(product, score, out=out)
         if self.strength == 1.0:
             for score in negated:
-                product = torch.addcmul(product, product, score, value=-1.0, out=room)
+                product = torch.addcmul(product, product, score, value=-1.0, out=out)
             return product, negated
-        values = self._room("values", negated)
+        values = self._buffer("values", negated)
         torch.mul(negated, -self.strength, out=values).add_(1.0).clamp_(min=0.0)
         for value in values:
-            product = torch.mul(product, value, out=room)
+            product = torch.mul(product, value, out=out)
         return product, values
 
     def _steepened(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
@@ -259,10 +261,10 @@ class Sums:
             negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
         return literals
 
-    def _every(self, name: str, distinct: Tensor) -> Tensor:
+    def _expanded(self, name: str, distinct: Tensor) -> Tensor:
         """The rows of all literals, from the distinct ones."""
-        room = self.of.room(name, (len(self.rows), distinct.shape[1]), distinct.device)
-        return torch.index_select(distinct, 0, self.rows, out=room)
+        out = self.parent.buffers(name, (len(self.rows), distinct.shape[1]), distinct.device)
+        return torch.index_select(distinct, 0, self.rows, out=out)
 
-    def _room(self, name: str, like: Tensor) -> Tensor:
-        return self.of.room(name, like.shape, like.device)
+    def _buffer(self, name: str, like: Tensor) -> Tensor:
+        return self.parent.buffers(name, like.shape, like.device)
