@@ -52,6 +52,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
 TOOLS = {
+    "ablation_variants",
     "before_after",
     "brute_force",
     "comparison",

@@ -39,10 +39,9 @@ class Adapted(Calibration):
         """The upper bound of adapted log-scores, if the adapter only sees relations."""
         if not (self.by_odds and self.adapter.by_relation):
             return 0.0
-        scale, shift = self.adapter.table()
+        scale, shift = (part.detach() for part in self.adapter.table())
         before = torch.full_like(scale, self.calibration.supremum)
-        after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
-        return float(torch.where((scale == 1.0) & (shift == 0.0), before, after).max())
+        return float(_moved_odds(before, scale, shift).max())
 
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -77,12 +76,7 @@ class Adapted(Calibration):
         if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
-        scale, shift = self.adapter(heads, relations, tails)
-        after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
-        if after.requires_grad:
-            return after
-        # the way to log-odds and back loses digits, which unchanged rows keep
-        return torch.where((scale == 1.0) & (shift == 0.0), before, after)
+        return _moved_odds(before, *self.adapter(heads, relations, tails))
 
     def moved(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -113,6 +107,10 @@ class Adapted(Calibration):
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
 
 
-def log_odds(scores: Tensor) -> Tensor:
-    """`log c / (1 - c)` from `log c`."""
-    return scores - log1mexp(scores)
+def _moved_odds(scores: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """`log σ(x(1 + α) + β)` of the log-odds `x = log c / (1 - c)` of `log c`."""
+    after = F.logsigmoid(torch.addcmul(shift, scores - log1mexp(scores), scale))
+    if after.requires_grad:
+        return after
+    # log-odds and back lose digits, which unchanged rows keep
+    return torch.where((scale == 1.0) & (shift == 0.0), scores, after)
