@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.adapt.adapter_training import AdapterTraining
+from tacit.adapt.adapter_training import PRECISION, AdapterTraining
 from tacit.adapt.conjunctions import literals
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
@@ -146,8 +146,8 @@ class VariantTraining(AdapterTraining):
         return tables
 
     def _search(self, kind: type[Atoms]) -> MessageReasoner:
-        atoms = self.reasoner.atoms
-        own = kind(self.fitted, self.own_calibration, atoms.facts, precision=atoms.precision)
+        facts = self.reasoner.atoms.facts
+        own = kind(self.fitted, self.own_calibration, facts, precision=PRECISION)
         return MessageReasoner(own, self.reasoner.logic, self.settings.k, self.settings.memory)
 
 
