@@ -40,10 +40,7 @@ EPOCH = 8  # steps until all queries were seen
 
 def trainings(bench: Bench, given: argparse.Namespace) -> dict[str, Callable[[], AdapterTraining]]:
     """Functions that start a training with each loss, by the paper's and the default recipe."""
-    shared: dict[str, Any] = {
-        "batch": given.batch,
-        "precision": "tf32" if given.device == "cuda" else "float32",
-    }
+    shared: dict[str, Any] = {"batch": given.batch}
     settings = {
         name: AdaptSettings(loss=name, calibration="sigmoid", observed=(), held_out=False, **shared)
         for name in LOSSES

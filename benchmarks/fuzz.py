@@ -287,7 +287,7 @@ def trained(folder: Path) -> None:
     settings = AdaptSettings()
     save_adapter(
         run.folder,
-        Adapter(run.engine.scorer, settings.condition, settings.layers, settings.hidden),
+        Adapter(run.engine.scorer, settings.condition, settings.layers),
         settings,
     )
     run.index()

@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 
+from ablation_variants import fit_variant
 from encoder_rows import expressible, given_queries, told
 from scaffold import Benchmark, data_folder, provenance, timed, write
 from tacit.adapt.adaptation import adapt
@@ -221,11 +222,9 @@ class Table:
             return model, None, {}
         settings = AdaptSettings.of({"device": self.given.device, **SIGMOID, **row["adapt"]})
         count = int(row.get("lessons", 10_000))
-        # The folder has queries of whole splits, not of one half of the validation facts.
-        source = None if settings.halved else self.folder
         lessons = self._once(
-            ("lessons", settings.held_out, settings.halved, settings.shapes, count, settings.seed),
-            lambda: training_queries(self.graph, settings, source, count),
+            ("lessons", settings.held_out, settings.shapes, count, settings.seed),
+            lambda: training_queries(self.graph, settings, self.folder, count),
         )
         valid = validation_queries(self.graph, settings, self.folder)
         result, told = self._timed(
@@ -240,8 +239,10 @@ class Table:
     def _fitted(
         self, row: Row, model: FactorModel, lessons: Any, settings: AdaptSettings, valid: Any
     ) -> Any:
-        variant = row["variant"].lower() if "variant" in row else None
-        return adapt(self.graph, model, lessons, settings, valid=valid, variant=variant)
+        if "variant" in row:
+            name = row["variant"].lower()
+            return fit_variant(name, self.graph, model, lessons, settings, valid)
+        return adapt(self.graph, model, lessons, settings, valid=valid)
 
     def _queries(self, wanted: Mapping[str, Any]) -> dict[str, QuerySet]:
         """Queries of the folder, sampled ones (`count`), or a split's facts (`one_hop`)."""

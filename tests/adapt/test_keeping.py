@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from tacit.cli import app
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.evaluate.protocol import evaluate
-from tacit.fitting.progress import Event
 from tacit.links.loading import load_model
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES
@@ -142,6 +140,31 @@ def test_an_adapter_can_be_dropped(run: RunFolder) -> None:
     assert not run.drop("adapt")
 
 
+@pytest.mark.parametrize("learn", ["scores", "negation", "both"])
+def test_an_adapter_of_an_earlier_version_is_read_or_refused(run: RunFolder, learn: str) -> None:
+    """Such a one may hold strengths of negation, one for each relation."""
+    model = load_model(run)
+    state = Adapter(model, layers=2, hidden=8).state_dict()
+    if learn != "scores":
+        state["strengths"] = torch.zeros(model.num_relations + 1)
+    retired = {"learn": learn, "halved": learn != "scores", "hidden": 8, "masked": None}
+    stored = {**SIGMOID.to_dict(), "layers": 2, **retired}
+    run.write_tensors(ADAPTER, state, {"settings": json.dumps(stored)})
+    run.write_settings("adapt", stored)
+    if learn == "scores":
+        assert tacit.open(run.path, device="cpu").engine.adapter is not None
+        return
+    with pytest.raises(
+        RunError,
+        match=r"does not fit the run \(it holds a strength of negation for each relation, which is "
+        r"no longer supported: set `strength`\); ask without it, or drop it",
+    ):
+        tacit.open(run.path, device="cpu")
+    assert tacit.open(run.path, device="cpu", adapted=False).ask("?x : lives(p1, ?x)")
+    assert run.drop("adapt")
+    assert tacit.open(run.path, device="cpu").engine.adapter is None
+
+
 def test_train_facts_are_not_known_where_they_are_asked_for(run: RunFolder) -> None:
     # which was trained with them known
     save_adapter(run, Adapter(load_model(run)), AdaptSettings())
@@ -170,59 +193,6 @@ def test_nothing_is_validated_that_is_learned_from(run: RunFolder) -> None:
     assert len(apart["2i"]) == 30
     assert not questions(learned["2i"]) & questions(apart["2i"])
     assert len(learned["2i"]) >= len(queries) - 4 * 30  # each question is listed four times
-
-
-def test_variants_become_runs_of_their_own(run: RunFolder) -> None:
-    graph = run.graph()
-    model = load_model(run)
-    before = {
-        file.name: file.read_bytes()
-        for file in run.path.iterdir()
-        if file.name.endswith("safetensors")
-    }
-    queries = training_queries(graph, SIGMOID, count=40)
-
-    def scores(engine: Engine) -> list[float]:
-        return [answer.score for answer in engine.ask("?x : lives(p1, ?x)")]
-
-    for variant in ("f", "af", "c"):
-        result = adapt(graph, model, queries, SIGMOID, run=run, valid={}, variant=variant)
-        opened = tacit.open(run.path / f"variant-{variant}", device="cpu", observed="none").engine
-        direct = Engine(graph, result.scorer, opened.settings, adapter=result.calibration)
-        assert scores(opened) == pytest.approx(scores(direct), abs=1e-6)
-        assert scores(opened) != scores(Engine(graph, model, opened.settings))
-        assert run.results()[f"variant-{variant}"]["steps"] == 10
-        told = tacit.open(run.path / f"variant-{variant}", device="cpu").evaluate(limit=2).settings
-        assert told["observed"] == "none"  # as it was trained
-        assert told["adapter"].startswith("learn scores, condition p, layers 1")
-    after = {
-        file.name: file.read_bytes()
-        for file in run.path.iterdir()
-        if file.name.endswith("safetensors")
-    }
-    assert after == before
-
-
-@pytest.mark.parametrize("variant", ["af", "r"])
-def test_a_variant_that_is_stopped_goes_on_to_the_same_weights(
-    run: RunFolder, variant: str
-) -> None:
-    graph = run.graph()
-    model = load_model(run)
-    queries = training_queries(graph, SIGMOID, count=40)
-    settings = replace(SIGMOID, validate_every=4)
-
-    def stop(event: Event) -> None:
-        if event.what == "validation" and event.done == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    whole = adapt(graph, model, queries, settings, variant=variant).scorer
-    with pytest.raises(KeyboardInterrupt):
-        adapt(graph, model, queries, settings, run=run, variant=variant, progress=stop)
-    again = adapt(graph, model, queries, settings, run=run, variant=variant, resume=True).scorer
-    heads = torch.arange(6)
-    relations = torch.arange(6)
-    assert torch.equal(whole.logits(heads, relations), again.logits(heads, relations))
 
 
 def test_nothing_is_kept_where_there_is_nothing_to_validate_with(tmp_path: Path) -> None:

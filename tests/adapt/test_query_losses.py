@@ -73,7 +73,7 @@ def make_loss(
 ) -> QueryLoss:
     adapted = Adapted(calibration(scores, KnownFacts(FACTS)), adapter)
     reasoner = MessageReasoner(Atoms(on, adapted, facts), Logic(norm, "standard", strength), k=N)
-    return QueryLoss(reasoner, name, masked, 2, np.random.default_rng(0))
+    return QueryLoss(reasoner, name, masked, np.random.default_rng(0))
 
 
 def batch_of(queries: QuerySet) -> Batch:
@@ -275,7 +275,7 @@ def test_sums_on_the_way_are_those_of_the_plain_formula(
                 name, on=model, adapter=adapter, masked=True, scores=scores, facts=facts
             )
             assert loss.streamed is not None
-            loss.streamed.rows.room = room
+            loss.streamed.rows.capacity = room
             loss.streamed.rows.on_cpu = where != "as on a GPU"
             loss.streamed.block = 2**14  # few columns of so many rows
             if plain:
@@ -324,8 +324,8 @@ def test_what_autograd_keeps_of_a_batch_stays_within_memory(shape: str) -> None:
     model = ComplEx(2000, 2 * R, 4).requires_grad_(False)
     adapted = Adapted(calibration("sigmoid", KnownFacts(FACTS)), Adapter(model, "p"))
     reasoner = MessageReasoner(Atoms(model, adapted), Logic(), k=50, memory=0.02)
-    loss = QueryLoss(reasoner, "log", False, 1, np.random.default_rng(0))
-    queries = some_queries(shape, loss.at_once(SHAPES[shape].plan))
+    loss = QueryLoss(reasoner, "log", False, np.random.default_rng(0))
+    queries = some_queries(shape, loss.most_queries(SHAPES[shape].plan))
     kept: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""WeightCache rows against rows computed anew, whatever was asked for before."""
+"""Cached rows against rows computed anew, whatever was asked for before."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.adapt import sum_kernels
+from tacit.adapt import adapter_training, sum_kernels
 from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import AdaptSettings
 from tacit.graph.graph import Graph
@@ -51,7 +51,9 @@ def test_sums_and_slopes_are_those_of_autograd(
 
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
 @pytest.mark.parametrize("loss", ["1vsall", "log"])
-def test_a_step_moves_an_adapter_on_a_gpu_as_on_a_cpu(calibration: str, loss: str) -> None:
+def test_a_step_moves_an_adapter_on_a_gpu_as_on_a_cpu(
+    calibration: str, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = np.random.default_rng(1)
     facts = {
         (f"e{a}", f"r{r}", f"e{b}")
@@ -63,6 +65,7 @@ def test_a_step_moves_an_adapter_on_a_gpu_as_on_a_cpu(calibration: str, loss: st
         for name in ("2i", "3i", "2in", "3in")
     }
     moved = []
+    monkeypatch.setattr(adapter_training, "PRECISION", "float32")
     for device in ("cpu", "cuda"):
         model = ComplEx(graph.num_entities, graph.num_relations, 6)
         model.reset(0.7, torch.Generator().manual_seed(3))
@@ -72,7 +75,6 @@ def test_a_step_moves_an_adapter_on_a_gpu_as_on_a_cpu(calibration: str, loss: st
             observed=("train",),
             held_out=False,
             batch=32,
-            precision="float32",
         )
         training = AdapterTraining(graph, model.to(device).requires_grad_(False), queries, settings)
         for step in range(3):

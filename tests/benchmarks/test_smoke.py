@@ -31,7 +31,6 @@ RUNS: dict[str, tuple[str, ...]] = {
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
     "load": (),
     "million": (),
-    "negation": ("--shapes", "1p,2in"),
     "parameters": ("--encoders", "gqe,gnnqe"),
     "parsing": (),
     "possible": (),
@@ -53,6 +52,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),
 }
 TOOLS = {
+    "ablation_variants",
     "before_after",
     "brute_force",
     "comparison",

@@ -242,7 +242,6 @@ def test_all_progress_is_told_as_events(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["adapt", "RUN", "--variant", "x"], "--variant is 'x'; it must be one of f, af, r, c"),
         (
             ["import", "RUN", "--out", "o", "--reciprocal", "x"],
             "--reciprocal is 'x'; it must be one of interleaved",

@@ -280,7 +280,7 @@ def test_results_say_what_they_depend_on(path: Path) -> None:
     assert (adapted["calibration"], adapted["adapted"]) == ("sigmoid", True)
     assert (
         adapted["adapter"]
-        == "learn scores, condition p, layers 1, loss log, shapes 2i+3i, observed train, seed 0"
+        == "condition p, layers 1, loss log, shapes 2i+3i, observed train, seed 0"
     )
     assert not {"k", "observed_score", "steps", "step_size", "vector_reg", "memory"} & set(adapted)
     continuous = tacit.open(path).evaluate(search="continuous", steps=2, observed="none").settings

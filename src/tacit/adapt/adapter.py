@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.settings import AdaptSettings, stored_settings
 from tacit.disk import from_json
 from tacit.engine.atoms.calibration import EVERY, Tails
 from tacit.errors import SettingsError
@@ -18,6 +18,7 @@ from tacit.links.scorer import Scorer, State, VectorScorer, state_of
 from tacit.run.folder import ADAPTER, SETTINGS, RunFolder
 
 VectorsOf = Callable[[Tensor], Tensor]  # of ids
+HIDDEN = 32  # the width of the layer between two
 _BLOCK = 2**24  # numbers of a hidden layer held at once
 
 
@@ -27,10 +28,6 @@ class Adapter(nn.Module):
     ψ is linear or two layers with ReLU. `condition` names the inputs of ψ: none, the relation `p`,
     the head as well (`sp`), or all three (`spo`). The vectors are those of the frozen link
     predictor; a predictor without vectors gets a learned one per relation.
-
-    With `learns="negation"` the adapter learns factors of the strength of negation instead, and
-    with `both` it learns them as well: one for every relation, and a last one for negations that
-    are about no single relation. Their logarithms are `strengths`.
 
     The last layer starts at zero, where the adapter changes nothing. The scale is always positive,
     so that the adapter never reverses an order: the first output `a` of ψ becomes `1 + α = 1 + a`
@@ -42,27 +39,17 @@ class Adapter(nn.Module):
         scorer: Scorer,
         condition: str = "p",
         layers: int = 1,
-        hidden: int = 32,
+        hidden: int = HIDDEN,
         seed: int = 0,
-        by_id: bool = False,
-        learns: str = "scores",
     ) -> None:
         super().__init__()
-        if learns == "negation":  # scores stay as they are, whatever they depend on
-            condition = "none"
-            layers = 1
         self.condition = condition
         self.layers = layers
         self.hidden = hidden
-        self.learns = learns
         self.num_entities = scorer.num_entities
         self.num_relations = scorer.num_relations
-        self.by_id = by_id  # no vectors, but numbers of its own for every relation
         letters = "" if condition == "none" else condition
-        self._features = {
-            letter: Features(scorer.num_relations) if by_id else features(scorer, letter)
-            for letter in letters
-        }
+        self._features = {letter: features(scorer, letter) for letter in letters}
         outputs = 2 if layers == 1 else hidden
         self.first = nn.ParameterDict(
             {key: torch.zeros(feature.width, outputs) for key, feature in self._features.items()}
@@ -73,10 +60,6 @@ class Adapter(nn.Module):
             generator = torch.Generator().manual_seed(seed)
             for weight in (*self.first.values(), self.bias):
                 nn.init.uniform_(weight, -1.0, 1.0, generator=generator)
-        self.strengths: Tensor | None
-        self.register_buffer(
-            "strengths", None if learns == "scores" else torch.zeros(scorer.num_relations + 1)
-        )
         # cached scales and shifts, with the states of the weights
         self._table: tuple[tuple[State, State], tuple[Tensor, Tensor]] | None = None
         self._scorer = (scorer,)  # a tuple, so that it is no submodule
@@ -95,12 +78,7 @@ class Adapter(nn.Module):
     @property
     def num_parameters(self) -> int:
         """The number of learned parameters."""
-        moving = (
-            0
-            if self.learns == "negation"
-            else sum(parameter.numel() for parameter in self.parameters())
-        )
-        return moving + (0 if self.strengths is None else self.strengths.numel())
+        return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(
         self, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -122,22 +100,19 @@ class Adapter(nn.Module):
         blocks = torch.split(self._inner("o", ids), max(1, _BLOCK // max(1, inner.numel())))
         return _affine(torch.cat([self._outer(inner[:, None] + block) for block in blocks], dim=1))
 
-    def strengths_of(self, relations: Tensor | None) -> Tensor | None:
-        """The learned log-factors of negation, `[B]`, or `[]` without relations."""
-        if self.strengths is None:
-            return None
-        return self.strengths[-1] if relations is None else self.strengths[relations]
-
     def table(self) -> tuple[Tensor, Tensor]:
         """The scale and shift of every relation, `[R]` each, if entities do not matter.
 
         Outside of training the table is cached until somebody writes to the weights.
         """
         states = (state_of(self), state_of(self._scorer[0]))
-        cached = self._table
-        if cached is not None and cached[0] == states:
-            return cached[1]
-        scale, shift = _affine(self._outputs())
+        if self._table is not None and self._table[0] == states:
+            return self._table[1]
+        inner = self.bias.expand(self.num_relations, -1)
+        if self.condition == "p":
+            ids = torch.arange(self.num_relations, device=inner.device)
+            inner = inner + self._inner("p", ids)
+        scale, shift = _affine(self._outer(inner))
         if not self.training:
             self._table = states, (scale.detach(), shift.detach())
         return scale, shift
@@ -147,43 +122,18 @@ class Adapter(nn.Module):
         self._table = None
 
     @torch.no_grad()
-    def without_vectors(self, scorer: Scorer) -> Adapter:
-        """A copy with two numbers per relation, of an adapter that sees no entity."""
-        plain = Adapter(scorer, by_id=True)
-        cast(Tensor, plain.first["p"]).copy_(self._outputs())
-        return plain.requires_grad_(False).eval()
-
-    @torch.no_grad()
     def with_larger_scorer(self, scorer: Scorer) -> Adapter:
         """A copy for a scorer with more relations and entities; old ones are unchanged.
 
-        A new relation is adapted by its vector. Without vectors it gets the mean of all relations,
-        and so does its strength of negation.
+        A new relation is adapted by its vector.
         """
-        larger = Adapter(
-            scorer, self.condition, self.layers, self.hidden, by_id=self.by_id, learns=self.learns
-        )
-        more = scorer.num_relations - self.num_relations
+        larger = Adapter(scorer, self.condition, self.layers, self.hidden)
         state = self.state_dict()
         for letter, feature in self._features.items():
-            weight = cast(Tensor, self.first[letter])
-            key = f"first.{letter}"
-            if feature.vectors is None:
-                state[key] = torch.cat((weight, weight.mean(0).expand(more, -1)))
-            else:
-                state[key] = weight * (feature.factor / larger._features[letter].factor)
-        if self.strengths is not None:
-            each = self.strengths[:-1]
-            other = self.strengths[-1:]
-            state["strengths"] = torch.cat((each, each.mean().expand(more), other))
+            smaller = feature.factor / larger._features[letter].factor
+            state[f"first.{letter}"] = state[f"first.{letter}"] * smaller
         larger.load_state_dict(state)
         return larger.requires_grad_(False).eval()
-
-    def _outputs(self) -> Tensor:
-        """The two outputs of ψ for every relation, `[R, 2]`."""
-        ids = torch.arange(self.num_relations, device=self.bias.device)
-        inner = self.bias.expand(len(ids), -1)
-        return self._outer(inner + self._inner("p", ids) if self.condition == "p" else inner)
 
     def train(self, mode: bool = True) -> Adapter:
         """Set the training mode, and drop the cached table."""
@@ -191,11 +141,11 @@ class Adapter(nn.Module):
         return super().train(mode)
 
     def _inner(self, letter: str, ids: Tensor) -> Tensor:
-        vectors = self._features[letter].vectors
+        feature = self._features[letter]
         weight = cast(Tensor, self.first[letter])
-        if vectors is None:
+        if feature.vectors is None:
             return weight[ids]
-        return (vectors(ids).detach() * self._features[letter].factor) @ weight
+        return (feature.vectors(ids).detach() * feature.factor) @ weight
 
     def _outer(self, inner: Tensor) -> Tensor:
         return inner if self.second is None else inner.relu() @ self.second
@@ -238,31 +188,26 @@ def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter with its settings; evaluations of another one become outdated."""
     trained_with = settings.to_dict()
-    about = {"settings": json.dumps(trained_with)} | ({"by_id": "yes"} if adapter.by_id else {})
     with run.rewritten() as draft:
         draft.outdate("adapt")
-        draft.write_tensors(ADAPTER, adapter.state_dict(), about)
+        draft.write_tensors(ADAPTER, adapter.state_dict(), {"settings": json.dumps(trained_with)})
         draft.write_settings("adapt", trained_with)
 
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:
     """Load the frozen adapter of a run and its settings, which the run must share."""
     with run.fits(ADAPTER, "ask without it, or drop it and adapt the run again"):
-        about, tensors = run.contents(ADAPTER)
-        settings = AdaptSettings.of(from_json(about["settings"]))
+        metadata, tensors = run.contents(ADAPTER)
+        settings = stored_settings(from_json(metadata["settings"]))
         table = run.settings.get("adapt")
-        if table is None or AdaptSettings.of(table) != settings:
+        if table is None or stored_settings(table) != settings:
             raise ValueError(
                 f"the table [adapt] of {SETTINGS} "
                 f"{'is gone' if table is None else 'has other settings'}"
             )
-        adapter = Adapter(
-            scorer,
-            settings.condition,
-            settings.layers,
-            settings.hidden,
-            by_id="by_id" in about,
-            learns=settings.learn,
-        )
+        if "by_id" in metadata:
+            raise ValueError("it belongs to a variant of the paper's ablation")
+        hidden = len(tensors["bias"])  # earlier versions let it be chosen
+        adapter = Adapter(scorer, settings.condition, settings.layers, hidden)
         adapter.load_state_dict(tensors)
     return adapter.requires_grad_(False).eval(), settings

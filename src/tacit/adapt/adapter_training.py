@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +14,9 @@ from tacit.adapt.calibrated import Adapted
 from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.strengths import fitted_strengths
 from tacit.adapt.training_queries import set_apart
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
@@ -30,8 +26,9 @@ from tacit.fitting.interruption import breakable
 from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
 from tacit.links.scorer import BilinearScorer, Scorer
-from tacit.query.plans.plan import Complement
 from tacit.query.sampling.queries import QuerySets, checksum
+
+PRECISION = "tf32"  # of products on a GPU
 
 
 class AdapterTraining(Task):
@@ -40,8 +37,6 @@ class AdapterTraining(Task):
     A validation ranks the answers of other queries.
     """
 
-    frozen = True  # whether raw scores are constants
-    variant: str | None = None  # of what changes the link predictor
     faster = "fewer steps, a smaller batch or fewer shapes would be faster"
 
     def __init__(
@@ -56,7 +51,18 @@ class AdapterTraining(Task):
         self.settings = settings
         self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
-        self.reasoner, self.module = self.prepare(graph, scorer)
+        self.adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
+        self.module: nn.Module = self.adapter
+        facts = (
+            KnownFacts(graph.index(*settings.observed), scorer.device)
+            if settings.observed
+            else None
+        )
+        counted = facts or KnownFacts(graph.index("train"), scorer.device)
+        self.calibration = Adapted(calibration(settings.calibration, counted), self.adapter)
+        atoms = Atoms(scorer, self.calibration, facts, precision=PRECISION)
+        logic = Logic(settings.logic, settings.negation, settings.strength)
+        self.reasoner = MessageReasoner(atoms, logic, settings.k, settings.memory)
         queries = {
             name: query_set.share(settings.share, settings.seed)
             for name, query_set in queries.items()
@@ -78,41 +84,8 @@ class AdapterTraining(Task):
                 f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from; "
                 "give other `shapes` or `queries`"
             )
-        if settings.learn != "scores" and not any(
-            d.queries.shape.plan.has(Complement) for d in self.batches.values()
-        ):
-            raise TrainingError(
-                "no query with a negation was found to learn its strength from; give `shapes` that "
-                "negate, such as 2in, or `learn='scores'`"
-            )
-        self.loss = QueryLoss(
-            self.reasoner, settings.loss, settings.masks, settings.negatives, random, self.frozen
-        )
+        self.loss = QueryLoss(self.reasoner, settings.loss, bool(settings.held_out), random)
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
-
-    def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
-        """Create the search whose scores are trained, and the module with the parameters."""
-        settings = self.settings
-        adapter = Adapter(
-            scorer,
-            settings.condition,
-            settings.layers,
-            settings.hidden,
-            settings.seed,
-            learns=settings.learn,
-        )
-        self.adapter: Adapter | None = adapter
-        facts = (
-            KnownFacts(graph.index(*settings.observed), scorer.device)
-            if settings.observed
-            else None
-        )
-        counted = facts or KnownFacts(graph.index("train"), scorer.device)
-        self.calibration: Calibration = Adapted(calibration(settings.calibration, counted), adapter)
-        precision = "tf32" if settings.precision == "auto" else settings.precision  # on a GPU
-        atoms = Atoms(scorer, self.calibration, facts, precision=precision)
-        logic = Logic(settings.logic, settings.negation, settings.strength)
-        return MessageReasoner(atoms, logic, settings.k, settings.memory), adapter
 
     @property
     def flops(self) -> float:
@@ -131,8 +104,7 @@ class AdapterTraining(Task):
         return TrainingSchedule(
             name="adapt",
             unit="step",
-            # the strength of negation is not learned by steps
-            units=0 if settings.learn == "negation" else settings.steps,
+            units=settings.steps,
             steps_per_unit=1,
             round=settings.validate_every,
             validate_every=settings.validate_every,
@@ -154,8 +126,13 @@ class AdapterTraining(Task):
     def accumulate(self) -> Tensor:
         """Accumulate the gradient of a batch, part by part; return its loss."""
         total = torch.zeros((), dtype=torch.float64, device=self.reasoner.device)
-        shares = equal_parts(self.settings.batch, list(self.batches))
-        for part in self.loss.parts(self.batches[name].draw(size) for name, size in shares.items()):
+        shares = np.array_split(np.arange(self.settings.batch), len(self.batches))
+        drawn = (
+            queries.draw(len(share))
+            for queries, share in zip(self.batches.values(), shares, strict=True)
+            if len(share)
+        )
+        for part in self.loss.parts(drawn):
             loss = self.loss(part)
             (loss / self.settings.batch).backward()
             total += loss.detach()
@@ -164,37 +141,7 @@ class AdapterTraining(Task):
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape."""
         self.module.eval()
-        return mean_reciprocal_ranks(self.validation_reasoner(), self.valid)
-
-    def validation_reasoner(self) -> MessageReasoner:
-        """The search that is validated."""
-        return self.reasoner
-
-    def learn_negation(self) -> dict[str, Any]:
-        """Set the strengths of negation that rank the answers best; return a summary."""
-        adapter = self.adapter
-        reasoner = self.reasoner
-        logic = self.reasoner.logic
-        if adapter is None or adapter.strengths is None:
-            return {}
-
-        def at(factor: float) -> MessageReasoner:
-            stronger = replace(logic, strength=logic.strength * factor)
-            return MessageReasoner(reasoner.atoms, stronger, reasoner.k, self.settings.memory)
-
-        adapter.strengths.zero_()
-        chosen = fitted_strengths(
-            at, [drawn.queries for drawn in self.batches.values()], len(adapter.strengths) - 1
-        )
-        adapter.strengths.copy_(torch.from_numpy(np.log([*chosen.factors, chosen.shared])))
-        figures = self.validate()
-        measured = (
-            {"valid_mrr": statistics.fmean(figures.values()), "mrr": figures} if figures else {}
-        )
-        return chosen.about() | measured
-
-    def settle(self) -> None:
-        """Write the trained weights to the link predictor; an adapter leaves it unchanged."""
+        return mean_reciprocal_ranks(self.reasoner, self.valid)
 
     def state(self) -> dict[str, Tensor]:
         """The order of the queries to come, and the state of the random generator."""
@@ -211,17 +158,5 @@ class AdapterTraining(Task):
         self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
 
     def checksums(self) -> dict[str, str]:
-        """Checksums of the queries, and the variant."""
-        queries = {name: drawn.queries for name, drawn in self.batches.items()}
-        return {"queries": checksum(queries), "variants": self.variant or "none"}
-
-
-def equal_parts(batch: int, names: list[str]) -> dict[str, int]:
-    """Split a batch among shapes; the first ones take the remainder.
-
-    >>> equal_parts(10, ["2i", "3i", "2in"])
-    {'2i': 4, '3i': 3, '2in': 3}
-    """
-    share, rest = divmod(batch, len(names))
-    sizes = {name: share + (i < rest) for i, name in enumerate(names)}
-    return {name: size for name, size in sizes.items() if size}
+        """A checksum of the queries."""
+        return {"queries": checksum({name: d.queries for name, d in self.batches.items()})}

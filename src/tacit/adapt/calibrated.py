@@ -11,7 +11,6 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
-from tacit.errors import SettingsError
 
 
 class Adapted(Calibration):
@@ -19,8 +18,6 @@ class Adapted(Calibration):
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
-        if adapter.learns != "negation":
-            check(calibration, adapter.condition)
         self.calibration = calibration
         self.adapter = adapter
         self.num_entities = adapter.num_entities
@@ -30,9 +27,8 @@ class Adapted(Calibration):
         self.by_odds = calibration.by_odds
         self.by_sum = calibration.by_sum
         self.monotone = adapter.by_row
-        moves = adapter.learns != "negation"
-        self.rowwise = calibration.rowwise and (
-            not moves or (adapter.by_row and (calibration.sigmoidal or self.by_odds))
+        self.rowwise = (
+            calibration.rowwise and adapter.by_row and (calibration.sigmoidal or self.by_odds)
         )
         self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
@@ -43,18 +39,14 @@ class Adapted(Calibration):
         """The upper bound of adapted log-scores, if the adapter only sees relations."""
         if not (self.by_odds and self.adapter.by_relation):
             return 0.0
-        scale, shift = self.adapter.table()
+        scale, shift = (part.detach() for part in self.adapter.table())
         before = torch.full_like(scale, self.calibration.supremum)
-        after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
-        return float(torch.where((scale == 1.0) & (shift == 0.0), before, after).max())
+        return float(_moved_odds(before, scale, shift).max())
 
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
     ) -> Tensor:
         """The adapted log-scores of atoms."""
-        if self.adapter.learns == "negation":
-            unchanged: Tensor = self.calibration(logits, heads, relations, tails)
-            return unchanged
         if not self.by_odds:
             scores: Tensor = self.calibration(
                 self.moved(logits, heads, relations, tails), heads, relations, tails
@@ -63,9 +55,7 @@ class Adapted(Calibration):
         return self.summed(logits, heads, relations, tails, self.log_sums(logits))
 
     def by_row(self, logits: Tensor, heads: Tensor, relations: Tensor) -> ByRow:
-        """The sigmoid of scaled and shifted rows; the plain calibration for negation alone."""
-        if self.adapter.learns == "negation":
-            return self.calibration.by_row(logits, heads, relations)
+        """The sigmoid of scaled and shifted rows."""
         scale, shift = (
             part[:, 0].expand(len(logits)).contiguous()
             for part in self.adapter(heads, relations, EVERY)
@@ -86,26 +76,12 @@ class Adapted(Calibration):
         if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
-        return (
-            before
-            if self.adapter.learns == "negation"
-            else self._on_odds(before, heads, relations, tails)
-        )
-
-    def _on_odds(self, before: Tensor, heads: Tensor, relations: Tensor, tails: Tails) -> Tensor:
-        scale, shift = self.adapter(heads, relations, tails)
-        after = F.logsigmoid(torch.addcmul(shift, log_odds(before), scale))
-        if after.requires_grad:
-            return after
-        # the way to log-odds and back loses digits, which unchanged rows keep
-        return torch.where((scale == 1.0) & (shift == 0.0), before, after)
+        return _moved_odds(before, *self.adapter(heads, relations, tails))
 
     def moved(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
     ) -> Tensor:
         """`x(1 + α) + β`."""
-        if self.adapter.learns == "negation":
-            return logits
         scale, shift = self.adapter(heads, relations, tails)
         if torch.is_grad_enabled() and (scale.requires_grad or logits.requires_grad):
             return torch.addcmul(shift, logits, scale)
@@ -121,10 +97,6 @@ class Adapted(Calibration):
         """Drop the adapter's cache."""
         self.adapter.forget()
 
-    def strengths(self, relations: Tensor | None) -> Tensor | None:
-        """The learned log-factors of the strength of negation."""
-        return self.adapter.strengths_of(relations)
-
     @torch.no_grad()
     def adaptable(self, logits: Tensor, heads: Tensor, relations: Tensor) -> Tensor:
         """The values to scale and shift, of whole rows, in the memory of the logits."""
@@ -135,18 +107,10 @@ class Adapted(Calibration):
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
 
 
-def check(calibration: Calibration | type[Calibration], condition: str) -> None:
-    """Raise a `SettingsError` where an adapter could change nothing."""
-    if calibration.rescales and condition != "spo":
-        name = calibration.name
-        raise SettingsError(
-            f"calibration is '{name}', under which an adapter on '{condition}' does nothing: it "
-            f"stretches and shifts whole rows of scores, which {name} re-scales to [0, 1]; it must "
-            "be sigmoid or softmax-count",
-            "calibration",
-        )
-
-
-def log_odds(scores: Tensor) -> Tensor:
-    """`log c / (1 - c)` from `log c`."""
-    return scores - log1mexp(scores)
+def _moved_odds(scores: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """`log σ(x(1 + α) + β)` of the log-odds `x = log c / (1 - c)` of `log c`."""
+    after = F.logsigmoid(torch.addcmul(shift, scores - log1mexp(scores), scale))
+    if after.requires_grad:
+        return after
+    # log-odds and back lose digits, which unchanged rows keep
+    return torch.where((scale == 1.0) & (shift == 0.0), scores, after)

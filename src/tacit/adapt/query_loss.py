@@ -4,7 +4,7 @@ With `S` the score of a query at an entity and `t` a right answer:
 
 - `1vsall`: `-S(t) + log Σ exp S(a)` over all entities `a` (eq. 6);
 - `log`: `-log S(t) + log Σ S(a)`, cross entropy with probabilities in proportion to the scores;
-- `bce`: `-log S(t) - log (1 - S(a))` for drawn entities `a` that are no answers.
+- `bce`: `-log S(t) - log (1 - S(a))` for a drawn entity `a` that is no answer.
 
 The first two are `softplus(log Z - ℓ(t))` with `ℓ = S` or `ℓ = log S` and `Z` the sum of `exp ℓ`
 without the target.
@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tacit.adapt.conjunctions import literals
 from tacit.adapt.query_batches import Batch
-from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
+from tacit.adapt.streamed_loss import StreamedTotals, streamed
 from tacit.engine.logic import log1mexp
 from tacit.engine.reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext
@@ -39,17 +40,12 @@ class QueryLoss:
     reasoner: MessageReasoner
     name: str
     masked: bool
-    negatives: int
     random: np.random.Generator
-    frozen: bool = True  # raw scores are constants
 
     @cached_property
     def streamed(self) -> StreamedTotals | None:
         """The streamed sums over all entities, or None if they do not apply."""
-        if self.name == "bce" or not self.frozen:
-            return None
-        reasoner = self.reasoner
-        return streamed(reasoner.atoms, reasoner.logic, self.name == "log", reasoner.memory)
+        return None if self.name == "bce" else streamed(self.reasoner, self.name == "log")
 
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         """Split the queries into parts that fit in memory and share their rows."""
@@ -59,11 +55,11 @@ class QueryLoss:
             if self.streamed and literals(plan):
                 together.append(batch)
             else:
-                yield from ([piece] for piece in batch.parts(self.at_once(plan)))
+                yield from ([piece] for piece in batch.parts(self.most_queries(plan)))
         if self.streamed:
             yield from self.streamed.parts(together)
 
-    def at_once(self, plan: Plan) -> int:
+    def most_queries(self, plan: Plan) -> int:
         """The number of queries that fit in memory with the rows that autograd keeps."""
         n = self.reasoner.num_entities
         k = self.reasoner.k
@@ -105,11 +101,8 @@ class QueryLoss:
         plan = batch.queries.shape.plan
         entities, relations, targets = batch.slots(device)
         evaluation = self.reasoner.evaluation(entities, relations)
-        drawn = [
-            batch.negatives(self.reasoner.num_entities, self.random) for _ in range(self.negatives)
-        ]
-        # [M, Q]
-        tails = torch.stack([targets, *(torch.from_numpy(ids).to(device) for ids in drawn)])
+        drawn = batch.negatives(self.reasoner.num_entities, self.random)
+        tails = torch.stack([targets, torch.from_numpy(drawn).to(device)])  # [2, Q]
         if literals(plan):  # atoms alone need no rows
             scores = torch.stack(
                 [evaluation.of(plan.root, EvalContext(target=ids))[:, 0] for ids in tails]
@@ -117,5 +110,5 @@ class QueryLoss:
         else:
             scores = evaluation.whole(plan.root).gather(1, tails.T).T
         right = scores[0]
-        wrong = log1mexp(scores[1:])
-        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST).mean(0)).sum()
+        wrong = log1mexp(scores[1])
+        return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST)).sum()

@@ -11,7 +11,6 @@ from tacit.errors import SettingsError
 from tacit.settings import Settings, device_setting, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
-LEARNED = ("scores", "negation", "both")
 LOSSES = ("1vsall", "bce", "log")
 # What a recipe decides where nothing else is said. As asked: for the scores that the run is asked
 # with.
@@ -19,13 +18,15 @@ RECIPES: dict[str, dict[str, Any]] = {
     "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
     "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},
 }
+# settings that earlier versions stored
+RETIRED = ("learn", "halved", "hidden", "negatives", "masked", "precision")
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
-def _shapes(given: str | Iterable[str]) -> tuple[str, ...]:
+def _shapes(names: str | Iterable[str]) -> tuple[str, ...]:
     from tacit.query.sampling.shapes import parse_shapes
 
-    return parse_shapes(given)
+    return parse_shapes(names)
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,8 @@ class AdaptSettings(Settings):
     observed, training queries and the loss of eq. 6.
 
     `held_out` takes queries that need a validation fact instead of training queries, as Platt
-    scaling asks: scores of facts a predictor was trained on say little about those of others.
-    `masked` leaves the other right answers of a query out of its loss, by default for held-out
-    queries only, since eq. 6 does not.
-
-    `halved` stands to the training facts as a test does: one half of the validation facts is what
-    validation had found, whose answers are left out of the ranks, the other what the test is about,
-    and both are missing. The more is missing, the more of what looks like an answer is refuted by a
-    fact that nobody knows.
-
-    Where negation is learned, every relation gets a strength of its own, a factor on top of
-    `strength`: the one by which queries that negate it rank their answers best. Negations that are
-    about no single relation, of conjunctions say, share one.
+    scaling asks: scores of facts a predictor was trained on say little about those of others. The
+    loss of a held-out query leaves its other right answers out; eq. 6 does not.
     """
 
     noun = "adaptation"
@@ -59,18 +50,11 @@ class AdaptSettings(Settings):
     shapes: tuple[str, ...] = setting(
         "2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes
     )
-    learn: str = setting(
-        "scores",
-        "What is learned: how to move scores, how strongly negation excludes, or both.",
-        choices=LEARNED,
-    )
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
-    hidden: int = setting(32, "Width of the layer between, with 2 layers.", least=1)
     loss: str = setting(
         None, "What is made small: log, or 1vsall in the paper's recipe.", choices=LOSSES
     )
-    negatives: int = setting(1, "Wrong answers drawn per query, for bce.", least=1, most=1_000_000)
     lr: float = setting(0.1, "Learning rate of Adagrad.", above=0, most=1_000_000)
     steps: int = setting(1000, "Steps, at most.", least=1, resumes=True)
     batch: int = setting(512, "Queries a step, shapes in equal parts.", least=1, most=1_000_000)
@@ -79,14 +63,6 @@ class AdaptSettings(Settings):
         None,
         "Learn from validation queries, which need facts not trained on; by default where there "
         "are such facts.",
-    )
-    halved: bool = setting(
-        False,
-        "Take half of the validation facts for found, and learn from queries that need the others; "
-        "none is known.",
-    )
-    masked: bool | None = setting(
-        None, "Leave other right answers out of the loss; by default for held-out queries only."
     )
     calibration: str = setting(
         None,
@@ -111,9 +87,6 @@ class AdaptSettings(Settings):
         5, "Validations without a better MRR before training ends.", least=1, resumes=True
     )
     memory: float | None = setting(None, "GB for scores.", above=0, most=1_000_000, resumes=True)
-    precision: str = setting(
-        "auto", "Precision of products.", choices=("auto", "float32", "tf32", "bf16")
-    )
     seed: int = setting(0, "Seed of the samples and their order.", least=0)
     device: str = device_setting()
 
@@ -143,44 +116,17 @@ class AdaptSettings(Settings):
                 "learns from, is validated with or is tested by; it must be train or none",
                 "observed",
             )
-        if self.halved and self.held_out is False:
-            raise SettingsError(
-                "halved learns from queries that need validation facts; leave `held_out=False` out",
-                "halved",
-            )
-        self._check_negation()
-        usual = {recipe["calibration"] for recipe in RECIPES.values()}
-        # of which torch has nothing to tell
-        if self.learn != "negation" and self.calibration not in usual:
-            from tacit.adapt.calibrated import check
-            from tacit.engine.atoms import calibration
+        if self.calibration not in ("sigmoid", "softmax-count") and self.condition != "spo":
+            from tacit.engine.atoms.calibration import CALIBRATIONS as KINDS  # and torch
 
-            check(calibration.CALIBRATIONS[self.calibration], self.condition)
-
-    def _check_negation(self) -> None:
-        if self.learn == "scores":
-            return
-        if self.recipe == "paper":
-            raise SettingsError(
-                f"learn is {self.learn}, and with `recipe='paper'` it must be scores; leave one "
-                "out",
-                "learn",
-            )
-        from tacit.query.plans.plan import Complement
-        from tacit.query.sampling.shapes import SHAPES
-
-        if not any(SHAPES[name].plan.has(Complement) for name in self.shapes):
-            shapes = ",".join(self.shapes)
-            raise SettingsError(
-                f"learn is {self.learn}, and none of the shapes {shapes} negates; add 2in to "
-                "`shapes`",
-                "learn",
-            )
-
-    @property
-    def masks(self) -> bool:
-        """Whether other right answers are left out of the loss."""
-        return bool(self.held_out) if self.masked is None else self.masked
+            if KINDS[self.calibration].rescales:
+                raise SettingsError(
+                    f"calibration is '{self.calibration}', under which an adapter on "
+                    f"'{self.condition}' does nothing: it stretches and shifts whole rows of "
+                    f"scores, which {self.calibration} re-scales to [0, 1]; it must be sigmoid or "
+                    "softmax-count",
+                    "calibration",
+                )
 
     @property
     def engine(self) -> dict[str, Any]:
@@ -193,3 +139,13 @@ class AdaptSettings(Settings):
             "shapes": list(self.shapes),
             "observed": "+".join(self.observed) or "none",
         }
+
+
+def stored_settings(values: Mapping[str, Any]) -> AdaptSettings:
+    """The settings of a stored adapter, which an earlier version may have trained."""
+    if values.get("learn", "scores") != "scores":
+        raise ValueError(
+            "it holds a strength of negation for each relation, which is no longer supported: set "
+            "`strength`"
+        )
+    return AdaptSettings.of({k: value for k, value in values.items() if k not in RETIRED})

@@ -35,7 +35,7 @@ class SharedRows:
         self.atoms = atoms
         self.adapted = adapted
         self.on_cpu = atoms.device.type == "cpu"
-        self.room = max(1, memory // (4 * atoms.num_entities))  # rows, at most
+        self.capacity = max(1, memory // (4 * atoms.num_entities))  # rows, at most
         self.table = torch.empty(0, atoms.num_entities, device=atoms.device)
         self._places: dict[int, int] = {}  # of each key
         self._free: list[int] = []
@@ -43,17 +43,17 @@ class SharedRows:
 
     def places(self, keys: Ints) -> Tensor:
         """The places of the rows of distinct keys, `[D]`; missing rows are computed."""
-        wanted = keys.tolist()
+        requested = keys.tolist()
         device = self.table.device
-        self._used.update(wanted)
-        missing = [key for key in wanted if key not in self._places]
+        self._used.update(requested)
+        missing = [key for key in requested if key not in self._places]
         if missing:
-            self._vacate(len(missing), set(wanted))
+            self._vacate(len(missing), requested)
             places = self._free[: len(missing)]
             self._fill(torch.tensor(missing, device=device), torch.tensor(places, device=device))
             del self._free[: len(missing)]
             self._places.update(zip(missing, places, strict=True))
-        return torch.tensor([self._places[key] for key in wanted], device=device)
+        return torch.tensor([self._places[key] for key in requested], device=device)
 
     def block(self, places: Tensor, columns: slice, out: Tensor) -> Tensor:
         """The rows at some places in some columns, `[D, n]`, written into `out`."""
@@ -63,18 +63,18 @@ class SharedRows:
         """`x` of the row at each place at one entity, `[P]`."""
         return self.table[places, tails]
 
-    def _vacate(self, number: int, requested: set[int]) -> None:
+    def _vacate(self, number: int, requested: list[int]) -> None:
         """Free some places, by a larger table or by dropping the least used rows."""
         size = len(self.table)
         short = number - len(self._free)
-        larger = max(min(max(size + short, 2 * size), self.room), len(requested))
+        larger = max(min(max(size + short, 2 * size), self.capacity), len(requested))
         if short > 0 and larger > size:
             table = torch.empty(larger, self.atoms.num_entities, device=self.table.device)
             table[:size] = self.table
             self.table = table
             self._free += range(size, larger)
-        unwanted = self._places.keys() - requested
-        for key in nsmallest(number - len(self._free), unwanted, key=self._used.__getitem__):
+        droppable = self._places.keys() - set(requested)
+        for key in nsmallest(number - len(self._free), droppable, key=self._used.__getitem__):
             self._free.append(self._places.pop(key))
 
     def _fill(self, keys: Tensor, places: Tensor) -> None:
@@ -82,16 +82,16 @@ class SharedRows:
         heads = keys // self.atoms.scorer.num_relations
         ids = keys % self.atoms.scorer.num_relations
         n = self.atoms.num_entities
-        at_once = max(1, self.room // 8)
+        most = max(1, self.capacity // 8)
         threads = 1
         width = n
-        few = at_once
+        in_cache = most
         if self.on_cpu:
-            at_once = _ROWS
+            most = _ROWS
             threads = torch.get_num_threads()
             width = _WIDTH
-            few = max(1, _CACHED // n)
-        size = min(at_once, -(-len(keys) // threads))
+            in_cache = max(1, _CACHED // n)
+        size = min(most, -(-len(keys) // threads))
 
         def fill(rows: slice) -> None:
             # of a few rows alone, products would differ in their last digits
@@ -102,7 +102,7 @@ class SharedRows:
                     self.table[:, block.columns].index_copy_(0, places[rows], block.scores[:number])
                 if self.adapted.by_odds:
                     for part, h, r in zip(
-                        *(each[rows].split(few) for each in (places, heads, ids)), strict=True
+                        *(each[rows].split(in_cache) for each in (places, heads, ids)), strict=True
                     ):
                         self.table[part] = self.adapted.adaptable(self.table[part], h, r)
 
@@ -121,7 +121,7 @@ class ComputedRows(SharedRows):
 
     def __init__(self, atoms: Atoms, adapted: Adapted) -> None:
         super().__init__(atoms, adapted, 0)
-        self.room = _COMPUTED
+        self.capacity = _COMPUTED
         self._scorer = cast(BilinearScorer, atoms.scorer)
 
     def places(self, keys: Ints) -> Tensor:

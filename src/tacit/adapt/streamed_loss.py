@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 
 import numpy as np
 import torch
@@ -20,77 +19,62 @@ from torch import Tensor
 
 from tacit.adapt import sum_kernels
 from tacit.adapt.calibrated import Adapted
+from tacit.adapt.conjunctions import Conjunctions, literals
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.shared_rows import ComputedRows, SharedRows
 from tacit.distributed.threads import spread
-from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.known_facts import KnownTails
-from tacit.engine.logic import LOG2_E, Logic
-from tacit.graph.fact_index import Ints
+from tacit.engine.logic import LOG2_E
+from tacit.engine.reasoner import MessageReasoner
 from tacit.links.scratch_buffers import ScratchBuffers
-from tacit.query.plans.plan import Complement, Plan, Relation, conjuncts, single_atom
 
-# an entity slot, a relation slot, and whether their atom is negated
-Literal = tuple[int, Relation, bool]
 # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 Summed = tuple[Tensor, Tensor, Tensor]
 _CPU_BYTES = 3 * 2**20  # size of a block of numbers that stays in cache
 _BUFFERS = 8  # blocks that there are at once, at most
 
 
-def literals(plan: Plan) -> list[Literal] | None:
-    """The literals of a plan that only intersects literals, positive ones first, or None."""
-    listed = []
-    for part in conjuncts(plan.root):
-        affirmed = part.part if isinstance(part, Complement) else part
-        atom = single_atom(affirmed)
-        if atom is None:
-            return None
-        listed.append((*atom, affirmed is not part))
-    return sorted(listed, key=itemgetter(2))
-
-
-def streamed(atoms: Atoms, logic: Logic, log_scores: bool, memory: int) -> StreamedTotals | None:
+def streamed(reasoner: MessageReasoner, log_scores: bool) -> StreamedTotals | None:
     """Create streamed totals, or return None if the adapter or the logic do not allow it."""
-    adapted = atoms.calibration
-    plain = logic.norm == "product" and logic.negation_name == "standard"
-    if not plain or not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+    logic = reasoner.logic
+    adapted = reasoner.atoms.calibration
+    if (logic.norm, logic.negation_name) != ("product", "standard"):
         return None
-    return (
-        StreamedTotals(atoms, adapted, logic, log_scores, memory)
-        if adapted.sigmoidal or adapted.by_odds
-        else None
-    )
+    if not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
+        return None
+    if not (adapted.sigmoidal or adapted.by_odds):
+        return None
+    return StreamedTotals(reasoner, adapted, log_scores)
 
 
 class StreamedTotals:
     """Sums over all entities for queries that intersect literals, of several shapes."""
 
-    def __init__(
-        self, atoms: Atoms, adapted: Adapted, logic: Logic, log_scores: bool, memory: int
-    ) -> None:
-        self.atoms = atoms
+    def __init__(self, reasoner: MessageReasoner, adapted: Adapted, log_scores: bool) -> None:
+        self.atoms = atoms = reasoner.atoms
         self.adapted = adapted
-        self.logic = logic
+        self.logic = reasoner.logic
         self.log_scores = log_scores  # φ(S) = S instead of exp(S)
         computed = atoms.blockwise and atoms.device.type == "cpu"
         self.rows = (
-            ComputedRows(atoms, adapted) if computed else SharedRows(atoms, adapted, memory // 2)
+            ComputedRows(atoms, adapted)
+            if computed
+            else SharedRows(atoms, adapted, reasoner.memory // 2)
         )
-        self.block = memory // (4 * _BUFFERS)  # bytes
-        self.room = ScratchBuffers()
+        self.block = reasoner.memory // (4 * _BUFFERS)  # bytes
+        self.buffers = ScratchBuffers()
 
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         """Split the queries into parts whose rows fit in the table."""
         part = list[Batch]()
-        left = self.rows.room
+        left = self.rows.capacity
         for batch in batches:
             size = len(literals(batch.queries.shape.plan) or ())
-            for piece in batch.parts(max(1, self.rows.room // size)):
+            for piece in batch.parts(max(1, self.rows.capacity // size)):
                 if part and left < size * len(piece):
                     yield part
                     part = []
-                    left = self.rows.room
+                    left = self.rows.capacity
                 part.append(piece)
                 left -= size * len(piece)
         if part:
@@ -139,8 +123,8 @@ class StreamedTotals:
         device = places.device
         if sum_kernels.available(device, max(each.shape[0] for each in conjunctions)):
             return [
-                each.summed_by_kernel(
-                    self, *(of[row].view(each.shape) for of in (places, scale, shift))
+                self._kernel_sums(
+                    each, *(part[row].view(each.shape) for part in (places, scale, shift))
                 )
                 for each, row in zip(conjunctions, rows, strict=True)
             ]
@@ -155,62 +139,37 @@ class StreamedTotals:
 
         def add(number: int) -> None:
             shape = len(places), blocks[number].stop - blocks[number].start
-            x = self.rows.block(places, blocks[number], self.room("x", shape, device))
-            c = torch.mul(x, scale, out=self.room("c", shape, device)).add_(shift).sigmoid_()
+            x = self.rows.block(places, blocks[number], self.buffers("x", shape, device))
+            c = torch.mul(x, scale, out=self.buffers("c", shape, device)).add_(shift).sigmoid_()
             for sums in summed:
                 sums.add(number, x, c)
 
         spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
         return [sums.finished() for sums in summed]
 
-
-class Conjunctions:
-    """The queries of a batch as literals: keys of rows, known tails and excluded entities."""
-
-    def __init__(self, batch: Batch, masked: bool, atoms: Atoms) -> None:
-        listed = literals(batch.queries.shape.plan) or ()
-        entities, relations, self.targets = batch.slots(torch.device("cpu"))
-        heads = torch.cat([entities[:, slot] for slot, _, _ in listed])  # [A · Q]
-        ids = torch.cat(
-            [relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in listed]
-        )
-        self.keys: Ints = (heads * atoms.scorer.num_relations + ids).numpy()
-        self.shape = len(listed), len(batch)
-        self.positive = sum(not negated for _, _, negated in listed)
-        self.excluded = batch.excluded(masked, heads.device)
-        self.known: tuple[Tensor, Tensor] | None = None  # rows and tails, in no order
-        self._fixed: Tensor | None = None  # [A, Q], atoms of the targets that are known
-        self.observed = atoms.observed
-        if atoms.facts is not None:
-            self.known = atoms.facts.tails(heads.to(atoms.device), ids.to(atoms.device))
-            targets = self.targets.repeat(len(listed))
-            known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
-            self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
-
-    def summed_by_kernel(
-        self, of: StreamedTotals, places: Tensor, scale: Tensor, shift: Tensor
+    def _kernel_sums(
+        self, batch: Conjunctions, places: Tensor, scale: Tensor, shift: Tensor
     ) -> Summed:
         """`Z` and its derivatives, by a kernel that gets known and excluded entities as marks."""
-        (_, queries), n, device = self.shape, of.atoms.num_entities, places.device
-        marks = torch.zeros(queries, n, dtype=torch.uint8, device=device)
-        if self.known is not None:
-            row, tail = self.known
+        queries = batch.shape[1]
+        n = self.atoms.num_entities
+        marks = torch.zeros(queries, n, dtype=torch.uint8, device=places.device)
+        if batch.known is not None:
+            row, tail = batch.known
             marks.view(-1).scatter_add_(
                 0, row % queries * n + tail, (1 << row // queries).to(torch.uint8)
             )
-        marks[self.excluded.rows.to(device), self.excluded.tails.to(device)] = sum_kernels.LEFT_OUT
-        logic = self.positive, of.logic.strength, math.exp(self.observed)
-        return sum_kernels.sums(of.rows.table, places, scale, shift, marks, *logic, of.log_scores)
-
-    def combined(self, scores: Tensor, logic: Logic) -> Tensor:
-        """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
-        if self._fixed is not None:
-            scores = scores.masked_fill(self._fixed, self.observed)
-        return logic.all(
-            [
-                *scores[: self.positive],
-                *(logic.negation(score) for score in scores[self.positive :]),
-            ]
+        marks[batch.excluded.rows, batch.excluded.tails] = sum_kernels.LEFT_OUT
+        return sum_kernels.sums(
+            self.rows.table,
+            places,
+            scale,
+            shift,
+            marks,
+            batch.positive,
+            self.logic.strength,
+            math.exp(batch.observed),
+            self.log_scores,
         )
 
 
@@ -221,35 +180,36 @@ class Sums:
     """
 
     def __init__(
-        self, of: StreamedTotals, asked: Conjunctions, rows: Tensor, width: int, blocks: int
+        self, parent: StreamedTotals, queries: Conjunctions, rows: Tensor, width: int, blocks: int
     ) -> None:
-        self.of = of
-        self.positive = asked.positive
+        self.parent = parent
+        self.positive = queries.positive
         self.rows = rows
-        self.strength = of.logic.strength
-        self.observed = math.exp(asked.observed)
-        n = of.atoms.num_entities
-        self._totals = torch.zeros(blocks, asked.shape[1], device=rows.device)
-        self._slopes = torch.zeros(blocks, *asked.shape, device=rows.device)
+        self.strength = parent.logic.strength
+        self.observed = math.exp(queries.observed)
+        n = parent.atoms.num_entities
+        self._totals = torch.zeros(blocks, queries.shape[1], device=rows.device)
+        self._slopes = torch.zeros(blocks, *queries.shape, device=rows.device)
         self._sloped = torch.zeros_like(self._slopes)
 
-        excluded = asked.excluded.rows.to(rows.device), asked.excluded.tails.to(rows.device)
-        self._excluded = KnownTails(*excluded).in_blocks(width, n)
-        self._known = None if asked.known is None else KnownTails(*asked.known).in_blocks(width, n)
+        self._excluded = queries.excluded.in_blocks(width, n)
+        self._known = (
+            None if queries.known is None else KnownTails(*queries.known).in_blocks(width, n)
+        )
 
     def add(self, block: int, x: Tensor, c: Tensor) -> None:
         """Add the rows of a block; excluded entities do not count, and known atoms are constant."""
-        x = self._every("every x", x)
-        c = self._every("every c", c)
+        x = self._expanded("expanded x", x)
+        c = self._expanded("expanded c", c)
         if self._known is not None:
             c[self._known[block]] = self.observed
         literals = c.view(*self._slopes.shape[1:], -1)  # [A, Q, n]
         product, values = self._product(literals)
-        if self.of.log_scores:  # φ(S) = S and φ'(S) = 1
+        if self.parent.log_scores:  # φ(S) = S and φ'(S) = 1
             product[self._excluded[block]] = 0.0
             self._totals[block] = product.sum(1)
         else:  # φ(S) = φ'(S) = exp(S)
-            outer = torch.mul(product, LOG2_E, out=self._room("outer", product)).exp2_()
+            outer = torch.mul(product, LOG2_E, out=self._buffer("outer", product)).exp2_()
             outer[self._excluded[block]] = 0.0
             self._totals[block] = outer.sum(1)
             product.mul_(outer)
@@ -269,21 +229,21 @@ class Sums:
 
     def _product(self, literals: Tensor) -> tuple[Tensor, Tensor]:
         """The product `S` of all literals, `[Q, n]`, and the values of the negated ones."""
-        room = self._room("product", literals[0])
+        out = self._buffer("product", literals[0])
         negated = literals[self.positive :]
-        product = literals[0] if self.positive else room.fill_(1.0)
+        product = literals[0] if self.positive else out.fill_(1.0)
         if len(literals) == self.positive == 1:
-            product = room.copy_(product)
+            product = out.copy_(product)
         for score in literals[1 : self.positive]:
-            product = torch.mul(product, score, out=room)
+            product = torch.mul(product, score, out=out)
         if self.strength == 1.0:
             for score in negated:
-                product = torch.addcmul(product, product, score, value=-1.0, out=room)
+                product = torch.addcmul(product, product, score, value=-1.0, out=out)
             return product, negated
-        values = self._room("values", negated)
+        values = self._buffer("values", negated)
         torch.mul(negated, -self.strength, out=values).add_(1.0).clamp_(min=0.0)
         for value in values:
-            product = torch.mul(product, value, out=room)
+            product = torch.mul(product, value, out=out)
         return product, values
 
     def _steepened(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
@@ -301,10 +261,10 @@ class Sums:
             negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
         return literals
 
-    def _every(self, name: str, distinct: Tensor) -> Tensor:
+    def _expanded(self, name: str, distinct: Tensor) -> Tensor:
         """The rows of all literals, from the distinct ones."""
-        room = self.of.room(name, (len(self.rows), distinct.shape[1]), distinct.device)
-        return torch.index_select(distinct, 0, self.rows, out=room)
+        out = self.parent.buffers(name, (len(self.rows), distinct.shape[1]), distinct.device)
+        return torch.index_select(distinct, 0, self.rows, out=out)
 
-    def _room(self, name: str, like: Tensor) -> Tensor:
-        return self.of.room(name, like.shape, like.device)
+    def _buffer(self, name: str, like: Tensor) -> Tensor:
+        return self.parent.buffers(name, like.shape, like.device)

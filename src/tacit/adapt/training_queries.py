@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.adapt.settings import AdaptSettings
-from tacit.errors import DataError, SettingsError
-from tacit.graph.builder import counted
+from tacit.errors import DataError
 from tacit.graph.graph import Graph
 from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries, without_queries
 from tacit.query.sampling.query_folder import queries_for
@@ -29,18 +27,6 @@ def training_queries(
 
     Missing shapes of a folder are sampled.
     """
-    if settings.halved:
-        if len(graph.valid) < 2:
-            facts = counted(len(graph.valid), "validation fact")
-            raise SettingsError(
-                f"halved needs at least two validation facts, and the graph has {facts}", "halved"
-            )
-        if source is not None:
-            raise SettingsError(
-                "halved draws its own queries, so no `queries` can be given; leave one out",
-                "halved",
-            )
-        return _sampled(halved(graph, settings.seed), "test", settings.shapes, count, settings.seed)
     if not (source is None or isinstance(source, str | Path)):
         return source  # or what is none, which is refused where it is learned from
     split = "valid" if settings.with_derived(len(graph.valid) > 0).held_out else "train"
@@ -54,25 +40,15 @@ def training_queries(
     return _queries_for(graph, source, split, settings.shapes, count, settings.seed)
 
 
-def halved(graph: Graph, seed: int = 0) -> Graph:
-    """The graph with one half of its validation facts as validation, the other as test."""
-    order = np.random.default_rng(seed).permutation(len(graph.valid))
-    valid, test = np.array_split(graph.valid[order], 2)
-    return replace(graph, valid=valid, test=test)
-
-
 def validation_queries(
     graph: Graph, settings: AdaptSettings, source: QuerySource = None
 ) -> QuerySets | None:
     """Queries for validation; None if they must be split off the training queries."""
-    is_query_sets = not (source is None or isinstance(source, str | Path))
-    if (
-        is_query_sets
-        or settings.with_derived(len(graph.valid) > 0).held_out
-        or not len(graph.valid)
-    ):
+    if not (source is None or isinstance(source, str | Path)) or not len(graph.valid):
         return None
-    folder = source if isinstance(source, str | Path) and has_queries(source, "valid") else None
+    if settings.with_derived(1).held_out:
+        return None
+    folder = source if source is not None and has_queries(source, "valid") else None
     return _queries_for(
         graph, folder, "valid", settings.shapes, settings.validate_queries, settings.seed + 1
     )
@@ -92,10 +68,8 @@ def set_apart(
         chosen, rest = np.split(order, [min(most, len(query_set) // 10)])
         question = _question(query_set)
         rest = rest[~np.isin(question[rest], question[chosen])]
-        validation[name], training[name] = (
-            query_set.subset(np.sort(chosen)),
-            query_set.subset(np.sort(rest)),
-        )
+        validation[name] = query_set.subset(np.sort(chosen))
+        training[name] = query_set.subset(np.sort(rest))
     return training, validation
 
 
@@ -123,12 +97,9 @@ def _queries_for(
 ) -> dict[str, QuerySet]:
     """Queries of a folder, and sampled ones of its missing shapes."""
     queries = {} if folder is None else queries_for(graph, folder, split, shapes, absent_ok=True)
-    queries |= _sampled(graph, split, [name for name in shapes if name not in queries], count, seed)
+    for name in shapes:
+        if name not in queries:
+            sampled = sample(graph, SHAPES[name], split, count, seed=seed).queries
+            if len(sampled):
+                queries[name] = sampled
     return {name: queries[name] for name in shapes if name in queries}
-
-
-def _sampled(
-    graph: Graph, split: str, shapes: Iterable[str], count: int, seed: int
-) -> dict[str, QuerySet]:
-    drawn = {name: sample(graph, SHAPES[name], split, count, seed=seed).queries for name in shapes}
-    return {name: queries for name, queries in drawn.items() if len(queries)}

@@ -24,10 +24,6 @@ def adapt(
     count: Annotated[
         int, Option(help="Queries of each shape to sample, where none are given.")
     ] = 5000,
-    variant: Annotated[
-        str | None,
-        options.one_of(("f", "af", "r", "c"), "A variant of the paper's ablation instead."),
-    ] = None,
     resume: Annotated[
         bool, Option("--resume", help="Go on where the same command was stopped.")
     ] = False,
@@ -45,9 +41,7 @@ def adapt(
         return
     run = open_run(source, device=given.get("device", "auto"))
     with resumable():
-        summary = run.adapt(
-            queries, count=count, variant=variant, resume=resume, progress=True, **given
-        )
+        summary = run.adapt(queries, count=count, resume=resume, progress=True, **given)
     learned = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
     size = f"{summary['parameters']:,} parameters"
     work = f"{size}, {summary['steps']} steps in {summary['seconds']:.1f} s"

@@ -175,10 +175,10 @@ class Logic:
         """`x ⊥ y = 1 - (1 - x) ⊤ (1 - y)`."""
         return NORMS[self.norm][1](a, b)
 
-    def negation(self, a: Tensor, factor: Tensor | None = None) -> Tensor:
-        """`n(x)`, or `n(min(1, strength · x))`; `factor` is the log of a further strength."""
-        if self.strength != 1.0 or factor is not None:
-            a = (a + math.log(self.strength) + (0.0 if factor is None else factor)).clamp(max=0.0)
+    def negation(self, a: Tensor) -> Tensor:
+        """`n(min(1, strength · x))`."""
+        if self.strength != 1.0:
+            a = (a + math.log(self.strength)).clamp(max=0.0)
         return NEGATIONS[self.negation_name](a)
 
     def all(self, parts: Sequence[Tensor]) -> Tensor:

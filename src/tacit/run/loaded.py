@@ -175,7 +175,7 @@ def trained(folder: RunFolder) -> str:
 
 def described(adapter: Mapping[str, Any]) -> str | None:
     """The training of an adapter, in one line."""
-    names = ("learn", "condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
+    names = ("condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
     values = {name: adapter[name] for name in names if name in adapter}
     return (
         ", ".join(

@@ -292,7 +292,6 @@ class Run:
         queries: NameOrPath | Mapping[str, QuerySet] | None = None,
         *,
         count: int = 5000,
-        variant: str | None = None,
         resume: bool = False,
         progress: Progress | bool = False,
         **settings: Any,
@@ -301,20 +300,16 @@ class Run:
 
         It learns from `queries` (a query folder, or query sets by shape), or else from `count`
         sampled ones of each shape. Validation compares it with the run's own adapter and with none;
-        what is returned says so under `verdict` and `kept`. A `variant` of the paper's ablation
-        (`f`, `af`, `r`, `c`) becomes a run of its own within the run. `resume` goes on where the
-        same call was stopped; `progress` hears of every `Event`, or True shows them. Settings are
-        those of `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so
-        on.
+        what is returned says so under `verdict` and `kept`. `resume` goes on where the same call
+        was stopped; `progress` hears of every `Event`, or True shows them. Settings are those of
+        `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so on.
         """
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
         from tacit.adapt.training_queries import training_queries, validation_queries
-        from tacit.adapt.variants import check_variant
         from tacit.links.loading import pick_device
 
         chosen = AdaptSettings.of(settings)
-        check_variant(variant)  # before queries are drawn
         opened = self._opened
         folder = opened.folder
         with folder.in_use(), folder.training("adapt"):
@@ -334,9 +329,8 @@ class Run:
                 run=folder,
                 progress=progress,
                 resume=resume,
-                variant=variant,
             )
-        if result.summary["kept"] and variant is None:
+        if result.summary["kept"]:
             own = chosen.engine  # which are the defaults from now on
             others = {name: value for name, value in opened.settings.items() if name not in own}
             self._take(read=opened.weights, adapted=True, settings=others)

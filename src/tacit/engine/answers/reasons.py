@@ -145,9 +145,7 @@ class Reasons(Fold[int, Proof]):
 
     def negation(self, step: Complement[Step], part: Proof, place: EvalContext[int]) -> Proof:
         logic = self.scores.context.logic
-        relations = self.scores.queries.relations
-        strength = self.scores.context.atoms.strength(step, relations)
-        return _joined("not", [part], lambda values: logic.negation(values[0], strength))
+        return _joined("not", [part], lambda values: logic.negation(values[0]))
 
     def _through(self, step: Project, place: EvalContext[int], s: int) -> Proof:
         edge = self.of(step.edge, replace(place, source=s))

@@ -21,7 +21,7 @@ from tacit.links.finders.codes import Codes, forget_codes, shared_codes
 from tacit.links.precision import NARROW, even_product, switched
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.links.scratch_buffers import ScratchBuffers
-from tacit.query.plans.plan import Complement, Plan, Step, negated_relation, single_atom
+from tacit.query.plans.plan import Plan, single_atom
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
@@ -413,16 +413,6 @@ class Atoms:
             return scores
         put = Tensor.index_put if scores.requires_grad else Tensor.index_put_
         return put(scores, (known.rows, known.tails), scores.new_tensor(self.observed))
-
-    def strength(self, step: Complement[Step], relations: Tensor) -> Tensor | None:
-        """The log of how many times more strongly a negation excludes, `[B, 1]`.
-
-        None where the logic alone decides.
-        """
-        about = negated_relation(step)
-        ids = None if about is None else relations[:, about.slot] ^ int(about.flip)
-        strengths = self.calibration.strengths(ids)
-        return None if strengths is None else strengths.expand(len(relations))[:, None]
 
     def known(self, heads: Tensor, relations: Tensor) -> KnownTails | None:
         """The known facts of some rows; None where there are none."""

@@ -112,14 +112,6 @@ class Calibration(nn.Module):
     def forget(self) -> None:
         """Drop everything derived from weights that were written to unseen."""
 
-    def strengths(self, relations: Tensor | None) -> Tensor | None:
-        """The logs of how many times more strongly negated relations exclude, `[B]`.
-
-        Without relations, that of negations which are about no single one, `[]`; None where the
-        logic alone decides.
-        """
-        return None
-
 
 class Sigmoid(Calibration):
     """`log σ(x)`."""

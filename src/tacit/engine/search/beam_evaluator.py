@@ -87,9 +87,7 @@ class BeamEvaluator(Evaluator[Tensor]):
         return by_rows(self.context.logic.any, parts)
 
     def negation(self, step: Complement[Step], part: Tensor, place: EvalContext[Tensor]) -> Tensor:
-        strength = self.context.atoms.strength(step, self.queries.relations)
-        tables = [part] if strength is None else [part, strength]
-        return by_rows(lambda rows: self.context.logic.negation(*rows), tables)
+        return by_rows(lambda rows: self.context.logic.negation(*rows), [part])
 
     def along(self, edge: Edge, candidates: Tensor, weights: Tensor) -> Tensor:
         """Follow an edge from the candidates that no other outdoes in all that it reads."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -55,10 +54,6 @@ class BoundsFold(Fold[End, Bounds]):
 
     logic: Logic
 
-    @abstractmethod
-    def strength(self, step: Complement[Step]) -> Tensor | None:
-        """The log of how many times more strongly a negation excludes than the logic says."""
-
     def all(self, parts: Sequence[Bounds], place: EvalContext[End]) -> Bounds:
         return lift(lambda *bounds: self.logic.all(bounds), *parts)
 
@@ -66,8 +61,7 @@ class BoundsFold(Fold[End, Bounds]):
         return lift(lambda *bounds: self.logic.any(bounds), *parts)
 
     def negation(self, step: Complement[Step], part: Bounds, place: EvalContext[End]) -> Bounds:
-        strength = self.strength(step)
-        return lift(lambda bound: self.logic.negation(bound, strength), part.swapped())
+        return lift(self.logic.negation, part.swapped())
 
 
 def highest(value: Tensor | Bounds) -> Tensor:

@@ -26,7 +26,7 @@ from tacit.links.finders.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
 from tacit.query.plans.fold import EvalContext
-from tacit.query.plans.plan import Complement, Node, Relation, Step, Unequal, single_atom
+from tacit.query.plans.plan import Node, Relation, Unequal, single_atom
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
@@ -135,9 +135,6 @@ class _InColumns(BoundsFold[int]):
 
     def entity(self, slot: int) -> int:
         return slot
-
-    def strength(self, step: Complement[Step]) -> Tensor | None:
-        return self.atoms.strength(step, self.search.relations)
 
     def relation(self, step: Relation, place: EvalContext[int]) -> Bounds:
         leaf = self.search.leaf(place.start, step)

@@ -216,9 +216,7 @@ class Vectors(Fold[Tensor, Tensor]):
         return self.reasoner.logic.any(parts)
 
     def negation(self, step: Complement[Step], part: Tensor, place: EvalContext[Tensor]) -> Tensor:
-        return self.reasoner.logic.negation(
-            part, self.reasoner.atoms.strength(step, self.relations)
-        )
+        return self.reasoner.logic.negation(part)
 
 
 def _refused(why: str, setting: str = "search") -> SettingsError:

@@ -20,7 +20,6 @@ from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below
 from tacit.links.finders.retriever import TopKRetriever
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Visitor
 from tacit.query.plans.plan import (
-    Complement,
     Intersect,
     Node,
     Plan,
@@ -243,10 +242,6 @@ class Lists(BoundsFold[Tensor]):
     def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Bounds:
         values = different(place.start, place.end)
         return Bounds(values, values)
-
-    def strength(self, step: Complement[Step]) -> Tensor | None:
-        strength = self.rows.atoms.strength(step, torch.tensor([self.relations]))
-        return None if strength is None else strength[0]
 
     def along(self, edge: Step) -> int:
         """The directed relation of an edge."""

@@ -322,20 +322,3 @@ def single_atom(step: Step) -> tuple[int, Relation] | None:
         if isinstance(step, Row) and isinstance(step.edge, Relation)
         else None
     )
-
-
-def negated_relation(step: Complement[Step]) -> Relation | None:
-    """The relation of a negated atom, or of the last hop to a negated set.
-
-    None for a negated conjunction, disjunction or negation, which is about no single one.
-    """
-    match step.part:
-        case Relation() as relation:
-            return relation
-        case Row(_, Relation() as relation) | Project(_, _, Relation() as relation):
-            return relation
-        case Loop(slot):
-            return Relation(slot)
-        case At(part, _) | Best(_, part):  # the same atom, between entities or of anybody
-            return negated_relation(Complement(part))
-    return None

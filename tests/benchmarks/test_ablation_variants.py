@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tacit.adapt.adaptation import adapt
+from ablation_variants import VARIANTS, VariantTraining, fit_variant
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries
-from tacit.adapt.variants import VARIANTS, VariantTraining
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
@@ -67,14 +66,14 @@ def test_variants_learn_on_a_copy(variant: str, name: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_answers_questions(variant: str) -> None:
     model = pretrained()
-    result = adapt(GRAPH, model, QUERIES, SETTINGS, variant=variant)
+    result = fit_variant(variant, GRAPH, model, QUERIES, SETTINGS)
     assert isinstance(result.scorer, BilinearScorer)
     assert not any(parameter.requires_grad for parameter in result.scorer.parameters())
     engine = Engine(
         GRAPH, result.scorer, adapter=result.calibration, calibration="sigmoid", observed="none"
     )
     assert len(engine.ask("?t : exists ?v . r0(p1, ?v) & r1(?v, ?t)", top=3)) == 3
-    assert result.summary["steps"] == 12
+    assert [event["step"] for event in result.trace] == [0, 12]
 
 
 def test_gradients_reach_the_maps_through_the_tables() -> None:
@@ -107,13 +106,13 @@ def test_gradients_reach_the_maps_through_the_tables() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(SettingsError, match="variant is 'x'; it must be one of f, af, r, c"):
-        adapt(GRAPH, pretrained(), QUERIES, SETTINGS, variant="x")
+        fit_variant("x", GRAPH, pretrained(), QUERIES, SETTINGS)
     with pytest.raises(
-        SettingsError, match="needs a model of complex, distmult, cp; that of the run is a TransE"
+        SettingsError, match="needs a model of complex, distmult, cp; this is a TransE"
     ):
-        adapt(GRAPH, pretrained("transe"), QUERIES, SETTINGS, variant="r")
+        fit_variant("r", GRAPH, pretrained("transe"), QUERIES, SETTINGS)
     walking = training_queries(GRAPH, AdaptSettings(shapes=("2p",)), count=5)
     with pytest.raises(
         SettingsError, match=r"a variant learns from intersections of atoms .*, not from 2p"
     ):
-        adapt(GRAPH, pretrained(), walking, SETTINGS, variant="f")
+        fit_variant("f", GRAPH, pretrained(), walking, SETTINGS)

@@ -16,36 +16,61 @@ whatever the rank.
 from __future__ import annotations
 
 import copy
-from typing import cast
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit.adapt.adapter import Adapter, save_adapter
-from tacit.adapt.adapter_training import AdapterTraining
-from tacit.adapt.calibrated import Adapted
+from tacit.adapt.adapter_training import PRECISION, AdapterTraining
+from tacit.adapt.conjunctions import literals
+from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.streamed_loss import literals
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.logic import Logic
+from tacit.engine.atoms.calibration import Calibration
+from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import SettingsError
+from tacit.fitting.loop import fit
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.loading import make_like, save_model
+from tacit.links.loading import make_like
 from tacit.links.models import MODELS
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySets
-from tacit.run.folder import RunFolder
 
 VARIANTS = ("f", "af", "r", "c")
 
 
+@dataclass(frozen=True, eq=False)
+class FittedVariant:
+    """A fine-tuned link predictor, what turns its logits into scores, and its validations."""
+
+    scorer: FactorModel
+    calibration: Calibration
+    trace: list[dict[str, Any]]
+
+
+def fit_variant(
+    variant: str,
+    graph: Graph,
+    model: Scorer,
+    queries: QuerySets,
+    settings: AdaptSettings,
+    valid: QuerySets | None = None,
+) -> FittedVariant:
+    """Train a variant of a link predictor, which stays as it is."""
+    settings = settings.with_derived(len(graph.valid) > 0)
+    training = VariantTraining(variant, graph, model, queries, settings, valid)
+    fitting = fit(training, settings, progress=False)
+    training.write()
+    fitted = training.fitted.requires_grad_(False).eval()
+    return FittedVariant(fitted, training.own_calibration, fitting.at.history)
+
+
 class VariantTraining(AdapterTraining):
     """The training of a variant: of a copy of the link predictor, or of maps over it."""
-
-    frozen = False
 
     def __init__(
         self,
@@ -56,6 +81,8 @@ class VariantTraining(AdapterTraining):
         settings: AdaptSettings,
         valid: QuerySets | None = None,
     ) -> None:
+        # an adapter sees the pretrained vectors, since those in training change
+        super().__init__(graph, model, queries, settings, valid)
         self.variant = variant
         self.model = _checked(variant, model, queries, settings)
         self.tables = {key: table.weight.detach() for key, table in _tables(self.model).items()}
@@ -69,49 +96,40 @@ class VariantTraining(AdapterTraining):
             self.fitted = make_like(self.model, model.num_entities, model.num_relations, rank).to(
                 model.device
             )
-        self.fitted.requires_grad_(True)
-        super().__init__(graph, model, queries, settings, valid)
-        self.scorer = self.fitted
-
-    def prepare(self, graph: Graph, scorer: Scorer) -> tuple[MessageReasoner, nn.Module]:
-        """Create a search with gradients at the vectors, and the trained module."""
-        # an adapter sees the pretrained vectors, since those in training change
-        frozen, adapter = super().prepare(graph, scorer)
-        self.facts = frozen.atoms.facts
-        self.precision = frozen.atoms.precision
-        trained = nn.ModuleList([self.maps if len(self.maps) else self.fitted])
-        if self.variant == "af":
-            trained.append(adapter)
+        self.scorer = self.fitted.requires_grad_(True)
+        self.module = nn.ModuleList([self.maps if len(self.maps) else self.fitted])
+        self.own_calibration: Calibration = self.calibration
+        if variant == "af":
+            self.module.append(self.adapter)
         else:
-            self.adapter, self.calibration = None, cast(Adapted, self.calibration).calibration
-        return self._search(TrainedAtoms, frozen.logic), trained
+            self.own_calibration = self.calibration.calibration
+        self.reasoner = self._search(TrainedAtoms)
+        self.loss = SearchedLoss(self.reasoner, settings.loss, bool(settings.held_out), self.random)
+        self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     def accumulate(self) -> Tensor:
         """Accumulate the gradient of a batch, through the tables to the maps if any."""
-        made = self.write()
+        mapped = self.write()
         loss = super().accumulate()
-        if made:
+        if mapped:
             grads = (
-                (_tables(self.fitted)[key].storage.grad, len(table)) for key, table in made.items()
+                (_tables(self.fitted)[key].storage.grad, len(table))
+                for key, table in mapped.items()
             )
             gradients = [None if grad is None else grad[:rows] for grad, rows in grads]
-            torch.autograd.backward(list(made.values()), gradients)
+            torch.autograd.backward(list(mapped.values()), gradients)
             self.fitted.zero_grad(set_to_none=True)
         return loss
 
-    def validation_reasoner(self) -> MessageReasoner:
-        """A search over the current link predictor."""
+    def validate(self) -> dict[str, float]:
+        """The mean reciprocal rank of each shape, by the current link predictor."""
+        self.module.eval()
         self.write()
-        return self._search(Atoms, self.reasoner.logic)
-
-    def settle(self) -> None:
-        """Write the final tables of the maps, and freeze the model."""
-        self.write()
-        self.fitted.requires_grad_(False).eval()
+        return mean_reciprocal_ranks(self._search(Atoms), self.valid)
 
     def write(self) -> dict[str, Tensor]:
         """Write the tables of the maps into the link predictor, and return them."""
-        made = {}
+        tables = {}
         for key, weight in self.maps.items():
             old = self.tables[key]
             parts = self.tables[key].shape[1] // self.model.rank
@@ -124,28 +142,13 @@ class VariantTraining(AdapterTraining):
                 mapped = torch.cat([torch.cat(pair, -1) for pair in pairs], -1)
             with torch.no_grad():
                 _tables(self.fitted)[key].weight.copy_(mapped)
-            made[key] = mapped
-        return made
+            tables[key] = mapped
+        return tables
 
-    def _search(self, kind: type[Atoms], logic: Logic) -> MessageReasoner:
-        atoms = kind(self.fitted, self.calibration, self.facts, precision=self.precision)
-        return MessageReasoner(atoms, logic, self.settings.k, self.settings.memory)
-
-
-def save_variant(run: RunFolder, graph: Graph, training: VariantTraining) -> RunFolder:
-    """Write a variant as a run within the folder of the run, with its settings."""
-    settings = training.settings
-    fitted = training.fitted
-    values = {**run.settings["train"], "rank": fitted.rank}
-    out = RunFolder.create(run.path / f"variant-{training.variant}", graph, values, force=True)
-    save_model(out, fitted)
-    if training.adapter is not None:  # it saw other vectors than those of the variant
-        settings = settings.changed(condition="p", layers=1)
-        adapter = training.adapter.without_vectors(fitted)
-    else:  # a neutral adapter stores the calibration
-        adapter = Adapter(fitted, settings.condition, settings.layers, settings.hidden)
-    save_adapter(out, adapter, settings)
-    return out
+    def _search(self, kind: type[Atoms]) -> MessageReasoner:
+        facts = self.reasoner.atoms.facts
+        own = kind(self.fitted, self.own_calibration, facts, precision=PRECISION)
+        return MessageReasoner(own, self.reasoner.logic, self.settings.k, self.settings.memory)
 
 
 class TrainedAtoms(Atoms):
@@ -154,40 +157,33 @@ class TrainedAtoms(Atoms):
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every tail, `[B, N]`; gradients reach the calibration and the vectors."""
         scores: Tensor = self.calibration(self.scorer.logits(heads, relations), heads, relations)
-        return self._lifted(scores, heads, relations)
+        known = self.known(heads, relations)
+        if known is None:
+            return scores
+        return scores.index_put((known.rows, known.tails), scores.new_tensor(self.observed))
 
 
-def check_variant(variant: str | None) -> None:
-    """Raise a `SettingsError` for an unknown variant; None is none."""
-    if variant is not None and variant not in VARIANTS:
-        raise SettingsError(
-            f"variant is '{variant}'; it must be one of {', '.join(VARIANTS)}", "variant"
-        )
+class SearchedLoss(QueryLoss):
+    """The loss of queries whose raw scores change, so that no sums over constants apply."""
+
+    streamed = None
 
 
 def _checked(
     variant: str, model: Scorer, queries: QuerySets, settings: AdaptSettings
 ) -> FactorModel:
     """The link predictor, if the variant applies to it and to the queries."""
-    check_variant(variant)
+    if variant not in VARIANTS:
+        raise SettingsError(f"variant is '{variant}'; it must be one of {', '.join(VARIANTS)}")
     kind = BilinearModel if variant in ("r", "c") else FactorModel
-    kinds = ", ".join(name for name, each in MODELS.items() if issubclass(each, kind))
     if not isinstance(model, kind):
+        kinds = ", ".join(name for name, each in MODELS.items() if issubclass(each, kind))
         raise SettingsError(
-            f"variant is '{variant}', which needs a model of {kinds}; that of the run is a "
-            f"{type(model).__name__}",
-            "variant",
-        )
-    if settings.learn != "scores":
-        raise SettingsError(
-            f"learn is {settings.learn}, and a `variant` learns scores alone; leave one out",
-            "learn",
+            f"variant is '{variant}', which needs a model of {kinds}; this is a "
+            f"{type(model).__name__}"
         )
     if variant == "af" and settings.condition not in ("none", "p"):
-        raise SettingsError(
-            f"condition is {settings.condition}; with `variant='af'` it must be none or p",
-            "condition",
-        )
+        raise SettingsError(f"condition is {settings.condition}; with 'af' it must be none or p")
     walking = [
         name for name, query_set in queries.items() if literals(query_set.shape.plan) is None
     ]
