@@ -68,7 +68,7 @@ def test_an_encoder_over_vectors_that_would_change(
     def attempt() -> None:
         tacit.train(run.graph(), run.path, resume=True, epochs=30, progress=False)
 
-    while_it_draws(monkeypatch, "tacit.encode.training.encoding.given_queries", attempt)
+    while_it_draws(monkeypatch, "tacit.encode.training.encoding.training_queries", attempt)
     tacit.train_encoder(run.path, progress=False, **TINY | {"model": "lmpnn"})
     assert tacit.open(run.path).weights.encoder is not None
 

@@ -168,7 +168,9 @@ def evaluate_engine(
     )
 
 
-def store_evaluation(folder: RunFolder, evaluation: Evaluation, weights: LoadedWeights) -> Evaluation:
+def store_evaluation(
+    folder: RunFolder, evaluation: Evaluation, weights: LoadedWeights
+) -> Evaluation:
     """Write the evaluation into a run, in place of those with equal settings.
 
     An evaluation of weights that were written to in memory is not stored. It is marked as outdated
