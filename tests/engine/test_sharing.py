@@ -59,7 +59,7 @@ def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(
     asked = engine(search, how)
     with torch.inference_mode():
         scores = asked.reasoner.scores(
-            asked.prepare(TEXTS[1]).prepared.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
+            asked.prepare(TEXTS[1]).compiled.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
         )
         inside = asked.ask_many(TEXTS[:5])
     assert scores.shape == (1, GRAPH.num_entities)

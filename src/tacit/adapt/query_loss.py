@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, literals, streamed
 from tacit.engine.logic import log1mexp
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.message_reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Plan
 

@@ -28,7 +28,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.streamed_loss import literals
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import Logic
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.message_reasoner import MessageReasoner
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.embeddings import Embeddings

@@ -104,15 +104,15 @@ def evaluate_run(
             adapter.get("observed") if how.split != "train" else None
         )
         observed = observed_before(how.split, settings.get("observed", usual))
-        engine = engine_of(folder, weights, adapted, {**settings, "observed": observed}).ranking()
+        engine = engine_of(folder, weights, adapted, {**settings, "observed": observed})
+        if engine.parts.override is None:  # all entities are ranked, rather than candidates
+            engine = engine.with_settings(candidates="rows")
     about: dict[str, Any] = {"graph": graph.name}
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
     about["adapter"] = (
-        described(adapter)
-        if engine.reasoner_override is None and engine.adapter is not None
-        else None
+        described(adapter) if engine.parts.override is None and engine.adapter is not None else None
     )
     evaluation = evaluated(engine, sets, how, about=about, progress=progress, processes=processes)
     return replace(evaluation, files=files)

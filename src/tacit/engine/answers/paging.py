@@ -90,6 +90,21 @@ class Page:
         return Span(start, stop, floor)
 
 
+@dataclass(frozen=True)
+class AskOptions(Page):
+    """A page, whether its answers have reasons, and whether known ones are left out."""
+
+    paths: int = 1  # reasons of each answer
+    explain: bool = False
+    new: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("paths", self.paths, 1)
+        for name in ("explain", "new"):
+            check_flag(name, getattr(self, name))
+
+
 def lowest(score: float) -> float:
     """The lowest 32-bit log-score whose score is at least the given one."""
     if score <= 0.0:
