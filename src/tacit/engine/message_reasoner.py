@@ -49,15 +49,11 @@ class MessageReasoner(Reasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Score every entity, `[B, N]`; batches too large for the memory are split."""
         at_once = self.batch(plan)
-        if len(relations) <= at_once:
-            return checked(self.evaluation(entities, relations, plan).whole(plan.root), self.shards)
-        out = torch.empty(len(relations), self.atoms.width, device=self.device)
-        for i in range(0, len(relations), at_once):
-            part = slice(i, i + at_once)
-            out[part] = checked(
-                self.evaluation(entities[part], relations[part], plan).whole(plan.root), self.shards
-            )
-        return out
+        scores = [
+            checked(self.evaluation(*slots, plan).whole(plan.root), self.shards)
+            for slots in zip(entities.split(at_once), relations.split(at_once), strict=True)
+        ]
+        return scores[0] if len(scores) == 1 else torch.cat(scores)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Order the entities by scores; for a single atom by logits, known facts first."""
@@ -186,8 +182,6 @@ class CertifiedReasoner(MessageReasoner):
         """Whether exact search answers in place of this one.
 
         It does where the search was unlimited, so that rounding alone leaves an order open.
-
-        It does where all candidates were known and only rounding leaves the order open.
         """
         return self.exact and self.budget is None and not best.certified
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.engine.answers.answers import Answers, Count
 from tacit.engine.answers.execution import Execution, ExecutionContext
-from tacit.engine.answers.paging import AskOptions, Page, Span
+from tacit.engine.answers.paging import AskOptions
 from tacit.engine.answers.tuple_answers import tuple_answers
 from tacit.engine.atoms.sharded import whole
 from tacit.engine.logic import ZERO
@@ -57,22 +57,11 @@ def execute(
             for start in range(0, len(places), step):
                 batch = places[start : start + step]
                 executions = [
-                    Execution(context, question, _span(options, question), paths)
+                    Execution(context, question, options.of(question, question.likely), paths)
                     for question in (questions[place] for place in batch)
                 ]
                 answers |= zip(batch, _ANSWER_BY_KIND[kind](executions), strict=True)
     return [answers[place] for place in range(len(questions))]
-
-
-def _span(page: Page, question: BoundQuery) -> Span:
-    """The range of a question's answers that a page lists."""
-    return page.of(
-        question.limit,
-        question.offset,
-        question.min_score,
-        bool(question.columns),
-        question.likely,
-    )
 
 
 def _check_supported(context: ExecutionContext, kind: str, plan: Plan) -> None:
