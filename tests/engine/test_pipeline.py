@@ -140,7 +140,7 @@ def test_a_question_reaches_the_search_on_a_short_way(run: tacit.Run) -> None:
             modules.append(set())
 
     traced(lambda: run.ask(TEXT), see)
-    # the doors of run and engine, the batches, their questions
-    assert depths == [6]
+    # the doors of run and engine, the batches, their questions, and the search
+    assert depths == [5]
     assert len(modules[0]) <= 27
     assert len(set.union(*modules)) <= 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -183,7 +183,8 @@ class Engine:
         `new` known answers. `parameters` are the labels that `$name` stands for in a text.
         """
         options = AskOptions(top, offset, min_score, paths, explain, new)
-        return self._answer([bind_for_ask(query, self.graph, parameters)], options)[0]
+        bound = bind_for_ask(query, self.graph, parameters)
+        return execute(self.parts.execution, [bound], options)[0]
 
     def explain(
         self,
@@ -199,7 +200,8 @@ class Engine:
     ) -> Answers:
         """Return the best answers with reasons, and whether the search provably missed none."""
         options = AskOptions(top, offset, min_score, paths, True, new)
-        return self._answer([bind_for_ask(query, self.graph, parameters)], options)[0]
+        bound = bind_for_ask(query, self.graph, parameters)
+        return execute(self.parts.execution, [bound], options)[0]
 
     def score(
         self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
@@ -215,7 +217,8 @@ class Engine:
         """
         bound = self.prepare(query)
         counting = Query(bound.query.targets, bound.query.formula, count=True)
-        (answers,) = self._answer([replace(bound, query=counting)], AskOptions())
+        bound = replace(bound, query=counting)
+        (answers,) = execute(self.parts.execution, [bound], AskOptions())
         return cast(Count, answers.counted)
 
     def ask_many(
@@ -236,20 +239,8 @@ class Engine:
         options = AskOptions(top, offset, min_score, paths, explain, new)
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        return self._answer([self.prepare(query) for query in queries], options)
-
-    def _answer(self, questions: Sequence[BoundQuery], options: AskOptions) -> list[Answers]:
-        """Answer bound questions."""
-        if options.new:
-            self.settings.changed(new=True)  # refused where no facts count as known
-        if not questions:
-            return []
-        new = options.new or self.settings.new
-        questions = [
-            replace(question, new=new or question.new or question.known is False)
-            for question in questions
-        ]
-        return execute(self.parts.execution, questions, options)
+        bound = [self.prepare(query) for query in queries]
+        return execute(self.parts.execution, bound, options) if bound else []
 
     def likely(self, question: BoundQuery) -> BoundQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.

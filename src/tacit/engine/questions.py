@@ -36,7 +36,6 @@ class BoundQuery(ParsedQuestion):
     entities: list[int] = field(hash=False)
     relations: list[int] = field(hash=False)
     labels: tuple[str, ...] | None = None  # of these ids; None where they are not checked
-    new: bool = False  # whether known answers are left out
     likely: bool = False  # whether only known and likely answers are listed
 
     def check(self, graph: Graph) -> None:

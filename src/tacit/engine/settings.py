@@ -14,6 +14,7 @@ SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic", "enc
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
+NOTHING_KNOWN = "new leaves out what is known, and with `observed='none'` nothing is; leave one out"
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 # The settings that an encoder does not use, by a search that does.
 ELSEWHERE = {
@@ -164,11 +165,7 @@ class EngineSettings(Settings):
                 "ceiling",
             )
         if self.new and not self.observed:
-            raise SettingsError(
-                "new leaves out what is known, and with `observed='none'` nothing is; leave one "
-                "out",
-                "new",
-            )
+            raise SettingsError(NOTHING_KNOWN, "new")
         if self.candidates in ("scan", "index") and self.search not in (
             "auto",
             "beam",

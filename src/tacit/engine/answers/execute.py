@@ -23,7 +23,8 @@ from tacit.engine.logic import ZERO
 from tacit.engine.questions import BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
-from tacit.errors import PlanError, QueryError
+from tacit.engine.settings import NOTHING_KNOWN
+from tacit.errors import PlanError, QueryError, SettingsError
 from tacit.query.plans.plan import Complement, Plan
 
 _NOUNS = {
@@ -44,7 +45,8 @@ def execute(
     A yes/no question has one answer on every page; a count leaves out scores below the page's
     minimum.
     """
-    paths = options.paths if options.explain else 0
+    if options.new and context.index is None:
+        raise SettingsError(NOTHING_KNOWN, "new")
     groups: dict[tuple[str, Plan], list[int]] = {}
     for place, question in enumerate(questions):
         groups.setdefault((question.query.kind, question.compiled.plan), []).append(place)
@@ -56,10 +58,7 @@ def execute(
             step = context.reasoner.batch(plan)
             for start in range(0, len(places), step):
                 batch = places[start : start + step]
-                executions = [
-                    Execution(context, question, options.of(question, question.likely), paths)
-                    for question in (questions[place] for place in batch)
-                ]
+                executions = [Execution.of(context, questions[i], options) for i in batch]
                 answers |= zip(batch, _ANSWER_BY_KIND[kind](executions), strict=True)
     return [answers[place] for place in range(len(questions))]
 
@@ -231,7 +230,7 @@ def _count(execution: Execution) -> Answers:
     scores = scores.index_fill(0, _ids(execution.excluded, scores), 0.0)
     if bound.known:
         scores = torch.zeros_like(scores).index_copy(0, ids, scores[ids])
-    if bound.new:
+    if execution.new:
         scores = scores.index_fill(0, ids, 0.0)
     elif not plan.has(Complement):
         scores = scores.index_fill(0, ids, 1.0)
@@ -241,7 +240,7 @@ def _count(execution: Execution) -> Answers:
         certified = None if bounds is None else not bool(unsettled(*bounds).any())
         near = floor > ZERO and bool(within_rounding(values, values.new_tensor(floor)).any())
         certified = certified and not near  # rounding may cross the floor
-    counted = Count(0 if bound.new else len(ids), float(scores.sum()))
+    counted = Count(0 if execution.new else len(ids), float(scores.sum()))
     return execution.collect((), certified, known=len(known), counted=counted)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
-from tacit.engine.answers.paging import Span, lowest
+from tacit.engine.answers.paging import AskOptions, Span, lowest
 from tacit.engine.answers.witnesses import witness
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.questions import BoundQuery
@@ -58,12 +58,20 @@ class ExecutionContext:
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """A bound question, the range of its answers to list, and how many reasons each needs."""
+    """A bound question, and which of its answers to list with how many reasons each."""
 
     context: ExecutionContext
     bound: BoundQuery
     span: Span
     paths: int
+    new: bool  # whether known answers are left out
+
+    @classmethod
+    def of(cls, context: ExecutionContext, bound: BoundQuery, options: AskOptions) -> Execution:
+        """The execution of a question by the options of its asker."""
+        new = options.new or context.config["new"] or bound.known is False
+        paths = options.paths if options.explain else 0
+        return cls(context, bound, options.of(bound, bound.likely), paths, new)
 
     @property
     def plan(self) -> Plan:
@@ -116,9 +124,9 @@ class Execution:
         only = bound.known is True
         request = TopKRequest(
             min(size, self.span.stop),
-            known if not bound.new and (only or self.least is not None) else (),
+            known if not self.new and (only or self.least is not None) else (),
             self.known_worth,
-            sorted({*excluded, *(known if bound.new else ())}),
+            sorted({*excluded, *(known if self.new else ())}),
             self.span.floor,
             only,
         )
@@ -152,13 +160,13 @@ class Execution:
             if self.known_are_likely:
                 return lists[-1]
         listed = {i for each in lists for i in each.ids}
-        if not self.bound.new and not listed.issuperset(known):
+        if not self.new and not listed.issuperset(known):
             lists.append(search(replace(request, count=count, first=known, floor=ZERO, only=True)))
         return _merged(lists, first, count)
 
     def possible(self, size: int, known: int) -> int:
         """How many answers there may be among `size` labels, of which `known` are known."""
-        left_out = known if self.bound.new else 0
+        left_out = known if self.new else 0
         if self.bound.known or not self.context.reasoner.predicts:
             return known - left_out
         return size - len(self.excluded) - left_out
@@ -225,9 +233,9 @@ class Execution:
             str(query),
             listed,
             certified,
-            self.context.config | {"new": self.bound.new},
+            self.context.config | {"new": self.new},
             explained=all(has_reasons) if self.paths and has_reasons is not None else None,
-            left_out=known if self.bound.new else None,
+            left_out=known if self.new else None,
             known_total=known if is_list else None,
             cut_by=span.ended_by if ended and end < possible else None,
             kind=query.kind,

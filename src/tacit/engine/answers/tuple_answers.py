@@ -71,8 +71,8 @@ def _search(execution: Execution) -> tuple[TupleSearch, Tuples]:
         context.index,
         None if context.reasoner.exact else context.k,
         request.count,
-        None if bound.new else execution.least,
-        bound.new,
+        None if execution.new else execution.least,
+        execution.new,
         execution.proves,
         request.floor,
         bound.known is True,
@@ -91,7 +91,7 @@ def _search(execution: Execution) -> tuple[TupleSearch, Tuples]:
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified
         search.leading = max(search.leading, more.leading)
-    if not execution.known_are_likely and not bound.new:
+    if not execution.known_are_likely and not execution.new:
         more = replace(search, count=count, floor=ZERO, only=True, wide=True).run(entities)
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified
