@@ -396,7 +396,7 @@ def test_the_default_is_certified_and_says_what_it_came_to() -> None:
         is None
     )
     shared = random_engine(3)
-    vars(shared)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
+    vars(shared.parts)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
     # which processes that share the entities out follow together
     assert shared.config["search"] == "beam"
 
