@@ -66,6 +66,17 @@ def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(
     assert inside == asked.ask_many(TEXTS[:5]) == outside.ask_many(TEXTS[:5])
 
 
+def test_what_a_first_question_in_inference_mode_builds_serves_outside_of_it() -> None:
+    asked = engine("exact", "softmax-count")
+    with torch.inference_mode():
+        asked.ask(TEXTS[0])
+    facts = asked.atoms.facts
+    assert facts is not None
+    built = [value for value in vars(facts).values() if isinstance(value, torch.Tensor)]
+    assert built
+    assert not any(tensor.is_inference() for tensor in built)
+
+
 @pytest.mark.parametrize("search", ["beam", "exact"])
 @pytest.mark.parametrize("how", ["sigmoid", "softmax-count"])
 def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(

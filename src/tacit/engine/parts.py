@@ -219,6 +219,8 @@ class EngineParts:
         return ScanTop(checked(self.scorer), loopless)
 
     @cached_property
+    @torch.inference_mode(False)  # these parts also serve callers outside of inference mode
+    @torch.no_grad()
     def execution(self) -> ExecutionContext:
         """The parts that answer bound questions."""
         return ExecutionContext(
