@@ -107,10 +107,11 @@ def test_a_score_is_a_question_that_needs_no_parsing(run: tacit.Run) -> None:
 
 
 def test_the_lines_of_a_file_are_executed_together(run: tacit.Run, tmp_path: Path) -> None:
+    """Once without questions, which refuses wrong options, and once for all lines."""
     path = tmp_path / "questions.txt"
     path.write_text(f"{TEXT}\n?c : borders(Spain, ?c)\nno question\n")
     assert stages_of(lambda: list(run.ask_file(path))) == {
-        "parse_question": 3, "compile_query": 2, "bind": 2, "execute": 1
+        "parse_question": 3, "compile_query": 2, "bind": 2, "execute": 2
     }  # fmt: skip
 
 

@@ -240,7 +240,7 @@ class Engine:
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
         bound = [self.prepare(query) for query in queries]
-        return execute(self.parts.execution, bound, options) if bound else []
+        return execute(self.parts.execution, bound, options)
 
     def likely(self, question: BoundQuery) -> BoundQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.
