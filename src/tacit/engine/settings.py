@@ -38,7 +38,7 @@ ELSEWHERE = {
 }
 
 
-def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
+def observed_splits(splits: str | Iterable[str]) -> tuple[str, ...]:
     """The splits whose facts count as known: `all`, `none`, or names joined by `+`.
 
     >>> observed_splits("train+valid"), observed_splits("none"), observed_splits("all")
@@ -46,11 +46,11 @@ def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
     """
     from tacit.graph.graph import SPLITS
 
-    if isinstance(given, str):
-        if given in ("none", ""):
+    if isinstance(splits, str):
+        if splits in ("none", ""):
             return ()
-        given = SPLITS if given == "all" else given.replace(",", "+").split("+")
-    names = [str(name).strip() for name in given]
+        splits = SPLITS if splits == "all" else splits.replace(",", "+").split("+")
+    names = [str(name).strip() for name in splits]
     for name in names:
         if name not in SPLITS:
             known = "+".join(SPLITS)

@@ -96,10 +96,10 @@ class AnswerTable:
     def notes(self) -> list[str]:
         """The notes below the table, among them why answers are not proven."""
         answers = self.answers
-        said = [self._cut, self._left_unlisted, answers.uncalibrated] if self.rows else []
-        said += [NO_REASONS] * bool(self.rows and answers.explained is False)
-        said += [ESTIMATED] * bool(self.rows and answers.estimated)
-        return [*filter(None, said), *[self._doubt] * (answers.certified is False)]
+        notes = [self._cut, self._left_unlisted, answers.uncalibrated] if self.rows else []
+        notes += [NO_REASONS] * bool(self.rows and answers.explained is False)
+        notes += [ESTIMATED] * bool(self.rows and answers.estimated)
+        return [*filter(None, notes), *[self._doubt] * (answers.certified is False)]
 
     @property
     def proof(self) -> str:

@@ -198,7 +198,7 @@ def outcomes(
     engine.ask_many([], top, **options)
     remaining = iter(lines)
     while chunk := list(islice(remaining, _TOGETHER)):
-        questions = [_prepared(engine, line.question) for line in chunk]
+        questions = [_bind(engine, line.question) for line in chunk]
         bound = [question for question in questions if isinstance(question, BoundQuery)]
         answers = iter(
             retry_individually(
@@ -209,7 +209,7 @@ def outcomes(
             yield Outcome(line, next(answers) if isinstance(question, BoundQuery) else question)
 
 
-def _prepared(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
+def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
     try:
         return question if isinstance(question, TacitError) else engine.prepare(question)
     except TacitError as error:
