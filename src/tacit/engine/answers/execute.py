@@ -1,4 +1,4 @@
-"""Executes bound questions of every kind: entities, tuples, relations, truth values and counts.
+"""Executes bound questions: for entities, tuples, relations, truth values and counts.
 
 Each kind is a few ordinary plans of one reasoner: a tuple is a row of the last variable with the
 others filled in, a yes/no question a plan with the same value at every entity, a relation that
@@ -76,9 +76,9 @@ def _check_supported(context: ExecutionContext, kind: str, plan: Plan) -> None:
 
 
 def _entities(executions: Sequence[Execution]) -> Iterator[Answers]:
-    """Answer questions of one plan by the best entities: as one batch, unless reasons are needed.
+    """Answer questions of one plan by the best entities.
 
-    With reasons they are searched one by one.
+    They are searched as one batch, or one by one where reasons are needed.
     """
     context = executions[0].context
     plan = executions[0].plan
@@ -95,7 +95,7 @@ def _entities(executions: Sequence[Execution]) -> Iterator[Answers]:
     ]
     results: list[TopKResult] = []
     for place, execution in enumerate(executions):
-        why = _explain(execution, requests[place])
+        why = execution.explain_best(requests[place])
         if why is None and not results:
             results = context.reasoner.top(plan, entities, relations, requests)
         best = results[place] if why is None else why.best
@@ -116,7 +116,7 @@ def _entity_answers(
     explanations: dict[int, Explanation | None] = dict.fromkeys(best.ids, why)
 
     def search(more: TopKRequest) -> TopKResult:
-        result, explanation = _search(execution, more)
+        result, explanation = execution.search(more)
         explanations.update(dict.fromkeys(result.ids, explanation))
         return result
 
@@ -137,27 +137,10 @@ def _entity_answers(
     )
 
 
-def _explain(execution: Execution, request: TopKRequest) -> Explanation | None:
-    """Search one question with reasons; None where none are needed or the reasoner has none."""
-    if not execution.paths:
-        return None
-    reasoner = execution.context.reasoner.explaining()
-    return reasoner.explain(execution.plan, *execution.slots, request)
-
-
-def _search(execution: Execution, request: TopKRequest) -> tuple[TopKResult, Explanation | None]:
-    """Search one question, with reasons where they are needed."""
-    why = _explain(execution, request)
-    if why is not None:
-        return why.best, why
-    (best,) = execution.context.reasoner.top(execution.plan, *execution.slots, [request])
-    return best, None
-
-
 def _truth(execution: Execution) -> Answers:
     """Answer whether a formula holds: one answer without values."""
     known = bool(execution.context.holds(execution.plan, *execution.slots)[0])
-    best, why = _search(execution, TopKRequest(1, [0] if known else (), execution.known_worth))
+    best, why = execution.search(TopKRequest(1, [0] if known else (), execution.known_worth))
     score = best.scores[0] if best.scores else ZERO
     return execution.collect(
         [execution.label({}, score, known, why, 0)],

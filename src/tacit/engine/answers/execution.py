@@ -1,4 +1,4 @@
-"""The execution of one bound question: what it requests of a reasoner, and its labelled answers."""
+"""The execution of a bound question: its requests to a reasoner, and its answers."""
 
 from __future__ import annotations
 
@@ -170,6 +170,19 @@ class Execution:
         if self.bound.known or not self.context.reasoner.predicts:
             return known - left_out
         return size - len(self.excluded) - left_out
+
+    def explain_best(self, request: TopKRequest) -> Explanation | None:
+        """Search the question with reasons; None where none are needed or the search has none."""
+        if not self.paths:
+            return None
+        return self.context.reasoner.explaining().explain(self.plan, *self.slots, request)
+
+    def search(self, request: TopKRequest) -> tuple[TopKResult, Explanation | None]:
+        """Search the question, with reasons where they are needed."""
+        if (why := self.explain_best(request)) is not None:
+            return why.best, why
+        (best,) = self.context.reasoner.top(self.plan, *self.slots, [request])
+        return best, None
 
     def explain(
         self,
