@@ -12,6 +12,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.engine import Engine
+from tacit.engine.search.continuous import penalty
 from tacit.errors import SettingsError
 from tacit.evaluate.reliability import reliability
 from tacit.graph.graph import Graph
@@ -40,9 +41,15 @@ def engine(scorer: FactorModel, **changes: Any) -> Engine:
     return Engine(GRAPH, scorer, **options)
 
 
+def test_the_penalty_is_of_the_numbers_that_the_model_multiplies() -> None:
+    vectors = torch.tensor([[3.0, 4.0]])
+    assert penalty(model("complex", 1), vectors).item() == pytest.approx(125)  # |3 + 4i|³
+    assert penalty(model("distmult", 2), vectors).item() == pytest.approx(27 + 64)  # |3|³ + |4|³
+
+
 @pytest.mark.parametrize("name", ["complex", "distmult", "cp"])
-def test_vectors_may_have_an_odd_rank(name: str) -> None:
-    assert len(engine(model(name, 3)).ask(TWO_HOPS)) == 3
+def test_vectors_of_odd_rank_can_be_penalised(name: str) -> None:
+    assert len(engine(model(name, 3), vector_reg=0.1).ask(TWO_HOPS)) == 3
 
 
 @pytest.mark.parametrize("condition", ["sp", "spo"])
@@ -96,7 +103,9 @@ def test_what_vectors_cannot_heed_is_refused(changes: dict[str, Any], says: str)
         engine(model(), **changes).ask(TWO_HOPS)
 
 
-@pytest.mark.parametrize("changes", [{"steps": 150}, {"steps": 30, "logic": "godel"}])
+@pytest.mark.parametrize(
+    "changes", [{"steps": 150}, {"steps": 30, "vector_reg": 0.05, "logic": "godel"}]
+)
 def test_the_answers_to_a_question_do_not_depend_on_what_is_asked_beside_it(
     changes: dict[str, Any],
 ) -> None:

@@ -281,9 +281,9 @@ def test_results_say_what_they_depend_on(path: Path) -> None:
         adapted["adapter"]
         == "learn scores, condition p, layers 1, loss log, shapes 2i+3i, observed train, seed 0"
     )
-    assert not {"k", "observed_score", "steps", "memory"} & set(adapted)
+    assert not {"k", "observed_score", "steps", "step_size", "vector_reg", "memory"} & set(adapted)
     continuous = tacit.open(path).evaluate(search="continuous", steps=2, observed="none").settings
-    assert continuous["steps"] == 2
+    assert (continuous["steps"], continuous["step_size"]) == (2, 0.1)
     symbolic = tacit.open(path, adapted=False).evaluate(search="symbolic").settings
     assert symbolic == {
         "graph": "ring",

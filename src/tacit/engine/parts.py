@@ -176,7 +176,13 @@ class EngineParts:
             index = self.index or FactIndex(no_triples(), self.graph.num_relations)
             return SymbolicReasoner(index, self.graph.num_entities)
         if settings.search == "continuous":
-            return ContinuousReasoner(self.atoms, self.logic, settings.steps)
+            return ContinuousReasoner(
+                self.atoms,
+                self.logic,
+                steps=settings.steps,
+                step_size=settings.step_size,
+                reg=settings.vector_reg,
+            )
         certified = self.resolved_search == "certified"
         if certified and self.atoms.shards.world > 1:
             raise SettingsError(

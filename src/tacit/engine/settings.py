@@ -34,7 +34,7 @@ ELSEWHERE = {
         "typed",
         "precision",
     ),
-    "continuous": ("steps",),
+    "continuous": ("steps", "step_size", "vector_reg"),
 }
 
 
@@ -148,6 +148,10 @@ class EngineSettings(Settings):
     )
     memory: float | None = setting(None, "GB that a step may use.", above=0, most=1_000_000)
     steps: int = setting(1000, "Steps of continuous search.", least=1)
+    step_size: float = setting(0.1, "Learning rate of continuous search.", above=0)
+    vector_reg: float = setting(
+        0.0, "Weight of the penalty on vectors in continuous search.", least=0
+    )
 
     @classmethod
     def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ RELIABILITY_QUERIES = 500
 # settings that change no rank, since all entities are ranked, and those of one search
 _ASIDE = ("memory", "candidates", "nprobe", "cached", "budget")
 _BEAM = ("k",)
-_CONTINUOUS = ("steps",)
+_CONTINUOUS = ("steps", "step_size", "vector_reg")
 
 
 @dataclass(frozen=True)

@@ -30,20 +30,27 @@ from tacit.query.plans.plan import (
 _BATCH = 1024
 _CONVERGED = 1e-6  # relative change of the objective between checks at which the search stops
 _CHECK = 10
-_STEP_SIZE = 0.1  # learning rate
 
 
 class ContinuousReasoner(Reasoner):
     """Maximises a query's score over vectors for its variables, then scores every entity.
 
-    Adam moves the vectors. A negated part may not have a variable of its own: its best value would
-    differ for every target.
+    Adam moves the vectors; a penalty `reg · Σ|v|³` keeps them near the vectors of entities. A
+    negated part may not have a variable of its own: its best value would differ for every target.
     """
 
     probabilities = calibrated = True
     name = "continuous search"
 
-    def __init__(self, atoms: Atoms, logic: Logic, steps: int) -> None:
+    def __init__(
+        self,
+        atoms: Atoms,
+        logic: Logic,
+        *,
+        steps: int = 1000,
+        step_size: float = 0.1,
+        reg: float = 0.0,
+    ) -> None:
         scorer = atoms.scorer
         calibration = atoms.calibration
         if not isinstance(scorer, VectorScorer):
@@ -77,6 +84,8 @@ class ContinuousReasoner(Reasoner):
         self.logic = logic
         self.scorer: VectorScorer = scorer
         self.steps = steps
+        self.step_size = step_size
+        self.reg = reg
         self.num_entities = atoms.num_entities
         self.shards = atoms.shards
         self.device = atoms.device
@@ -155,9 +164,11 @@ class Vectors(Fold[Tensor, Tensor]):
         previous = [vector.detach() for vector in self.vectors]
         last = torch.full((batch,), torch.inf, device=r.device)
         with torch.inference_mode(False), torch.enable_grad():
-            adam = torch.optim.Adam(self.vectors, lr=_STEP_SIZE)
+            adam = torch.optim.Adam(self.vectors, lr=r.step_size)
             for step in range(r.steps):
                 loss = -self.of(plan.root, EvalContext(target=self.vectors[0]))[:, 0]  # [B]
+                if r.reg:
+                    loss = loss + r.reg * sum(penalty(r.scorer, v) for v in self.vectors)
                 adam.zero_grad()
                 loss.sum().backward()
                 adam.step()
@@ -212,6 +223,12 @@ class Vectors(Fold[Tensor, Tensor]):
 
 def _refused(why: str, setting: str = "search") -> SettingsError:
     return SettingsError(f"continuous search {why}", setting)
+
+
+def penalty(scorer: VectorScorer, vectors: Tensor) -> Tensor:
+    """`Σ|v|³` over the real or complex numbers of each vector, `[B, D] -> [B]`."""
+    # The root of zero has no gradient.
+    return scorer.vector_squares(vectors).clamp(min=1e-12).pow(1.5).sum(dim=1)
 
 
 def _frozen_where_converged(
