@@ -28,8 +28,8 @@ from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
+from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.ranking import mean_reciprocal_ranks
-from tacit.engine.reasoner import MessageReasoner
 from tacit.errors import SettingsError
 from tacit.fitting.loop import fit
 from tacit.graph.graph import Graph

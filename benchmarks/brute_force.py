@@ -190,11 +190,11 @@ def _left(bound: Exists) -> tuple[list[Formula], Atom]:
 
 
 def _entity(asked: BoundQuery, name: str) -> int:
-    return asked.entities[asked.prepared.entities.index(name)]
+    return asked.entities[asked.compiled.entities.index(name)]
 
 
 def _relation(asked: BoundQuery, atom: Atom) -> int:
-    return asked.relations[asked.prepared.relations.index(str(atom.relation))]
+    return asked.relations[asked.compiled.relations.index(str(atom.relation))]
 
 
 def _not(values: Tensor) -> Tensor:

@@ -84,10 +84,10 @@ def questions(given: argparse.Namespace, run: tacit.Run) -> dict[str, list[Bound
 
 def asked(queries: QuerySet) -> list[BoundQuery]:
     """Queries as questions that are ready to run."""
-    prepared = compile_template(queries.shape.query)
+    compiled = compile_template(queries.shape.query)
     slots = zip(queries.entities.tolist(), queries.relations.tolist(), strict=True)
     return [
-        BoundQuery(queries.shape.query, prepared=prepared, entities=entities, relations=relations)
+        BoundQuery(queries.shape.query, compiled=compiled, entities=entities, relations=relations)
         for entities, relations in slots
     ]
 

@@ -47,7 +47,7 @@ def measure(given: argparse.Namespace) -> Measured:
     asked = {
         name: some
         for name, some in questions(given, run).items()
-        if without_hops(some[0].prepared.plan)
+        if without_hops(some[0].compiled.plan)
     }
     for calibration in CALIBRATIONS:
         for name, some in asked.items():

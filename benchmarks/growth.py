@@ -160,7 +160,7 @@ def _known(engine: Engine, question: BoundQuery) -> object:
     slots = (
         torch.tensor([ids], dtype=torch.long) for ids in (question.entities, question.relations)
     )
-    return engine.known(question.prepared.plan, *slots)
+    return engine.parts.execution.known_answers(question.compiled.plan, *slots)
 
 
 def made(given: argparse.Namespace, **sizes: int) -> Engine:

@@ -74,7 +74,7 @@ import tacit, torch
 import tacit.engine.engine, tacit.links.loading
 before = private()
 opened, run = timed(lambda: tacit.open(path, device="cpu"))
-run.engine.facts
+run.engine.parts.facts
 after = private()
 run.ask("?x : r0(e1, ?x)")
 print(opened, after - before, private() - before)

@@ -39,7 +39,8 @@ class Walks:
             slots = (
                 torch.tensor([ids], dtype=torch.long) for ids in (asked.entities, asked.relations)
             )
-            drawn[text] = len(self.engine.known(asked.prepared.plan, *slots)[0])
+            context = self.engine.parts.execution
+            drawn[text] = len(context.known_answers(asked.compiled.plan, *slots)[0])
         return min(drawn, key=lambda text: drawn[text])
 
     def question(self, shape: str, atoms: int = 0) -> str:

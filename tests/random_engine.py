@@ -48,12 +48,12 @@ def questions(engine: Engine, seed: int, count: int = 1) -> list[BoundQuery]:
     random = np.random.default_rng(seed)
     asked = []
     for shape in SHAPES.values():
-        prepared = compile_template(shape.query)
+        compiled = compile_template(shape.query)
         for _ in range(count):
             entities = random.integers(0, engine.graph.num_entities, shape.num_entities).tolist()
             relations = random.integers(0, engine.graph.num_relations, shape.num_relations).tolist()
             asked.append(
-                BoundQuery(shape.query, prepared=prepared, entities=entities, relations=relations)
+                BoundQuery(shape.query, compiled=compiled, entities=entities, relations=relations)
             )
     return asked
 

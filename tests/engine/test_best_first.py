@@ -126,7 +126,7 @@ def test_nothing_is_proven_wrongly(
 
 def test_the_embedded_graph_is_answered_as_by_exact_search(tmp_path: Path) -> None:
     engine = open_run(quick_world(tmp_path), device="cpu").engine
-    hops = [asked for asked in questions(engine, 1) if asked.prepared.plan.has(Project)]
+    hops = [asked for asked in questions(engine, 1) if asked.compiled.plan.has(Project)]
     for name, observed in (("softmax-count", "train"), ("sigmoid", "none"), ("minmax", "train")):
         assert (
             compare(engine.with_settings(calibration=name, observed=observed), hops, 10, 64) > 0.2
@@ -303,9 +303,9 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
     size = engine.graph.num_entities
     scorer = Counting([np.random.default_rng(9).random((SIZE, SIZE))[:size, :size]] * 3)
     counted = Engine(engine.graph, scorer, engine.settings)
-    prepared = compile_template(SHAPES["2p"].query)
+    compiled = compile_template(SHAPES["2p"].query)
     asked = [
-        BoundQuery(SHAPES["2p"].query, prepared=prepared, entities=[i], relations=[0, 2])
+        BoundQuery(SHAPES["2p"].query, compiled=compiled, entities=[i], relations=[0, 2])
         for i in range(12)
     ]
     scorer.asked = []
@@ -326,7 +326,7 @@ def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_bat
     )
     slots = torch.tensor([asked.entities] * 2), torch.tensor([asked.relations] * 2)
     context = SearchContext(engine.atoms, engine.logic, 2, 10**9)
-    root = asked.prepared.plan.root
+    root = asked.compiled.plan.root
     requests = [TopKRequest(3)] * 2
     search = BestFirstSearch(root, requests, SearchState.of(context, QueryBatch(*slots), budget=5))
     search.bounds.whole(root)
@@ -357,10 +357,10 @@ def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.M
         0.4, 0.6, (3, engine.graph.num_entities, engine.graph.num_entities)
     )
     engine = Engine(engine.graph, FactorScorer(list(alike)), engine.settings)
-    prepared = compile_template(SHAPES["3p"].query)
+    compiled = compile_template(SHAPES["3p"].query)
     for anchor in range(4):
         asked = BoundQuery(
-            SHAPES["3p"].query, prepared=prepared, entities=[anchor], relations=[0, 2, 4]
+            SHAPES["3p"].query, compiled=compiled, entities=[anchor], relations=[0, 2, 4]
         )
         pairs.clear()
         found = engine.ask_many([asked], 5)[0]
@@ -396,7 +396,7 @@ def test_the_default_is_certified_and_says_what_it_came_to() -> None:
         is None
     )
     shared = random_engine(3)
-    vars(shared)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
+    vars(shared.parts)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
     # which processes that share the entities out follow together
     assert shared.config["search"] == "beam"
 
@@ -422,7 +422,7 @@ def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: s
     for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
         engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
         asked = engine.prepare(text)
-        given = asked.prepared.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
+        given = asked.compiled.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
         bounds = engine.search.bounds(*given)
         exact = engine.with_settings(search="exact").search.scores(*given)
         assert bounds is not None

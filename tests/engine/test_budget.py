@@ -33,7 +33,7 @@ def test_the_first_answers_are_proven_where_not_all_are(budget: int | None, obse
 def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(budget: int) -> None:
     k = 6
     engine = random_engine(4, calibration="sigmoid", observed="none", k=6)
-    asked = [each for each in questions(engine, 6, count=2) if each.prepared.plan.has(Project)]
+    asked = [each for each in questions(engine, 6, count=2) if each.compiled.plan.has(Project)]
     ways = [
         engine.with_settings(**way).ask_many(asked, 4)
         for way in ({"budget": budget}, {"search": "beam"})
@@ -41,7 +41,7 @@ def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(bu
     exact = engine.with_settings(search="exact").ask_many(asked, 4)
     most = 0
     for question, found, beam, best in zip(asked, *ways, exact, strict=True):
-        hops = sum(isinstance(step, Project) for step in walk(question.prepared.plan.root))
+        hops = sum(isinstance(step, Project) for step in walk(question.compiled.plan.root))
         assert found.rows is not None
         assert found.rows <= budget + hops * k
         most = max(most, found.rows)

@@ -75,12 +75,12 @@ def questions(count: int = 3) -> list[BoundQuery]:
     random = np.random.default_rng(2)
     asked = []
     for shape in SHAPES.values():
-        prepared = compile_template(shape.query)
-        for _ in range(count if without_hops(prepared.plan) else 0):
+        compiled = compile_template(shape.query)
+        for _ in range(count if without_hops(compiled.plan) else 0):
             entities = random.integers(0, SIZE, shape.num_entities).tolist()
             relations = random.integers(0, GRAPH.num_relations, shape.num_relations).tolist()
             asked.append(
-                BoundQuery(shape.query, prepared=prepared, entities=entities, relations=relations)
+                BoundQuery(shape.query, compiled=compiled, entities=entities, relations=relations)
             )
     return asked + [Engine(GRAPH, model("plain")).prepare(text) for text in NESTED]
 

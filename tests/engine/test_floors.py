@@ -137,7 +137,7 @@ def test_known_answers_that_were_followed_make_a_floor_whatever_their_ids() -> N
 def test_no_value_of_a_cut_variable_is_worth_more_than_its_ceiling(norm: str) -> None:
     engine = engine_of(2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all")
     asked = engine.prepare(f"?x : {CYCLES[0]}")
-    step = next(step for step in walk(asked.prepared.plan.root) if isinstance(step, Cutset))
+    step = next(step for step in walk(asked.compiled.plan.root) if isinstance(step, Cutset))
     slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
     scores = BeamEvaluator(
         SearchContext(engine.atoms, engine.logic, None, 10**8), QueryBatch(*slots)
@@ -155,7 +155,7 @@ def test_no_answer_is_worth_more_than_what_is_foreseen_of_a_value(norm: str) -> 
         2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all", k=20
     )
     asked = engine.prepare(f"?x : {CYCLES[7]}")
-    root = asked.prepared.plan.root
+    root = asked.compiled.plan.root
     everyone = torch.arange(20)[None]
     slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
     context = SearchContext(engine.atoms, engine.logic, None, 10**8)

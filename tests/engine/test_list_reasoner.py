@@ -306,10 +306,10 @@ def test_what_the_index_does_by_itself_depends_on_size(
     pytest.importorskip("faiss")
     run = opened(folder)
     run.index()
-    assert run.engine.candidates == "rows"
+    assert run.engine.config["candidates"] == "rows"
     monkeypatch.setattr("tacit.engine.engine.WORTH", N - 1)
     large = opened(folder).engine
-    assert (large.candidates, large.config["search"]) == ("index", "beam")
+    assert (large.config["candidates"], large.config["search"]) == ("index", "beam")
     assert "the index may have missed better answers" in str(large.ask(QUESTIONS["2p"]))
     for settings in (
         {"search": "exact"},
@@ -317,9 +317,9 @@ def test_what_the_index_does_by_itself_depends_on_size(
         {"calibration": "minmax"},
         {"typed": True},
     ):
-        assert opened(folder, **settings).engine.candidates == "rows"
+        assert opened(folder, **settings).engine.config["candidates"] == "rows"
     pickled = pickle.loads(pickle.dumps(opened(folder).engine))
-    assert pickled.candidates == "index"
+    assert pickled.config["candidates"] == "index"
     assert pickled.ask(QUESTIONS["2p"]).entities == opened(folder).ask(QUESTIONS["2p"]).entities
 
 

@@ -90,7 +90,7 @@ def test_encoders_answer_no_loop_either(question: str, observed: str) -> None:
     )
     plan = asked.prepare(f"?x : {question}")
     slots = (torch.tensor([ids]) for ids in (plan.entities, plan.relations))
-    ranking = asked.reasoner.ranking(plan.prepared.plan, *slots)[0]  # by which it is evaluated
+    ranking = asked.reasoner.ranking(plan.compiled.plan, *slots)[0]  # by which it is evaluated
     assert {GRAPH.entities[int(i)] for i in ranking.isfinite().nonzero()} <= found
 
 

@@ -231,3 +231,9 @@ def test_what_cannot_be_asked(tmp_path: Path, options: list[str], says: str) -> 
     )
     assert isinstance(error, TacitError)
     assert says in str(error)
+
+
+def test_options_that_fit_no_question_are_refused_before_the_first_line() -> None:
+    unobserved = open_europe().with_settings(observed="none")
+    with pytest.raises(SettingsError, match="new leaves out what is known"):
+        next(outcomes(unobserved, iter([Line(1, "x", ("?c : borders(France, ?c)", {}))]), new=True))

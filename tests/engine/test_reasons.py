@@ -204,7 +204,7 @@ def test_the_atoms_of_a_witness_are_worth_what_the_answer_is(
     """Proven or not, whatever the beam; and explaining changes nothing in the list."""
     engine = random_engine(seed, ties=seed == 4, **given)
     proven = set()
-    hops = [asked for asked in questions(engine, seed) if asked.prepared.plan.has(Project)]
+    hops = [asked for asked in questions(engine, seed) if asked.compiled.plan.has(Project)]
     asked = [*hops, *map(engine.prepare, (*CYCLES, *KINDS, *HANGING))]
     for question, plain in zip(asked, engine.ask_many(asked, 2), strict=True):
         found = engine.explain(question, 2)

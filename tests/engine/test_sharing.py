@@ -59,11 +59,22 @@ def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(
     asked = engine(search, how)
     with torch.inference_mode():
         scores = asked.reasoner.scores(
-            asked.prepare(TEXTS[1]).prepared.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
+            asked.prepare(TEXTS[1]).compiled.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
         )
         inside = asked.ask_many(TEXTS[:5])
     assert scores.shape == (1, GRAPH.num_entities)
     assert inside == asked.ask_many(TEXTS[:5]) == outside.ask_many(TEXTS[:5])
+
+
+def test_what_a_first_question_in_inference_mode_builds_serves_outside_of_it() -> None:
+    asked = engine("exact", "softmax-count")
+    with torch.inference_mode():
+        asked.ask(TEXTS[0])
+    facts = asked.atoms.facts
+    assert facts is not None
+    built = [value for value in vars(facts).values() if isinstance(value, torch.Tensor)]
+    assert built
+    assert not any(tensor.is_inference() for tensor in built)
 
 
 @pytest.mark.parametrize("search", ["beam", "exact"])

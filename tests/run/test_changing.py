@@ -308,7 +308,7 @@ def test_facts_stay_while_something_is_trained_on_them(run: RunFolder, name: str
     assert len(refused) == 2
     opened = tacit.open(run.path, device="cpu")
     assert (opened.notes, known(opened, "?t : lives(p0, ?t)")) == ((), ["t0"])
-    if opened.engine.encoder_reasoner is None:  # an encoder learns no entities beside its own
+    if opened.engine.parts.encoder_reasoner is None:  # an encoder learns no entities beside its own
         assert opened.add(MORE, new=True).added == 3
         assert known(tacit.open(run.path, device="cpu"), LIVES) == ["t1"]
     else:

@@ -25,7 +25,7 @@ from tacit.adapt.conjunctions import literals
 from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, streamed
 from tacit.engine.logic import log1mexp
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.message_reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Plan
 

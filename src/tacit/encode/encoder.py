@@ -20,7 +20,7 @@ from tacit.query.plans.plan import Plan, Union, walk
 from tacit.query.sampling.shapes import SHAPES
 
 if TYPE_CHECKING:
-    from tacit.engine.engine import Engine
+    from tacit.engine.parts import EngineParts
 
 _ROWS = 1024  # queries at once, where single scores come from whole rows
 
@@ -133,11 +133,11 @@ class EncoderReasoner(Reasoner):
         self.config = {"encoder": encoder.name, "encoding": trained}
         self.memory = step_memory(memory, encoder.device)
 
-    def bind(self, engine: Engine) -> Reasoner:
+    def bind(self, parts: EngineParts) -> Reasoner:
         """The reasoner within the memory of the settings, without loops unless they allow them."""
-        reasoner = self.encoder.reasoner(engine.settings.memory, self.trained)
-        constraints = AtomConstraints(engine.graph, engine.scorer.device)
-        return reasoner if engine.settings.loops else Loopless(reasoner, constraints, engine.facts)
+        reasoner = self.encoder.reasoner(parts.settings.memory, self.trained)
+        constraints = AtomConstraints(parts.graph, parts.scorer.device)
+        return reasoner if parts.settings.loops else Loopless(reasoner, constraints, parts.facts)
 
     def forget(self) -> None:
         """Renew the tables that the encoder caches."""

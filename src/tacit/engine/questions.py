@@ -25,15 +25,26 @@ from tacit.settings import settings_of
 
 @dataclass(frozen=True, kw_only=True)
 class BoundQuery(ParsedQuestion):
-    """A question ready to run: parsed, with its plan and the ids that fill the plan's slots."""
+    """A question ready to run: parsed, compiled, and with the ids that fill its plan's slots.
 
-    prepared: CompiledQuery
+    Its fingerprint of the graph is the labels of these ids. They are what must agree for the ids to
+    mean the same, so that it may be asked of a graph to which labels were appended, and they are
+    compared in microseconds on a graph of any size.
+    """
+
+    compiled: CompiledQuery
     entities: list[int] = field(hash=False)
     relations: list[int] = field(hash=False)
-    # the labels of these ids in their graph; None where they are not checked
-    labels: tuple[str, ...] | None = None
-    new: bool = False  # whether known answers are left out
+    labels: tuple[str, ...] | None = None  # of these ids; None where they are not checked
     likely: bool = False  # whether only known and likely answers are listed
+
+    def check(self, graph: Graph) -> None:
+        """Raise a `QueryError` where the ids mean other things in a graph."""
+        if self.labels not in (None, labels_at(graph, self.entities, self.relations)):
+            raise QueryError(
+                "the question was prepared on another graph, whose ids mean other things in "
+                f"{graph.name}; ask its text itself: {self.query}"
+            )
 
 
 # The last: a text, and labels for its parameters by name.
@@ -47,47 +58,45 @@ _A = TypeVar("_A")
 _E = TypeVar("_E", bound=Exception)
 
 
-def prepared(query: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
-    """Bind a question to a graph: parse it, compile it and resolve its names.
+def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
+    """Parse a question, compile it and bind it to a graph, each once.
 
-    A `BoundQuery` stays as it is.
+    A `BoundQuery` stays as it is, if its ids mean the same in the graph.
     """
-    if isinstance(query, tuple):
-        is_pair = len(query) == 2 and isinstance(query[1], Mapping)
-        if not is_pair or not all(isinstance(name, str) for name in query[1]):
+    if isinstance(question, tuple):
+        is_pair = len(question) == 2 and isinstance(question[1], Mapping)
+        if not is_pair or not all(isinstance(name, str) for name in question[1]):
             raise QueryError(
                 "a question with parameters is a pair: a text, and a dict of labels by name"
             )
-        return prepared(query[0], graph, {**query[1], **parameters})
-    if not isinstance(query, str):
+        parameters = {**question[1], **parameters}
+        question = question[0]
+    if parameters and not isinstance(question, str):
         check_unused(parameters)
-    if isinstance(query, BoundQuery):
-        if query.labels is not None and query.labels != labels_at(
-            graph, query.entities, query.relations
-        ):
-            raise QueryError(
-                "the question was prepared on another graph, whose ids mean other things in "
-                f"{graph.name}; ask its text itself: {query.query}"
-            )
-        return query
-    if not isinstance(query, str | Query):
-        raise QueryError(f"a question is a text or a Query, not {type(query).__name__}")
-    if isinstance(query, str):
-        parsed = parse_question(query, graph, parameters)
+    if isinstance(question, BoundQuery):
+        question.check(graph)
+        return question
+    if isinstance(question, str):
+        parsed = parse_question(question, graph, parameters)
+    elif isinstance(question, Query):
+        parsed = ParsedQuestion(question)
     else:
-        parsed = ParsedQuestion(query)
+        raise QueryError(f"a question is a text or a Query, not {type(question).__name__}")
     compiled = compile_query(parsed.query)
     entities, relations = bind(compiled, graph)
-    labels = labels_at(graph, entities, relations)
     return BoundQuery(
-        **vars(parsed), prepared=compiled, entities=entities, relations=relations, labels=labels
+        **vars(parsed),
+        compiled=compiled,
+        entities=entities,
+        relations=relations,
+        labels=labels_at(graph, entities, relations),
     )
 
 
-def asked_with(query: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
-    """Bind a question like `prepared`, with errors that explain the options of `ask`."""
+def bind_for_ask(question: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
+    """Bind a question like `bind_question`, with errors that explain the options of `ask`."""
     try:
-        return prepared(query, graph, parameters)
+        return bind_question(question, graph, parameters)
     except QueryError as error:
         name = error.parameter
         if name in _OPTIONS and name not in parameters:

@@ -14,6 +14,7 @@ SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic", "enc
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
+NOTHING_KNOWN = "new leaves out what is known, and with `observed='none'` nothing is; leave one out"
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 # The settings that an encoder does not use, by a search that does.
 ELSEWHERE = {
@@ -37,7 +38,7 @@ ELSEWHERE = {
 }
 
 
-def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
+def observed_splits(splits: str | Iterable[str]) -> tuple[str, ...]:
     """The splits whose facts count as known: `all`, `none`, or names joined by `+`.
 
     >>> observed_splits("train+valid"), observed_splits("none"), observed_splits("all")
@@ -45,11 +46,11 @@ def observed_splits(given: str | Iterable[str]) -> tuple[str, ...]:
     """
     from tacit.graph.graph import SPLITS
 
-    if isinstance(given, str):
-        if given in ("none", ""):
+    if isinstance(splits, str):
+        if splits in ("none", ""):
             return ()
-        given = SPLITS if given == "all" else given.replace(",", "+").split("+")
-    names = [str(name).strip() for name in given]
+        splits = SPLITS if splits == "all" else splits.replace(",", "+").split("+")
+    names = [str(name).strip() for name in splits]
     for name in names:
         if name not in SPLITS:
             known = "+".join(SPLITS)
@@ -168,11 +169,7 @@ class EngineSettings(Settings):
                 "ceiling",
             )
         if self.new and not self.observed:
-            raise SettingsError(
-                "new leaves out what is known, and with `observed='none'` nothing is; leave one "
-                "out",
-                "new",
-            )
+            raise SettingsError(NOTHING_KNOWN, "new")
         if self.candidates in ("scan", "index") and self.search not in (
             "auto",
             "beam",

@@ -103,12 +103,14 @@ def evaluate_run(
             adapter.get("observed") if protocol.split != "train" else None
         )
         observed = observed_before(protocol.split, settings.get("observed", usual))
-        engine = engine_of(folder, weights, adapted, {**settings, "observed": observed}).ranking()
+        engine = engine_of(folder, weights, adapted, {**settings, "observed": observed})
+        if engine.parts.override is None:  # all entities are ranked, rather than candidates
+            engine = engine.with_settings(candidates="rows")
     about: dict[str, Any] = {"graph": graph.name}
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
-    if engine.reasoner_override is None and engine.adapter is not None:
+    if engine.parts.override is None and engine.adapter is not None:
         about["adapter"] = described(adapter)
     evaluation = evaluate_engine(
         engine, sets, protocol, about=about, progress=progress, processes=processes

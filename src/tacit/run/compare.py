@@ -207,6 +207,7 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
     weights = run.weights
     rows = list[System]()
     engine_settings = {"observed": observed}
+    by_rows = {**engine_settings, "candidates": "rows"}  # all entities are ranked
     model = type(weights.scorer).__name__
     size = _size(weights.scorer)
     if folder.has(MODEL):
@@ -214,10 +215,10 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
         training = ", ".join(
             f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings
         )
-        engine = engine_of(folder, weights, False, engine_settings).ranking()
+        engine = engine_of(folder, weights, False, by_rows)
         rows.append(System(name, "predictor", model, training, size, measured(engine)))
         if folder.has(ADAPTER):
-            engine = engine_of(folder, weights, True, engine_settings).ranking()
+            engine = engine_of(folder, weights, True, by_rows)
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
             training = described(folder.settings.get("adapt", {})) or training
             rows.append(System(name, "adapted", model, training, size + more, measured(engine)))

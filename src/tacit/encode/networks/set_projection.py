@@ -32,7 +32,8 @@ from tacit.encode.spaces.space import Space
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.reasoner import MessageReasoner, Reasoner, step_memory
+from tacit.engine.message_reasoner import MessageReasoner
+from tacit.engine.reasoner import Reasoner, step_memory
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer

@@ -10,6 +10,7 @@ from html import escape
 
 from tacit.engine.answers.aligned_cells import escape_control_chars, in_columns
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
+from tacit.graph.builder import counted
 
 ESTIMATED = "Scores are estimates: the sums that they are shares of were sampled."
 NO_REASONS = "This search has no reasons to show; beam and exact search have."
@@ -95,10 +96,10 @@ class AnswerTable:
     def notes(self) -> list[str]:
         """The notes below the table, among them why answers are not proven."""
         answers = self.answers
-        said = [self._cut, self._left_unlisted, answers.uncalibrated] if self.rows else []
-        said += [NO_REASONS] * bool(self.rows and answers.explained is False)
-        said += [ESTIMATED] * bool(self.rows and answers.estimated)
-        return [*filter(None, said), *[self._doubt] * (answers.certified is False)]
+        notes = [self._cut, self._left_unlisted, answers.uncalibrated] if self.rows else []
+        notes += [NO_REASONS] * bool(self.rows and answers.explained is False)
+        notes += [ESTIMATED] * bool(self.rows and answers.estimated)
+        return [*filter(None, notes), *[self._doubt] * (answers.certified is False)]
 
     @property
     def proof(self) -> str:
@@ -109,20 +110,19 @@ class AnswerTable:
     def _cut(self) -> str:
         """Where the likely answers end, and what a shorter list leaves out; empty elsewhere."""
         answers = self.answers
-        total = len(self.answers)
-        likely = self.answers.likely
+        total = len(answers)
+        likely = answers.likely
         first = answers.offset + 1
-        last = answers.offset + total
-        paged = f"answers {first:,} to {last:,}" if total > 1 else f"answer {first:,}"
-        if likely == total or answers.kind == "truth" or answers.uncalibrated:
-            return (
-                f"{paged if answers.offset else f'{total:,}'} shown, {self.left_out}"
-                if self.left_out
-                else ""
-            )
-        counted = paged if answers.offset else f"{total:,} answer{'s' if total > 1 else ''}"
-        ended = f"{counted}, {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
-        return f"{ended}, {self.left_out}" if self.left_out else ended
+        shown = f"answers {first:,} to {first + total - 1:,}" if total > 1 else f"answer {first:,}"
+        if not answers.offset:
+            shown = counted(total, "answer")
+        if likely < total and answers.kind != "truth" and not answers.uncalibrated:
+            shown += f", {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
+        elif self.left_out:
+            shown = f"{shown if answers.offset else f'{total:,}'} shown"
+        else:
+            return ""
+        return f"{shown}, {self.left_out}" if self.left_out else shown
 
     @property
     def left_out(self) -> str:
@@ -141,8 +141,7 @@ class AnswerTable:
         """How many known answers are left out; empty where none are."""
         if not (number := self.answers.left_out):
             return ""
-        at_least = "at least " * self.answers.known_at_least
-        known = f"{at_least}{number:,} known answer{'s' if number > 1 else ''}"
+        known = "at least " * self.answers.known_at_least + counted(number, "known answer")
         listed = self.rows or self.answers.counted is not None
         return f"{known} left out" if listed else f"no new answer: {known}, and nothing else fits"
 

@@ -190,25 +190,27 @@ class Answers(Sequence[Answer]):
 
     def to_dict(self) -> dict[str, Any]:
         """The answers as plain data for JSON."""
-        rows = [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked]
-        summary: dict[str, Any] = {"certified": self.certified, "proven": self.proven}
-        summary |= {"explained": self.explained, "estimated": self.estimated}
-        likely = None if self.uncalibrated else self.likely
-        summary |= {"offset": self.offset, "likely": likely, "threshold": LIKELY}
-        summary |= {"uncalibrated": self.uncalibrated} if self.uncalibrated else {}
-        summary |= {
-            "cut_by": self.cut_by,
-            "known_total": self.known_total,
-            "known_at_least": self.known_at_least,
+        optional = {
+            "left_out": self.left_out,
+            "count": None if self.counted is None else self.counted._asdict(),
         }
-        summary |= {} if self.left_out is None else {"left_out": self.left_out}
-        summary |= {} if self.counted is None else {"count": self.counted._asdict()}
         return {
             "query": self.query,
             "kind": self.kind,
             "variables": list(self.variables),
-            **summary,
-            "answers": rows,
+            "certified": self.certified,
+            "proven": self.proven,
+            "explained": self.explained,
+            "estimated": self.estimated,
+            "offset": self.offset,
+            "likely": None if self.uncalibrated else self.likely,
+            "threshold": LIKELY,
+            **({"uncalibrated": self.uncalibrated} if self.uncalibrated else {}),
+            "cut_by": self.cut_by,
+            "known_total": self.known_total,
+            "known_at_least": self.known_at_least,
+            **{name: value for name, value in optional.items() if value is not None},
+            "answers": [{"rank": rank} | answer.to_dict() for rank, answer in self.ranked],
         }
 
     def to_json(self, indent: int | None = None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,10 +68,9 @@ class _Best:
 
     def sort(self) -> None:
         """Sort by falling score; equal facts by relation, head and tail."""
-        order = torch.arange(len(self.scores), device=self.scores.device)
-        for column in (2, 0, 1):  # stable, so that the last order counts most
-            order = order[self.triples[order, column].argsort(stable=True)]
-        order = order[self.scores[order].argsort(descending=True, stable=True)][: self.top]
+        heads, relations, tails = self.triples.T.cpu().numpy()
+        keys = tails, heads, relations, -self.scores.cpu().numpy()  # the last counts most
+        order = torch.from_numpy(np.lexsort(keys)[: self.top]).to(self.scores.device)
         self.triples = self.triples[order]
         self.scores = self.scores[order]
 

@@ -79,8 +79,9 @@ def known_facts(engine: Engine, entity: str, relation: str | None = None) -> Ent
         if relation is None
         else np.array([graph.relations.id(relation)])
     )
-    if engine.index is not None:
-        rows, tails = engine.index.neighbours(np.full_like(directions, here), directions)
+    index = engine.parts.index
+    if index is not None:
+        rows, tails = index.neighbours(np.full_like(directions, here), directions)
         for directed, tail in zip(directions[rows].tolist(), tails.tolist(), strict=True):
             if directed % 2 == 0 or tail != here:  # a loop is listed once, forward
                 ends.setdefault(directed, []).append((tail, score))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from tacit.engine.logic import ZERO
 from tacit.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tacit.query.question import ParsedQuestion
 
 # A number of answers, None for all of them, or a rule that `Page` describes.
 ListLength = int | Literal["auto", "likely"] | None
@@ -58,36 +61,47 @@ class Page:
                 f"min_score must be a number from 0 to 1, not {least!r}", "min_score"
             )
 
-    def of(
-        self,
-        limit: int | None = None,
-        offset: int = 0,
-        min_score: float = 0.0,
-        sparql: bool = False,
-        likely: bool = False,
-    ) -> Span:
+    def of(self, question: ParsedQuestion, likely: bool = False) -> Span:
         """The range of a question with its own LIMIT and OFFSET: a page of what these leave.
 
         With `likely` it holds likely answers only, not even the ten best, and at most `top` of
         them.
 
-        >>> Page(top=3, offset=1).of(limit=2, offset=10)
+        >>> from tacit.query.question import parse_question
+        >>> query = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 2 OFFSET 10"
+        >>> Page(top=3, offset=1).of(parse_question(query))
         Span(start=11, stop=12, floor=-inf, fewest=None, ended_by='LIMIT')
         """
-        start = offset + self.offset
-        floor = lowest(max(self.min_score, min_score))
+        limit = question.limit
+        start = question.offset + self.offset
+        floor = lowest(max(self.min_score, question.min_score))
         top = self.top
         fewest = 0 if likely else None
         if isinstance(top, str):
-            if limit is None and fewest is None and (sparql or top == "likely"):
+            if limit is None and fewest is None and (question.columns or top == "likely"):
                 fewest = start + SHOWN
             top = SHOWN if limit is None and fewest is None else None
         stop = sys.maxsize if top is None else start + top
-        if limit is not None and offset + limit <= stop:
-            return Span(start, offset + limit, floor, ended_by="LIMIT")
+        if limit is not None and question.offset + limit <= stop:
+            return Span(start, question.offset + limit, floor, ended_by="LIMIT")
         if fewest is not None and floor == ZERO:
             return Span(start, stop, floor, fewest, "likely")
         return Span(start, stop, floor)
+
+
+@dataclass(frozen=True)
+class AskOptions(Page):
+    """A page, whether its answers have reasons, and whether known ones are left out."""
+
+    paths: int = 1  # reasons of each answer
+    explain: bool = False
+    new: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("paths", self.paths, 1)
+        for name in ("explain", "new"):
+            check_flag(name, getattr(self, name))
 
 
 def lowest(score: float) -> float:

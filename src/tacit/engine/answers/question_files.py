@@ -69,25 +69,16 @@ class Outcome(NamedTuple):
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows of a table: one for each answer, or a single one with the error."""
+        number, text, _ = self.line
         if isinstance(self.result, TacitError):
-            return [
-                (self.line.number, self.line.text, *[None] * 6, self.result.to_dict()["message"])
-            ]
+            return [(number, text, *[None] * 6, self.result.to_dict()["message"])]
         rows: list[tuple[Any, ...]] = [
-            (
-                rank,
-                a.entity,
-                a.name,
-                json.dumps(a.values, ensure_ascii=False),
-                a.score,
-                a.known,
-                None,
-            )
+            (rank, a.entity, a.name, json.dumps(a.values, ensure_ascii=False), a.score, a.known)
             for rank, a in self.result.ranked
         ]
         if self.result.counted is not None:
-            rows = [(None, None, None, json.dumps(self.result.counted._asdict()), None, None, None)]
-        return [(self.line.number, self.result.query, *row) for row in rows or [(None,) * 7]]
+            rows = [(None, None, None, json.dumps(self.result.counted._asdict()), None, None)]
+        return [(number, self.result.query, *row, None) for row in rows or [(None,) * 6]]
 
 
 @dataclass
@@ -207,7 +198,7 @@ def outcomes(
     engine.ask_many([], top, **options)
     remaining = iter(lines)
     while chunk := list(islice(remaining, _TOGETHER)):
-        questions = [_prepared(engine, line.question) for line in chunk]
+        questions = [_bind(engine, line.question) for line in chunk]
         bound = [question for question in questions if isinstance(question, BoundQuery)]
         answers = iter(
             retry_individually(
@@ -218,7 +209,7 @@ def outcomes(
             yield Outcome(line, next(answers) if isinstance(question, BoundQuery) else question)
 
 
-def _prepared(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
+def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
     try:
         return question if isinstance(question, TacitError) else engine.prepare(question)
     except TacitError as error:

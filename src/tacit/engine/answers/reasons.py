@@ -77,6 +77,8 @@ class Reasons(Fold[int, Proof]):
 
     def __init__(self, scores: Evaluator[Tensor], answers: Sequence[int] = ()) -> None:
         self.scores = scores  # of one query, with every set cached
+        self.atoms = scores.context.atoms
+        self.logic = scores.context.logic
         self.answers = answers  # explained together
         self._chosen: dict[tuple[Cutset, int], int] = {}
 
@@ -106,7 +108,7 @@ class Reasons(Fold[int, Proof]):
 
     def relation(self, step: Relation, place: EvalContext[int]) -> Proof:
         relation = int(self.scores.queries.relation(step)[0])
-        atoms = self.scores.context.atoms
+        atoms = self.atoms
         s = place.start
         t = place.end
         head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
@@ -123,7 +125,7 @@ class Reasons(Fold[int, Proof]):
         return self._through(step, place, self._sources(step, place.end, 1)[0])
 
     def best(self, step: Best, place: EvalContext[int]) -> Proof:
-        shards = self.scores.context.atoms.shards
+        shards = self.atoms.shards
         entity = int(shards.top(self.scores.whole(step.part), 1)[1])
         return self.of(step.part, EvalContext(target=entity)).choosing(step.variable, entity)
 
@@ -138,14 +140,13 @@ class Reasons(Fold[int, Proof]):
         return Proof("true", 0.0)
 
     def all(self, parts: Sequence[Proof], place: EvalContext[int]) -> Proof:
-        return _joined("and", parts, self.scores.context.logic.all)
+        return _joined("and", parts, self.logic.all)
 
     def any(self, parts: Sequence[Proof], place: EvalContext[int]) -> Proof:
-        return _joined("or", parts, self.scores.context.logic.any)
+        return _joined("or", parts, self.logic.any)
 
     def negation(self, step: Complement[Step], part: Proof, place: EvalContext[int]) -> Proof:
-        logic = self.scores.context.logic
-        return _joined("not", [part], lambda values: logic.negation(values[0]))
+        return _joined("not", [part], lambda values: self.logic.negation(values[0]))
 
     def _through(self, step: Project, place: EvalContext[int], s: int) -> Proof:
         edge = self.of(step.edge, replace(place, source=s))
@@ -159,27 +160,21 @@ class Reasons(Fold[int, Proof]):
         """The value of a cut variable that reaches `t` best, among those the search kept."""
         if (step, t) not in self._chosen:
             ends = list(self.answers) if t in self.answers else [t]
-            self._chosen |= {
-                (step, end): cut for end, cut in zip(ends, self._cuts(step, ends), strict=True)
-            }
+            cuts = self._best_cuts(step, ends, self.scores.candidates(step)[1][0])
+            self._chosen |= {(step, end): cut for end, cut in zip(ends, cuts, strict=True)}
         return self._chosen[step, t]
-
-    def _cuts(self, step: Cutset, ends: list[int]) -> list[int]:
-        """The values of a cut variable that reach `ends` best, of those the search kept."""
-        return self._best_cuts(step, ends, self.scores.candidates(step)[1][0])
 
     def _best_cuts(self, step: Cutset, ends: list[int], ids: Tensor) -> list[int]:
         """The values in `ids` of a cut variable that reach `ends` best."""
         scores = self.scores
         targets = ids.new_tensor(ends)
-        context = scores.context
         cuts = ids[:1].expand(len(ends))
         best = torch.full((len(ends),), -torch.inf, device=ids.device)
-        for few in ids.split(max(1, context.memory // (64 * context.atoms.widest))):
+        for few in ids.split(max(1, scores.context.memory // (64 * self.atoms.widest))):
             table = scores.trying(step.slot, few[None]).whole(step.body)
             pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
             values, places = (
-                at(context.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
+                at(self.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
             )
             cuts = torch.where(values > best, few[places], cuts)
             best = torch.maximum(values, best)
@@ -207,7 +202,7 @@ class Reasons(Fold[int, Proof]):
         """The `count` best of `starts`, given by falling value, to reach `t` from."""
         place = EvalContext(starts, torch.full_like(starts, t))
         edges = self.scores.copied(torch.zeros_like(starts)).of(step.edge, place)[:, 0]
-        through = self.scores.context.logic.conjunction(values, edges)
+        through = self.logic.conjunction(values, edges)
         best: list[int] = starts[through.argsort(descending=True, stable=True)[:count]].tolist()
         return best
 
@@ -222,7 +217,7 @@ class Implied(Reasons):
         super().__init__(scores)
         queries = scores.queries
         slots = queries.entities.cpu().numpy(), queries.relations.cpu().numpy()
-        self.facts = SetFold(index, scores.context.atoms.num_entities, *slots)
+        self.facts = SetFold(index, self.atoms.num_entities, *slots)
 
     def best(self, step: Best, place: EvalContext[int]) -> Proof:
         """The first entity of the set that facts imply."""
@@ -244,9 +239,9 @@ class Implied(Reasons):
         known = list(islice(_holding(leading, t), max(count, _COMPARED)))
         if len(known) <= 1:
             return known or super()._sources(step, t, count)
-        starts = torch.tensor(known, device=self.scores.context.atoms.device)
+        starts = torch.tensor(known, device=self.atoms.device)
         values = at(
-            self.scores.context.atoms.shards,
+            self.atoms.shards,
             self.scores.whole(step.source),
             torch.zeros_like(starts),
             starts,
@@ -262,9 +257,7 @@ class Implied(Reasons):
         known = list(islice(_holding(candidates, t), _COMPARED))
         if len(known) <= 1:
             return known[0] if known else super()._cut(step, t)
-        return self._best_cuts(
-            step, [t], torch.tensor(known, device=self.scores.context.atoms.device)
-        )[0]
+        return self._best_cuts(step, [t], torch.tensor(known, device=self.atoms.device))[0]
 
     def _inside(self, scores: Evaluator[Tensor]) -> Reasons:
         return Implied(scores, self.facts.index)

@@ -163,9 +163,9 @@ class Witness:
         }
 
 
-def witness(graph: Graph, prepared: CompiledQuery, proof: Proof, known: bool = False) -> Witness:
+def witness(graph: Graph, compiled: CompiledQuery, proof: Proof, known: bool = False) -> Witness:
     """Turn a proof into a witness by names; its answer may be `known`."""
-    names = apart(prepared.variables)
+    names = apart(compiled.variables)
     chosen = [(names[v], e) for v, e in sorted(proof.substitution().items())]
     readable = {variable: graph.entities.name(e) for variable, e in chosen}
     labels = {variable: graph.entities[e] for variable, e in chosen}

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit.distributed.ties import best
 from tacit.engine.atoms.weight_cache import WeightCache
 from tacit.engine.logic import ZERO, Logic, different
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.search.bounds import Bounds, BoundsFold
 from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below

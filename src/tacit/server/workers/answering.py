@@ -41,9 +41,9 @@ class Answerer:
     @property
     def config(self) -> dict[str, Any]:
         """The engine's config, with the model that answers and the available encoder."""
-        encoder = self.engine.encoder_reasoner
+        encoder = self.engine.parts.encoder_reasoner
         return self.engine.config | {
-            "model": self.engine.model,
+            "model": self.engine.parts.model,
             "encoder": None if encoder is None else encoder.name,
         }
 

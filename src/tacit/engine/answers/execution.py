@@ -1,0 +1,281 @@
+"""The execution of a bound question: its requests to a reasoner, and its answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.engine.answers.answers import LIKELY, Answer, Answers
+from tacit.engine.answers.paging import AskOptions, Span, lowest
+from tacit.engine.answers.witnesses import witness
+from tacit.engine.logic import ZERO, Logic
+from tacit.engine.questions import BoundQuery
+from tacit.engine.reasoner import Explanation, Reasoner
+from tacit.engine.search.top_k import TopKRequest, TopKResult
+from tacit.graph.fact_index import FactIndex
+from tacit.graph.graph import Graph
+from tacit.query.plans.plan import Complement, Plan
+from tacit.query.plans.symbolic import answers as symbolic_sets
+from tacit.query.plans.symbolic import holds
+
+LIKELY_LOG = lowest(LIKELY)
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionContext:
+    """The parts of an engine that answer bound questions."""
+
+    graph: Graph
+    index: FactIndex | None  # of the known facts
+    reasoner: Reasoner
+    logic: Logic
+    observed_score: float  # of a known fact
+    k: int  # values of a variable that are tried
+    proves: bool  # whether the search finds out if it provably missed nothing
+    config: dict[str, Any]  # of the engine, which answers show
+
+    def known_answers(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
+        """The answers that the known facts imply, for each query."""
+        if self.index is None:
+            return [[] for _ in relations]
+        slots = entities.numpy(), relations.numpy()
+        implied = symbolic_sets(plan, *slots, self.index, self.graph.num_entities)
+        return [implied[row].tolist() for row in range(len(relations))]
+
+    def holds(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        """Whether the known facts imply a formula without answer variables, `[B]`."""
+        if self.index is None:
+            return torch.zeros(len(relations), dtype=torch.bool)
+        slots = entities.numpy(), relations.numpy()
+        return torch.from_numpy(holds(plan, *slots, self.index, self.graph.num_entities))
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """A bound question, and which of its answers to list with how many reasons each."""
+
+    context: ExecutionContext
+    bound: BoundQuery
+    span: Span
+    paths: int
+    new: bool  # whether known answers are left out
+
+    @classmethod
+    def of(cls, context: ExecutionContext, bound: BoundQuery, options: AskOptions) -> Execution:
+        """The execution of a question by the options of its asker."""
+        new = options.new or context.config["new"] or bound.known is False
+        paths = options.paths if options.explain else 0
+        return cls(context, bound, options.of(bound, bound.likely), paths, new)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the question."""
+        return self.bound.compiled.plan
+
+    @cached_property
+    def slots(self) -> tuple[Tensor, Tensor]:
+        """The ids that fill the plan's slots, `[1, E]` and `[1, R]`."""
+        bound = self.bound
+        return torch.tensor([bound.entities]).long(), torch.tensor([bound.relations]).long()
+
+    @property
+    def proves(self) -> bool:
+        """Whether to find out if the search provably missed nothing."""
+        return bool(self.paths) or self.context.proves
+
+    @cached_property
+    def excluded(self) -> set[int]:
+        """The entities ruled out as answers, since SPARQL lists others as the only ones."""
+        if self.bound.among is None:
+            return set()
+        entities = self.context.graph.entities
+        return set(range(len(entities))) - {entities.id(label) for label in self.bound.among}
+
+    @cached_property
+    def least(self) -> float | None:
+        """The least log-score of a known answer; None where known answers may be wrong."""
+        if self.plan.has(Complement):  # a missing fact may make a denied part true
+            return None
+        # scores that only order answers may come as near to 1 as they like
+        if not self.context.reasoner.probabilities:
+            return 0.0
+        fact = torch.tensor(math.log(self.context.observed_score))
+        return float(self.context.logic.all([fact] * max(1, self.plan.num_relations)))
+
+    @property
+    def known_worth(self) -> float:
+        """The least log-score of a known answer, with `-inf` where there is none."""
+        return ZERO if self.least is None else self.least
+
+    @property
+    def known_are_likely(self) -> bool:
+        """Whether known answers go before others, and all of them are likely."""
+        return self.least is not None and self.least >= LIKELY_LOG
+
+    def request(self, known: Sequence[int], size: int, excluded: Iterable[int] = ()) -> TopKRequest:
+        """Request the best of `size` answers: known ones first, worth at least `least`."""
+        bound = self.bound
+        only = bound.known is True
+        request = TopKRequest(
+            min(size, self.span.stop),
+            known if not self.new and (only or self.least is not None) else (),
+            self.known_worth,
+            sorted({*excluded, *(known if self.new else ())}),
+            self.span.floor,
+            only,
+        )
+        fewest = self.span.fewest
+        if fewest is None:
+            return request
+        if not self.context.reasoner.probabilities:  # scores do not say which are likely
+            fewest = max(fewest, len(request.first))
+        elif not fewest or (len(request.first) >= fewest and self.known_are_likely):
+            return replace(request, floor=LIKELY_LOG)
+        return replace(request, count=min(request.count, fewest))
+
+    def with_likely(
+        self,
+        best: TopKResult,
+        request: TopKRequest,
+        known: Sequence[int],
+        size: int,
+        search: Callable[[TopKRequest], TopKResult],
+    ) -> TopKResult:
+        """Extend the best answers by all known or likely ones that `search` finds, if requested."""
+        likely_only = request.floor == LIKELY_LOG
+        if self.span.fewest is None or (not likely_only and len(best.ids) < request.count):
+            return best
+        lists = [best]
+        count = min(size, self.span.stop)
+        first = set(request.first)
+        last_is_likely = best.ids and (best.scores[-1] >= LIKELY_LOG or best.ids[-1] in first)
+        if last_is_likely and not likely_only and self.context.reasoner.probabilities:
+            lists.append(search(replace(request, count=count, floor=LIKELY_LOG)))
+            if self.known_are_likely:
+                return lists[-1]
+        listed = {i for each in lists for i in each.ids}
+        if not self.new and not listed.issuperset(known):
+            lists.append(search(replace(request, count=count, first=known, floor=ZERO, only=True)))
+        return _merged(lists, first, count)
+
+    def possible(self, size: int, known: int) -> int:
+        """How many answers there may be among `size` labels, of which `known` are known."""
+        left_out = known if self.new else 0
+        if self.bound.known or not self.context.reasoner.predicts:
+            return known - left_out
+        return size - len(self.excluded) - left_out
+
+    def explain_best(self, request: TopKRequest) -> Explanation | None:
+        """Search the question with reasons; None where none are needed or the search has none."""
+        if not self.paths:
+            return None
+        return self.context.reasoner.explaining().explain(self.plan, *self.slots, request)
+
+    def search(self, request: TopKRequest) -> tuple[TopKResult, Explanation | None]:
+        """Search the question, with reasons where they are needed."""
+        if (why := self.explain_best(request)) is not None:
+            return why.best, why
+        (best,) = self.context.reasoner.top(self.plan, *self.slots, [request])
+        return best, None
+
+    def explain(
+        self,
+        reasoner: Reasoner,
+        plan: Plan,
+        entities: Tensor,
+        relations: Tensor,
+        answer: int,
+        known: bool,
+    ) -> Explanation | None:
+        """Explain an answer to a plan with filled slots; None where the search cannot."""
+        request = TopKRequest(1, [answer], self.known_worth if known else ZERO, only=True)
+        return reasoner.explain(plan, entities, relations, request) if self.paths else None
+
+    def label(
+        self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int
+    ) -> Answer:
+        """Build an answer from the ids of its variables, with reasons that end at `end`."""
+        graph = self.context.graph
+        vocabulary = graph.relations if self.bound.query.kind == "relations" else graph.entities
+        labels = {variable: vocabulary[i] for variable, i in values.items()}
+        names = {variable: vocabulary.name(i) for variable, i in values.items()}
+        entity = ""
+        name = ""
+        i = -1
+        if len(values) == 1:
+            ((variable, i),) = values.items()
+            entity = labels[variable]
+            name = names[variable]
+        proofs = why.proofs(end, self.paths, known) if why is not None else ()
+        witnesses = tuple(
+            witness(graph, self.bound.compiled, proof, known and not place)
+            for place, proof in enumerate(proofs)
+        )
+        return Answer(entity, i, math.exp(score), score, known, witnesses, name, labels, names)
+
+    def collect(
+        self,
+        listed: Iterable[Answer],
+        certified: bool | None,
+        *,
+        has_reasons: Iterable[bool] | None = None,
+        known: int | None = None,
+        possible: int = 0,
+        **details: Any,
+    ) -> Answers:
+        """Collect answers of any kind.
+
+        `has_reasons` says of each whether it has reasons, `known` how many are known in all, and
+        `possible` how many there may be.
+        """
+        query = self.bound.query
+        span = self.span
+        graph = self.context.graph
+        reasoner = self.context.reasoner
+        listed = tuple(listed)
+        is_list = query.kind not in ("truth", "count")
+        end = span.start + len(listed)
+        ended = span.fewest is not None or end >= span.stop
+        answers = Answers(
+            str(query),
+            listed,
+            certified,
+            self.context.config | {"new": self.new},
+            explained=all(has_reasons) if self.paths and has_reasons is not None else None,
+            left_out=known if self.new else None,
+            known_total=known if is_list else None,
+            cut_by=span.ended_by if ended and end < possible else None,
+            kind=query.kind,
+            variables=tuple(target.name for target in query.targets),
+            prefixes=graph.prefixes,
+            offset=span.start if is_list else 0,
+            ordered_by="" if reasoner.probabilities else reasoner.name,
+            **details,
+        )
+        return answers.by_score() if self.bound.by_score else answers
+
+
+def _merged(lists: Sequence[TopKResult], first: set[int], count: int) -> TopKResult:
+    """Merge lists of one question; the first list holds the best answers of all."""
+    if len(lists) == 1:
+        return lists[0]
+    scores = {i: score for each in lists for i, score in zip(each.ids, each.scores, strict=True)}
+    ids = sorted(scores, key=lambda i: (i not in first, -scores[i], i))[:count]
+    verdicts = [each.certified for each in lists]
+    rows = [each.rows for each in lists if each.rows is not None]
+    certified = None if None in verdicts else all(verdicts)
+    leading = 0 if certified else lists[0].proven or 0
+    return TopKResult(
+        ids,
+        [scores[i] for i in ids],
+        certified,
+        sum(rows) if rows else None,
+        any(each.estimated for each in lists),
+        min(leading, len(ids)),
+    )

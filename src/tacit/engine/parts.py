@@ -1,0 +1,241 @@
+"""The parts of an engine: what it is given, and what it builds from that at the first use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from tacit.engine.answers.execution import ExecutionContext
+from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.constraints import AtomConstraints
+from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.logic import Logic
+from tacit.engine.message_reasoner import CertifiedReasoner, MessageReasoner
+from tacit.engine.reasoner import Reasoner, SymbolicReasoner
+from tacit.engine.search.continuous import ContinuousReasoner
+from tacit.engine.search.list_search import ListReasoner
+from tacit.engine.settings import EngineSettings
+from tacit.errors import RunError, SettingsError
+from tacit.graph.fact_index import FactIndex
+from tacit.graph.graph import Graph, no_triples
+from tacit.links.finders.codes import shared_codes
+from tacit.links.finders.finders import Finders, checked
+from tacit.links.finders.index import WORTH
+from tacit.links.finders.retriever import TopKRetriever
+from tacit.links.finders.scan import ScanTop
+from tacit.links.scorer import Scorer, check_sizes, shards_of
+
+
+@dataclass(frozen=True, eq=False)
+class EngineParts:
+    """A graph, a scorer and settings, checked together, and the parts built from them.
+
+    `adapter` is a calibration with a trained adapter, `reasoner` replaces the search, `finders`
+    belong to a run, and `encoder` is the reasoner behind `search="encoder"` or the error it raises.
+    """
+
+    graph: Graph
+    scorer: Scorer
+    settings: EngineSettings
+    adapter: Calibration | None = None
+    reasoner: Reasoner | None = None
+    finders: Finders | None = None
+    encoder: Reasoner | RunError | None = None
+
+    def __post_init__(self) -> None:
+        check_sizes("link predictor", self.scorer, self.graph)
+        for name in ("adapter", "reasoner", "encoder"):
+            check_sizes(name, getattr(self, name), self.graph)
+        if self.settings.search == "encoder" and self.override is None:
+            absent = "search is 'encoder', and there is none here; train one first"
+            error = self.encoder if isinstance(self.encoder, RunError) else None
+            raise error or SettingsError(absent, "search", command="encode RUN")
+        kind = self.settings.calibration
+        if self.adapter is not None and kind != self.adapter.kind:
+            raise SettingsError(
+                f"calibration is '{kind}', and the adapter was trained for '{self.adapter.kind}'; "
+                "leave the adapter out with `adapted=False`, or leave `calibration` out",
+                "calibration",
+            )
+
+    @property
+    def encoder_reasoner(self) -> Reasoner | None:
+        """The reasoner behind `search="encoder"`; None where there is none to use."""
+        return self.encoder if isinstance(self.encoder, Reasoner) else None
+
+    @property
+    def override(self) -> Reasoner | None:
+        """The reasoner that replaces the search: the one passed in, or the encoder."""
+        if self.reasoner is None and self.settings.search == "encoder":
+            return self.encoder_reasoner
+        return self.reasoner
+
+    @property
+    def model(self) -> str:
+        """The name of what answers: a reasoner that replaces the search, or the link predictor."""
+        return type(self.scorer).__name__ if self.override is None else self.override.name
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Everything that decides the answers beside the weights, as plain data.
+
+        Facts alone are not calibrated.
+        """
+        override = self.override
+        calibrated = self.settings.search != "symbolic" if override is None else override.calibrated
+        config = self.settings.to_dict() | {"adapted": calibrated and self.adapter is not None}
+        if not calibrated:
+            config["calibration"] = "none"
+        if override is not None:
+            config |= override.config
+        return config | {"candidates": self.candidates, "search": self.resolved_search}
+
+    @cached_property
+    def index(self) -> FactIndex | None:
+        """The facts that count as known; None where none do."""
+        return self.graph.index(*self.settings.observed) if self.settings.observed else None
+
+    @cached_property
+    def facts(self) -> KnownFacts | None:
+        """The known facts on the scorer's device."""
+        return None if self.index is None else KnownFacts(self.index, self.scorer.device)
+
+    @cached_property
+    def logic(self) -> Logic:
+        """The logic that combines scores."""
+        return Logic(self.settings.logic, self.settings.negation, self.settings.strength)
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        """Calibrated scores of atoms."""
+        settings = self.settings
+        device = self.scorer.device
+        facts = self.facts or KnownFacts(self.graph.index("train"), device)
+        kind = self.adapter or calibration(settings.calibration, facts)
+        return Atoms(
+            self.scorer,
+            kind.counting(facts, shards_of(self.scorer)),
+            self.facts,
+            observed=settings.observed_score,
+            precision=settings.precision,
+            ceiling=settings.ceiling or (1.0 if self.facts is None else settings.observed_score),
+            possible=AtomConstraints(
+                self.graph, device, loops=settings.loops, typed=settings.typed
+            ),
+            coded=shared_codes if self.finders is None else self.finders.codes,
+        )
+
+    @cached_property
+    def candidates(self) -> str:
+        """The source of candidates: `rows`, `scan` or `index`.
+
+        By default a large graph takes its index, unless a proof is asked for.
+        """
+        candidates = self.settings.candidates
+        if self.override is not None:
+            return "rows"
+        if candidates == "auto":
+            large = self.graph.num_entities > WORTH
+            indexed = self.finders is not None and large and self.finders.indexed
+            unproven = self.settings.search in ("auto", "beam")
+            return "index" if indexed and unproven and self.atoms.listable else "rows"
+        if candidates != "rows" and not self.atoms.listable:
+            raise SettingsError(
+                f"candidates is '{candidates}', and lists cannot serve what the engine asks for: "
+                "they take a model that scores by products, on the CPU, sigmoid or softmax-count, "
+                "nothing typed, no adapter by tail; leave it out",
+                "candidates",
+            )
+        return candidates
+
+    @cached_property
+    def resolved_search(self) -> str:
+        """The search in use; by default certified, or a beam where no proof is possible.
+
+        No proof is possible over shards, which do not expand candidates together, or over an index,
+        which may miss some.
+        """
+        if self.reasoner is not None:
+            return self.reasoner.name
+        if self.settings.search != "auto":
+            return self.settings.search
+        provable = self.atoms.shards.world == 1 and self.candidates != "index"
+        return "certified" if provable else "beam"
+
+    @cached_property
+    def search(self) -> Reasoner:
+        """The reasoner that turns plans into scores, those of known answers included."""
+        settings = self.settings
+        if self.override is not None:
+            return self.override.bind(self)
+        if settings.search == "symbolic":
+            index = self.index or FactIndex(no_triples(), self.graph.num_relations)
+            return SymbolicReasoner(index, self.graph.num_entities)
+        if settings.search == "continuous":
+            return ContinuousReasoner(
+                self.atoms,
+                self.logic,
+                steps=settings.steps,
+                step_size=settings.step_size,
+                reg=settings.vector_reg,
+            )
+        certified = self.resolved_search == "certified"
+        if certified and self.atoms.shards.world > 1:
+            raise SettingsError(
+                "search is 'certified', which processes that share the entities out do not follow "
+                "together; use `search='beam'` or `search='exact'`, whose explained answers say "
+                "whether they are certified",
+                "search",
+            )
+        k = None if self.resolved_search == "exact" else settings.k
+        arguments = self.atoms, self.logic, k, settings.memory
+        by_rows = (
+            CertifiedReasoner(*arguments, settings.budget)
+            if certified
+            else MessageReasoner(*arguments)
+        )
+        return by_rows if self.candidates == "rows" else ListReasoner(by_rows, self._retriever())
+
+    def _retriever(self) -> TopKRetriever:
+        """The retriever that lists the best tails of rows."""
+        constraints = self.atoms.possible
+        loopless = torch.zeros(0, dtype=torch.bool)
+        if constraints is not None:
+            loopless = constraints.without_loops
+        if self.finders is not None:
+            return self.finders.finder(
+                self.candidates,
+                self.scorer,
+                loopless,
+                nprobe=self.settings.nprobe,
+                sums=self.atoms.calibration.by_sum,
+                cached=self.settings.cached,
+            )
+        if self.candidates == "index":
+            raise SettingsError(
+                "candidates is 'index', and only a run has one; open a run and build its index "
+                "first",
+                "candidates",
+                command="index RUN",
+            )
+        return ScanTop(checked(self.scorer), loopless)
+
+    @cached_property
+    @torch.inference_mode(False)  # these parts also serve callers outside of inference mode
+    @torch.no_grad()
+    def execution(self) -> ExecutionContext:
+        """The parts that answer bound questions."""
+        return ExecutionContext(
+            self.graph,
+            self.index,
+            self.search,
+            self.logic,
+            self.settings.observed_score,
+            self.settings.k,
+            self.resolved_search == "certified",
+            self.config,
+        )
