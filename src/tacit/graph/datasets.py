@@ -269,5 +269,5 @@ def _read(
         FORMATS[extension(path)](path, split, builder, reading)
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
-    prefixes, label = labelling(builder) if rdf else (declared, None)
+    prefixes, label = labelling(builder) if rdf else (declared, str)
     return replace(builder.graph(name, label), prefixes=prefixes)

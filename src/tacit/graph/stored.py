@@ -191,7 +191,8 @@ def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: se
     train, valid, test = np.split(facts, ends[:-1])
     name = str(described.get("name", "graph"))
     graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
-    return graph.indexed(FactIndex.of_arrays(keys, offsets, tails, graph.num_relations))
+    graph.indexes[SPLITS] = FactIndex.of_arrays(keys, offsets, tails, graph.num_relations)
+    return graph
 
 
 def _array(path: Path) -> NDArray[Any]:

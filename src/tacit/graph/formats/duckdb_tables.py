@@ -252,10 +252,8 @@ def _take(
     bad.count = count
     bad.check()
     connection.execute(
-        f"CREATE TABLE whole AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"
+        f"CREATE OR REPLACE TABLE facts AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"
     )
-    connection.execute("DROP TABLE facts")
-    connection.execute("ALTER TABLE whole RENAME TO facts")
 
 
 def _exactly(path: Path) -> str:
