@@ -38,7 +38,8 @@ from tacit.query.plans import plan as p
 from tacit.query.plans.compile import compile_query
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import ADAPTER, RunFolder
+from tacit.run_folder.files import ADAPTER
+from tacit.run_folder.folder import RunFolder
 
 N = 6
 R = len(RELATIONS)

@@ -37,7 +37,7 @@ from tacit.links.loading import make_like, save_model
 from tacit.links.models import MODELS
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySets
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 VARIANTS = ("f", "af", "r", "c")
 

@@ -15,7 +15,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.results import is_results
 from tacit.evaluate.tables import TITLES, cell, columns_of, missing_percentages, percentages
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

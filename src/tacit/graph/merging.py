@@ -107,11 +107,11 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     )
     heads = [lookup.called(label, graph.entities) for label in more.entities]
     forward = [lookup.called(label, graph.relations) for label in more.relations[0::2]]
-    new_relations = directed(dict.fromkeys(label for label in forward if label not in graph.relations))
+    unknown = [label for label in forward if label not in graph.relations]
     larger = replace(
         graph,
         entities=_extended(graph.entities, heads),
-        relations=_extended(graph.relations, new_relations),
+        relations=_extended(graph.relations, directed(dict.fromkeys(unknown))),
         prefixes=prefixes,
     )
     facts = _facts(larger, more, heads, forward)

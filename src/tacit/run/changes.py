@@ -17,9 +17,10 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RunFolder
 from tacit.run.new_names import NewNames, listed
 from tacit.run.world import find_run
+from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_world, load
 
 # Imports of torch are local.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tacit.disk import write_text
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
+from tacit.loaded_run import described, engine_of
 from tacit.query.sampling.query_folder import sample
-from tacit.run.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
-from tacit.run.loaded import described, engine_of
 from tacit.run.run import Run, open
+from tacit.run_folder.files import ADAPTER, MODEL, ON_PREDICTOR
+from tacit.run_folder.folder import versions
 from tacit.sources import NameOrPath
 
 # Imports of torch are local.

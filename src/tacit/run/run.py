@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.gradients import with_gradients
 from tacit.graph.graph import Graph
+from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
 from tacit.run.changes import Change, add_facts, remove_facts
-from tacit.run.folder import ENCODING, MODEL, RunFolder
-from tacit.run.loaded import LoadedRun, LoadedWeights, read_weights
 from tacit.run.world import find_run
+from tacit.run_folder.files import ENCODING, MODEL
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath
 
 # Imports of torch are local, since loading a graph should not wait for it.

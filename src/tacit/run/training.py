@@ -12,9 +12,10 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RunFolder
 from tacit.run.run import Run
 from tacit.run.world import find_run
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
 # Imports of torch are local.

@@ -14,7 +14,8 @@ from tacit.disk import LOCK, exists, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import FORMAT, SETTINGS, RunFolder
+from tacit.run_folder.files import FORMAT, SETTINGS
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_run, is_world
 
 # Imports of torch are local.

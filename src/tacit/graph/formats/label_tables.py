@@ -206,10 +206,9 @@ def _labels(
     labels = []
     for row, value in zip(numbers, values, strict=True):
         label = ""
-        if isinstance(value, str):
-            label = value.strip(" ")
-        elif isinstance(value, Integral) and not isinstance(value, bool):
-            label = str(value)
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if isinstance(value, str) or is_whole:
+            label = str(value).strip(" ")
         elif not _is_missing(value):
             cure = _CURE if source is _FRAME else ""
             what = f"column '{column}' holds {type(value).__name__}"
