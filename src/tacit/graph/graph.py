@@ -144,8 +144,10 @@ class Graph:
         ('Paris', 'capital^-1')
         """
         listed = {label: [text] if isinstance(text, str) else text for label, text in names.items()}
-        worded = {label: [*filter(str.strip, texts)] for label, texts in listed.items()}
-        if not any(worded.values()):
+        worded = {
+            label: words for label in listed if (words := [*filter(str.strip, listed[label])])
+        }
+        if not worded:
             return self
         both = names_both_ways(worded, self.relations)
 
@@ -277,6 +279,7 @@ class Graph:
     @cached_property
     def _stamps(self) -> dict[tuple[int, int], LabelStamp]:
         return {}
+
     def __repr__(self) -> str:
         facts = (
             ", ".join(

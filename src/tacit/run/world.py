@@ -114,7 +114,7 @@ def world_run() -> Path:
                 if not _is_trained(path):
                     with shown(True) as tell:
                         tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
-                    train(graph, path, force=True, progress=sys.stderr.isatty(), **WORLD.given)
+                    train(graph, path, force=True, progress=sys.stderr.isatty(), **WORLD.explicit)
     except RunError as error:
         raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path

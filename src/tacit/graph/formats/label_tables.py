@@ -196,9 +196,7 @@ def _read_columns(
     return builder.graph(name)
 
 
-def _labels(
-    values: Iterable[Any], numbers: Iterable[int], source: Path, column: str
-) -> list[str]:
+def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
     """The labels of a column, text or whole numbers; empty where missing.
 
     Any other value is an error.
