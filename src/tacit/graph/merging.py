@@ -243,7 +243,7 @@ class _Lookup(NamedTuple):
             # else it stands for another IRI
             same = label in known and self.graph.iri(label) in (None, iri)
             return label if same else None
-        ids = known.meant(label := self.plain(label))
+        ids = known.resolve(label := self.plain(label))
         if len(ids) > 1:
             several = " and ".join(f"'{known[i]}'" for i in ids[:3])
             raise DataError(

@@ -108,7 +108,7 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
             with replacing(folder / TRIE) as target:
                 made[0].save(str(target))
             arrays[TRIE_IDS] = made[1]
-        rows = graph.entities.form_rows()
+        rows = graph.entities.spelling.rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
         write_array(folder / name, array)
