@@ -111,9 +111,9 @@ class Settings:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
             raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
-        made = super().__new__(cls)
-        vars(made).update(explicit=dict.fromkeys([*known[: len(values)], *named]), overruled={})
-        return made
+        created = super().__new__(cls)
+        vars(created).update(explicit=dict.fromkeys([*known[: len(values)], *named]), overruled={})
+        return created
 
     def __post_init__(self) -> None:
         values = {
@@ -171,11 +171,11 @@ class Settings:
         earlier = {
             name: value for name, value in explicit.items() if decided.get(name) == usual.get(name)
         }
-        made = type(self)(**earlier | changes)
+        changed = type(self)(**earlier | changes)
         for name in explicit.keys() - earlier.keys() - changes.keys():
             overruled[name] = explicit[name], self._deciders(name, stated) or set(stated)
-        vars(made)["overruled"] = overruled
-        return made
+        vars(changed)["overruled"] = overruled
+        return changed
 
     def _deciders(self, name: str, stated: Mapping[str, Any]) -> set[str]:
         """The stated settings that each decide another one."""

@@ -81,11 +81,11 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
             ("skip_bad", "skip_bad is given"),
         ):
             if getattr(reading, name_of_option) and not any(map(_has_columns, located)):
-                raise SettingsError(f"{shown}, but {_given(sources)} is no table", name_of_option)
+                raise SettingsError(f"{shown}, but {_listed(sources)} is no table", name_of_option)
         graph = _loaded(located, name, reading, Prefixes(), {})
         if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
             raise DataError(
-                "holds names, and no facts; read it together with a file of facts", _given(sources)
+                "holds names, and no facts; read it together with a file of facts", _listed(sources)
             )
     # that of a file may be none
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
@@ -105,7 +105,7 @@ def sources_of(source: Any) -> list[Any]:
     return list(source) if isinstance(source, list | tuple) and not is_rows(source) else [source]
 
 
-def _given(sources: Sequence[Any]) -> str:
+def _listed(sources: Sequence[Any]) -> str:
     return ", ".join(item.name if isinstance(item, Graph) else str(item) for item in sources)
 
 

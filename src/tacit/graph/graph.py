@@ -144,12 +144,12 @@ class Graph:
         ('Paris', 'capital^-1')
         """
         listed = {label: [text] if isinstance(text, str) else text for label, text in names.items()}
-        worded = {
+        readable = {
             label: words for label in listed if (words := [*filter(str.strip, listed[label])])
         }
-        if not worded:
+        if not readable:
             return self
-        both = names_both_ways(worded, self.relations)
+        both = names_both_ways(readable, self.relations)
 
         def renamed(known: Vocabulary) -> Vocabulary:
             names = {

@@ -105,8 +105,8 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     lookup = _Lookup(
         graph, more, _relabelling(more, prefixes, _blank_stem(graph.entities) if apart else _BLANK)
     )
-    heads = [lookup.called(label, graph.entities) for label in more.entities]
-    forward = [lookup.called(label, graph.relations) for label in more.relations[0::2]]
+    heads = [lookup.find_or_name(label, graph.entities) for label in more.entities]
+    forward = [lookup.find_or_name(label, graph.relations) for label in more.relations[0::2]]
     unknown = [label for label in forward if label not in graph.relations]
     larger = replace(
         graph,
@@ -149,24 +149,24 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     Where it has none of them that is an error: most likely something is misspelt.
     """
     lookup = _Lookup(graph, less, _relabelling(less, graph.prefixes, _BLANK))
-    heads = [lookup.found(label, graph.entities) for label in less.entities]
-    forward = [lookup.found(label, graph.relations) for label in less.relations[0::2]]
+    heads = [lookup.find(label, graph.entities) for label in less.entities]
+    forward = [lookup.find(label, graph.relations) for label in less.relations[0::2]]
     splits = [graph.split(name) for name in SPLITS]
-    num_given = len(less.facts())
+    num_listed = len(less.facts())
     facts = _facts(graph, less, heads, forward)
     *present, keys = packed([*splits, facts], graph.num_entities, graph.num_relations)
-    taken = distinct(keys)  # a fact may be given by labels and by names
-    remaining = [split[~within(keys, taken)] for split, keys in zip(splits, present, strict=True)]
+    targets = distinct(keys)  # a fact may be named twice, by labels and by names
+    remaining = [split[~within(own, targets)] for split, own in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, remaining))
     absences = islice(_absences(graph, less, heads, forward), ABSENT)
-    absent = num_given - len(facts) + len(taken) - removed
-    if num_given and not removed:
+    absent = num_listed - len(facts) + len(targets) - removed
+    if num_listed and not removed:
         if None in forward:
             # which says what may have been meant
             graph.relations.id(less.relations[2 * forward.index(None)])
         if None in heads:
             graph.entities.id(less.entities[heads.index(None)])
-        none = "no such fact" if num_given == 1 else f"none of these {num_given:,} facts"
+        none = "no such fact" if num_listed == 1 else f"none of these {num_listed:,} facts"
         raise DataError(f"{graph.name} has {none}: {'; '.join(absences)}")
     train, valid, test = remaining
     why = tuple(absences) if absent else ()
@@ -231,15 +231,15 @@ class _Lookup(NamedTuple):
     other: Graph
     plain: Callable[[str], str]
 
-    def found(self, label: str, known: Vocabulary) -> str | None:
+    def find(self, label: str, known: Vocabulary) -> str | None:
         """The label here of another graph's label; None where there is none."""
         iri = self.other.iri(label)
         if iri is not None:
-            mine = (
+            own = (
                 label if label in (iri, f"<{iri}>") and label in known else self.graph.label_of(iri)
             )
-            if mine is not None and mine in known:
-                return mine
+            if own is not None and own in known:
+                return own
             # else it stands for another IRI
             same = label in known and self.graph.iri(label) in (None, iri)
             return label if same else None
@@ -251,10 +251,10 @@ class _Lookup(NamedTuple):
             )
         return known[ids[0]] if ids else None
 
-    def called(self, label: str, known: Vocabulary) -> str:
+    def find_or_name(self, label: str, known: Vocabulary) -> str:
         """The label here of another graph's label, or a new one where there is none."""
-        if (mine := self.found(label, known)) is not None:
-            return mine
+        if (own := self.find(label, known)) is not None:
+            return own
         iri = self.other.iri(label)
         short = self.plain(label)
         return f"<{iri}>" if iri is not None and short in known else short

@@ -91,9 +91,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         write_names(graph, folder)
     facts = graph.facts()
     index = graph.index()
-    if (
-        (facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))
-    ).any():
+    limits = (graph.num_entities, graph.num_relations, graph.num_entities)
+    if ((facts < 0) | (facts >= limits)).any():
         raise DataError(
             f"the facts of {graph.name} have ids without labels; ids count the labels from 0"
         )
@@ -104,10 +103,10 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         TAILS: index.all_tails,
     }
     if is_large(graph.entities):
-        if made := trie_of(graph.entities):
+        if stored := trie_of(graph.entities):
+            trie, arrays[TRIE_IDS] = stored
             with replacing(folder / TRIE) as target:
-                made[0].save(str(target))
-            arrays[TRIE_IDS] = made[1]
+                trie.save(str(target))
         rows = graph.entities.spelling.rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
@@ -116,8 +115,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         "name": graph.name,
         "entities": graph.num_entities,
         "relations": graph.num_relations,
+        **{split: len(graph.split(split)) for split in SPLITS},
     }
-    described |= {split: len(graph.split(split)) for split in SPLITS}
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
     return {"graph": described, "files": files, **prefixes}
@@ -198,11 +197,9 @@ def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: se
 def _array(path: Path) -> NDArray[Any]:
     """Maps an array of a file, checking its type and dimensions."""
     array = mapped_array(path)
-    (kind, shape) = _KINDS[path.name]
-    sized = array.ndim == len(shape) and all(
-        m in (n, -1) for n, m in zip(array.shape, shape, strict=True)
-    )
-    if array.dtype != kind or not sized:
+    kind, shape = _KINDS[path.name]
+    fixed = tuple(n if m == -1 else m for n, m in zip(array.shape, shape, strict=False))
+    if array.dtype != kind or array.ndim != len(shape) or array.shape != fixed:
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from tacit.errors import DataError, RunError
+from tacit.errors import RunError
 from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
@@ -27,7 +27,6 @@ from tacit.sources import NameOrPath, cache_folder, is_world, load
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph import datasets
-    from tacit.links.factors import FactorModel
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
@@ -139,13 +138,8 @@ def remove_facts(
 
 def _graph_of(facts: Triples, **options: Any) -> Graph:
     """The facts of any source, or label triples, as a graph of their own."""
-    if _is_source(facts):
+    if _is_source(facts) or not isinstance(facts, Iterable):
         return load(facts, **options)
-    if not isinstance(facts, Iterable):
-        raise DataError(
-            f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or "
-            "triples"
-        )
     rows = facts if is_rows(facts) else list(facts)
     return load(rows, **options) if len(rows) else Graph.of(())
 

@@ -49,9 +49,13 @@ SettingsTable = Mapping[str, Any]
 # the parts of a run by their table of settings: weights, checkpoint, and a predicate on the
 # settings of an evaluation that says whether it depends on those weights
 PARTS: dict[str, tuple[str, str, Callable[[SettingsTable], bool]]] = {
-    "train": (MODEL, CHECKPOINT, lambda how: how.get("search") not in ("symbolic", "encoder")),
-    "adapt": (ADAPTER, ADAPTATION, lambda how: how.get("adapted") is True),
-    "encode": (ENCODER, ENCODING, lambda how: how.get("search") == "encoder"),
+    "train": (
+        MODEL,
+        CHECKPOINT,
+        lambda settings: settings.get("search") not in ("symbolic", "encoder"),
+    ),
+    "adapt": (ADAPTER, ADAPTATION, lambda settings: settings.get("adapted") is True),
+    "encode": (ENCODER, ENCODING, lambda settings: settings.get("search") == "encoder"),
 }
 # commands that delete an optional part
 REPAIRS = {ADAPTER: "adapt {} --drop", ENCODER: "encode {} --drop"}

@@ -197,7 +197,7 @@ class RunFolder(GraphFolder):
         if part == "encode" and not self.has(MODEL):
             self.drop("adapt")
         weights, under_way, _ = PARTS[part]
-        had = self.has(weights)
+        existed = self.has(weights)
         self.outdate(part)
         self.remove(weights)
         self.remove(under_way)
@@ -206,7 +206,7 @@ class RunFolder(GraphFolder):
             self.write_settings(part, None)
         with self.changed_results() as results:
             results.pop(part, None)
-        return had
+        return existed
 
 
 def _is_evaluation(value: Any) -> bool:

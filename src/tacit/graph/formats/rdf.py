@@ -150,13 +150,9 @@ class _Reader:
         name = " ".join(str(json.loads(literal[: end + 1])).split())
         tag, _, _ = literal[end + 1 :].lower().partition("--")
         preferred = f"@{self._language.lower()}"
-        rank = (
-            0
-            if tag == preferred or tag.startswith(f"{preferred}-")
-            else 2
-            if tag.startswith("@")
-            else 1
-        )
+        rank = 2 if tag else 1
+        if f"{tag}-".startswith(f"{preferred}-"):
+            rank = 0
         if name:
             self._names.setdefault(subject, []).append((rank, name))
 
