@@ -78,7 +78,8 @@ class Builder:
         splits = [self.facts(split) for split in SPLITS]
         self._chunks.clear()
         forward = _without_inverses(list(map(label, self.relations)), splits)
-        entities = Vocabulary(map(label, self.entities))
+        # a dict of ids is no less than a vocabulary needs
+        entities = Vocabulary(self.entities if label is str else map(label, self.entities))
         graph = assemble(entities, directed(forward), splits, name, self.notes)
         return graph.named({label(term): by_rank(names) for term, names in self.names.items()})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,8 @@ class System:
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain data."""
-        values = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "results"
-        }
-        return {**values, **self.results.to_json(), "seconds": round(self.seconds, 4)}
+        values = vars(self) | self.results.to_json() | {"seconds": round(self.seconds, 4)}
+        return {name: value for name, value in values.items() if name != "results"}
 
 
 @dataclass(frozen=True)
@@ -202,31 +198,30 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
     folder = run.folder
     weights = run.weights
     rows = list[System]()
-    engine_settings = {"observed": observed}
     model = type(weights.scorer).__name__
     size = _size(weights.scorer)
+
+    def add(system: str, engine: Engine, model: str, training: str, parameters: int) -> None:
+        rows.append(System(name, system, model, training, parameters, measured(engine)))
+
     if folder.has(MODEL):
         settings = folder.settings["train"]
         training = ", ".join(
             f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings
         )
-        engine = engine_of(folder, weights, False, engine_settings).ranking()
-        rows.append(System(name, "predictor", model, training, size, measured(engine)))
+        engine = engine_of(folder, weights, False, {"observed": observed}).ranking()
+        add("predictor", engine, model, training, size)
         if folder.has(ADAPTER):
-            engine = engine_of(folder, weights, True, engine_settings).ranking()
+            engine = engine_of(folder, weights, True, {"observed": observed}).ranking()
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
             training = described(folder.settings.get("adapt", {})) or training
-            rows.append(System(name, "adapted", model, training, size + more, measured(engine)))
+            add("adapted", engine, model, training, size + more)
     if weights.encoder is not None:
-        engine = engine_of(folder, weights, False, engine_settings | {"search": "encoder"})
+        engine = engine_of(folder, weights, False, {"observed": observed, "search": "encoder"})
         on_predictor = folder.settings.get("encode", {}).get("model") in ON_PREDICTOR
         parameters = _size(weights.encoder) + (size if on_predictor else 0)
         config = engine.config
-        rows.append(
-            System(
-                name, "encoder", config["encoder"], config["encoding"], parameters, measured(engine)
-            )
-        )
+        add("encoder", engine, config["encoder"], config["encoding"], parameters)
     return rows
 
 
