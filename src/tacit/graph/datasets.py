@@ -161,11 +161,9 @@ def _loaded(
 def _has_columns(source: Any) -> bool:
     if isinstance(source, _Folder):
         return any(map(_has_columns, (*source.splits.values(), *source.files)))
-    return (
-        extension(source) not in RDF_FORMATS
-        if isinstance(source, Path)
-        else is_frame(source) or is_rows(source)
-    )
+    if isinstance(source, Path):
+        return extension(source) not in RDF_FORMATS
+    return not isinstance(source, Graph)
 
 
 def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:

@@ -7,6 +7,7 @@ where the trie cannot be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from importlib.util import find_spec
@@ -56,6 +57,7 @@ _KINDS = {  # of arrays; -1 is any number
     TAILS: (np.int32, (-1,)),
     **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
 }
+_UNESCAPED = {r"\\": "\\", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 _READ_WHOLE = 1 << 24  # bytes
 
 Table = Mapping[str, Any]
@@ -223,7 +225,7 @@ def _check_arrays(
         (KEYS, keys, entities * relations),
         (TAILS, tails, entities),
     ):
-        if array.nbytes <= _READ_WHOLE and ((array < 0) | (array >= np.array(limit))).any():
+        if array.nbytes <= _READ_WHOLE and ((array < 0) | (array >= limit)).any():
             raise ValueError(f"{name} has ids without labels")
     for name, array, least in ((KEYS, keys, 1), (OFFSETS, offsets, 0)):
         if array.nbytes <= _READ_WHOLE and (np.diff(array) < least).any():
@@ -255,9 +257,4 @@ def _escaped(label: str) -> str:
 
 
 def _unescaped(line: str) -> str:
-    if "\\" not in line:
-        return line
-    pieces = line.split("\\\\")
-    return "\\".join(
-        piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces
-    )
+    return re.sub(r"\\[\\nrt]", lambda match: _UNESCAPED[match[0]], line) if "\\" in line else line

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from tacit.query.sampling.queries import QuerySet
 
 
+def _check_either(resume: bool, force: bool) -> None:
+    if resume and force:
+        raise SettingsError(
+            "`resume=True` goes on with a run and `force=True` replaces it; leave one out"
+        )
+
+
 @with_gradients
 def train(
     graph: Facts | Sequence[Facts],
@@ -51,10 +58,7 @@ def train(
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
 
-    if resume and force:
-        raise SettingsError(
-            "`resume=True` goes on with a run and `force=True` replaces it; leave one out"
-        )
+    _check_either(resume, force)
     reading = take_reading(settings)
     chosen = TrainSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
@@ -115,10 +119,7 @@ def train_encoder(
     """
     from tacit.links.loading import pick_device
 
-    if resume and force:
-        raise SettingsError(
-            "`resume=True` goes on with a run and `force=True` replaces it; leave one out"
-        )
+    _check_either(resume, force)
     reading = take_reading(settings)
     chosen = EncodeSettings.of(settings)
     pick_device(chosen.device)  # before anything is written

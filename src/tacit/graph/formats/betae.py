@@ -84,7 +84,7 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
     limits = (num_entities, num_relations, num_entities)
     _refuse(
-        ((triples < 0) | (triples >= limits)).any(axis=1),
+        np.any((triples < 0) | (triples >= limits), axis=1),
         path,
         f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0",
     )
