@@ -7,8 +7,8 @@ each, and no size.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass, field
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -153,22 +153,23 @@ def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
     keys = triples[:, 0].astype(np.int64) * graph.num_entities + triples[:, 2]
     size = max(graph.num_relations, 1)
     pairs, relations = np.divmod(distinct(paired(keys, triples[:, 1], size)), size)
+    sizes = np.bincount(relations, minlength=graph.num_relations)
+    shared: Counter[tuple[int, int]] = Counter()
     # Rows of one entity pair are adjacent: compare each with the next, then the one after it.
     at = np.arange(len(pairs))
-    steps = count(1)
-    shared = [at[:0]]
+    step = 1
     while len(at):
-        step = next(steps)
         at = at[at + step < len(pairs)]
         at = at[pairs[at] == pairs[at + step]]
-        shared.append(relations[at] * size + relations[at + step])
-    both, counts = np.unique(np.concatenate(shared), return_counts=True)
-    ends = np.stack(np.divmod(both, size), axis=1)
-    overlaps = counts / np.bincount(relations, minlength=size)[ends].max(axis=1)
+        both, counts = np.unique(relations[at] * size + relations[at + step], return_counts=True)
+        for key, count in zip(both.tolist(), counts.tolist(), strict=True):
+            shared[divmod(key, size)] += count
+        step += 1
+    overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in shared.items()}
     return {
-        (first, second): overlap
-        for (first, second), overlap in zip(ends.tolist(), overlaps.tolist(), strict=True)
-        if first % 2 == 0 and overlap >= ENOUGH
+        pair: overlaps[pair]
+        for pair in sorted(overlaps)
+        if pair[0] % 2 == 0 and overlaps[pair] >= ENOUGH
     }
 
 
