@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
     from tacit.fitting.progress import Progress
+    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
 
     Measured = Callable[[Engine], Results]
@@ -139,46 +140,57 @@ def compare(
         check_writable(Path(out))
     if not runs:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {
-        str(source): open(source, device=device)
-        for source in ([runs] if isinstance(runs, NameOrPath) else runs)
-    }
+    sources = [runs] if isinstance(runs, NameOrPath) else runs
+    opened = {str(source): open(source, device=device) for source in sources}
     first, *others = opened.values()
     for other in others:
         _check_graph(first, other)
-    if queries is not None:
-        drawn = queries_of(first.graph, queries, split, shapes)
+    graph = first.graph
+    if queries is None:
+        origin = "drawn from the graph"
+        compared = _drawn_queries(graph, split, shapes, limit or COUNT, seed)
     else:
-        samples = sample(first.graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
-        drawn = {name: each.queries for name, each in samples.items() if len(each.queries)}
-    if not drawn:
-        facts = f"the {split} facts of {first.graph.name}"
+        origin = "given" if isinstance(queries, Mapping) else str(queries)
+        compared = queries_of(graph, queries, split, shapes)
+    if not compared:
+        facts = f"the {split} facts of {graph.name}"
         raise SettingsError(f"no queries could be drawn from {facts}; give `queries`")
     observed = observed_before(split)
 
     def measured(engine: Engine) -> Results:
         sets = {
             shape: each
-            for shape, each in drawn.items()
+            for shape, each in compared.items()
             if engine.search.unsupported_reason(each.shape.plan) is None
         }
-        conditions = {"split": split, **relevant(engine)}
-        return evaluate(engine.reasoner, sets, protocol, conditions, progress)
+        settings = {"split": split, **relevant(engine)}
+        return evaluate(engine.reasoner, sets, protocol, settings, progress)
 
     rows = list[System]()
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
-    counts = {name: len(each) for name, each in ranked(drawn, limit).items()}
-    origin = "drawn from the graph"
-    if queries is not None:
-        origin = "given" if isinstance(queries, Mapping) else str(queries)
-    shared = {"graph": first.graph.name, "split": split, "queries": counts, "origin": origin}
-    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": protocol.mean}
-    comparison = Comparison(tuple(rows), shared)
+    conditions = {
+        "graph": graph.name,
+        "split": split,
+        "queries": {name: len(each) for name, each in ranked(compared, limit).items()},
+        "origin": origin,
+        "observed": "+".join(observed) or "none",
+        "ties": ties,
+        "mean": protocol.mean,
+    }
+    comparison = Comparison(tuple(rows), conditions)
     if out is not None:
         comparison.write(out)
     return comparison
+
+
+def _drawn_queries(
+    graph: Graph, split: str, shapes: str | None, count: int, seed: int
+) -> dict[str, QuerySet]:
+    """Queries of each shape from the facts of a split."""
+    samples = sample(graph, shapes=shapes, split=split, count=count, seed=seed)
+    return {name: each.queries for name, each in samples.items() if len(each.queries)}
 
 
 def _check_graph(first: Run, other: Run) -> None:
