@@ -138,14 +138,8 @@ def compare(
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
         check_writable(Path(out))
-    if not runs:
-        raise SettingsError("there are no runs to compare; give at least one", "runs")
-    sources = [runs] if isinstance(runs, NameOrPath) else runs
-    opened = {str(source): open(source, device=device) for source in sources}
-    first, *others = opened.values()
-    for other in others:
-        _check_graph(first, other)
-    graph = first.graph
+    opened = _open_all([runs] if isinstance(runs, NameOrPath) else runs, device)
+    graph = next(iter(opened.values())).graph
     if queries is None:
         origin = "drawn from the graph"
         compared = _drawn_queries(graph, split, shapes, limit or COUNT, seed)
@@ -183,6 +177,17 @@ def compare(
     if out is not None:
         comparison.write(out)
     return comparison
+
+
+def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
+    """The runs by their sources, all of one graph."""
+    if not sources:
+        raise SettingsError("there are no runs to compare; give at least one", "runs")
+    opened = {str(source): open(source, device=device) for source in sources}
+    first, *others = opened.values()
+    for other in others:
+        _check_graph(first, other)
+    return opened
 
 
 def _drawn_queries(
