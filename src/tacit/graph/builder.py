@@ -81,7 +81,13 @@ class Builder:
         # a dict of ids is no less than a vocabulary needs
         entities = Vocabulary(self.entities if label is str else map(label, self.entities))
         graph = assemble(entities, directed(forward), splits, name, self.notes)
-        return graph.named({label(term): by_rank(names) for term, names in self.names.items()})
+        names = {
+            label(term): by_rank(ranked)
+            for term, ranked in self.names.items()
+            # else it is nothing here that has a name, as is most of a file of names
+            if label is str or term in self.entities or term in self.relations
+        }
+        return graph.named(names)
 
 
 def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:

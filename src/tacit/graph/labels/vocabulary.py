@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from tacit.errors import UnknownName
@@ -48,7 +49,8 @@ class Vocabulary(Sequence[str]):
         else:
             self.labels = list(labels)
             # a dict has the ids already
-            ids = labels if isinstance(labels, dict) else {x: i for i, x in enumerate(self.labels)}
+            numbered = zip(self.labels, count(), strict=False)
+            ids = labels if isinstance(labels, dict) else dict(numbered)
             if len(ids) != len(self.labels):
                 twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
                 raise ValueError(f"{kind} label '{twice}' occurs twice")
