@@ -46,7 +46,7 @@ from tacit.links.models import ComplEx
 from tacit.query.sampling import sampling
 from tacit.query.sampling.queries import QuerySet, read_queries
 from tacit.query.sampling.shapes import SHAPES, Shape
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 # Milliseconds a query: the goal on 2 cores, and the published implementation, unbatched.
 GOALS = {

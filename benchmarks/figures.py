@@ -35,7 +35,7 @@ from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
 from tacit.query.sampling.queries import QuerySet, read_queries
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 SHOWN = 50  # candidates of each atom
 MINIMUM = "minimum of both"  # atoms, the conjunction under Gödel's t-norm

@@ -44,7 +44,8 @@ from tacit.graph.datasets import load
 from tacit.graph.formats.label_tables import write_tsv
 from tacit.links.imports import read_kbc
 from tacit.query.sampling.queries import read_queries
-from tacit.run.folder import CHECKPOINT, SETTINGS, RunFolder
+from tacit.run_folder.files import CHECKPOINT, SETTINGS
+from tacit.run_folder.folder import RunFolder
 from tiny import graph as tiny_graph
 from tiny import write_data, write_run
 

@@ -42,7 +42,7 @@ from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import Training
-from tacit.run.folder import MODEL
+from tacit.run_folder.files import MODEL
 from walks import SHAPES, Walks
 
 TOP = 10

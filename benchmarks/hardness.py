@@ -36,7 +36,7 @@ from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.query_folder import shapes_of
 from tacit.query.sampling.sampling import can_miss, links_wanted, sample
 from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 CLASSES: dict[str, int | str] = {"1 link": 1, "2+ links": "2+"}
 ODDS = (2.0, 4.0, 8.0, 16.0, 32.0)

@@ -33,7 +33,8 @@ from tacit.links.models import ComplEx
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
 from tacit.query.question import parse_question
-from tacit.run.folder import CODES, INDEX, LOG_SUMS, MODEL, RunFolder
+from tacit.run_folder.files import CODES, INDEX, LOG_SUMS, MODEL
+from tacit.run_folder.folder import RunFolder
 
 TOP = 10
 NEAR = 0.02

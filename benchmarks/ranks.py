@@ -28,7 +28,7 @@ from tacit.links.loading import make_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import train
 from tacit.links.training.step import TrainStep
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 from tacit.server.workers.fork_server import context
 
 RELATIONS = 474

@@ -152,7 +152,7 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
 
 def provenance(given: argparse.Namespace) -> dict[str, Any]:
     """What figures depend on beside settings: seed, device, threads, versions and git head."""
-    from tacit.run.folder import versions
+    from tacit.run_folder.folder import versions
 
     torch = sys.modules.get("torch")  # a script that has not loaded it does not depend on it
     return {

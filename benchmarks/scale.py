@@ -28,13 +28,13 @@ from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.loading import make_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import Training
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 GOALS = {"seconds to open labels": 0.1, "private memory / model": 0.1, "table / DuckDB": 1.3}
 PROBE = """
 import sys, time
 from pathlib import Path
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 from tacit.graph import datasets
 from tacit.graph.formats import duckdb_tables
 from tacit.graph.labels.vocabulary import Vocabulary

@@ -37,7 +37,7 @@ import psutil
 from scaffold import Benchmark, Measured, run_of
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 # over all entities, with the reasons of each answer
 HEAVY = {"search": "exact", "k": 4096, "top": 1000, "paths": 5}

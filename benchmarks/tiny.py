@@ -13,7 +13,7 @@ from tacit.links.training.link_training import train
 from tacit.query.sampling.queries import write_queries
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 ENTITIES = ["France", "Germany", "Spain", *(f"e{i}" for i in range(3, 24))]
 RELATIONS = ["borders", "speaks", "likes"]

@@ -25,7 +25,7 @@ from tacit.evaluate.protocol import evaluate
 from tacit.links.loading import load_model
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 OPTIONS: dict[str, Any] = {"calibration": "sigmoid", "strength": 1.0, "observed": "none", "k": 64}
 SIGMOID: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "held_out": False}

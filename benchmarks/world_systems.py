@@ -24,7 +24,7 @@ from scaffold import Benchmark, provenance, run_of, write
 from tacit.encode.settings import ENCODERS
 from tacit.evaluate.results import read_results
 from tacit.evaluate.tables import percentages
-from tacit.run.folder import ON_PREDICTOR
+from tacit.run_folder.files import ON_PREDICTOR
 
 PREDICTOR = "complex"
 ADAPTED = "complex-adapted"

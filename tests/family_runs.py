@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tacit.graph.graph import Graph
-    from tacit.run.folder import RunFolder
+    from tacit.run_folder.folder import RunFolder
 
 
 def families() -> Graph:
@@ -35,7 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of families; tests change copies of it alone."""
     from tacit.links.settings import TrainSettings
     from tacit.links.training.link_training import train
-    from tacit.run.folder import RunFolder
+    from tacit.run_folder.folder import RunFolder
 
     path = tmp_path_factory.mktemp("runs") / "families"
     settings = TrainSettings(rank=8, epochs=20, batch=50, device="cpu")
@@ -47,7 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> RunFolder:
-    from tacit.run.folder import RunFolder
+    from tacit.run_folder.folder import RunFolder
 
     copy = tmp_path / "run"
     copy.mkdir()

@@ -13,7 +13,7 @@ from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import train
 from tacit.links.training.step import TrainStep
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 SIZE = 24
 

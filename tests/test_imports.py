@@ -18,9 +18,9 @@ from tacit.cli.commands import COMMANDS
 
 # Each layer imports from itself and from those before it.
 LAYERS = (
-    "errors", "settings", "distributed", "disk", "graph", "run.locked_folder", "run.folder",
-    "fitting", "sources", "links", "query", "engine", "adapt", "encode", "run.loaded", "evaluate",
-    "run", "server", "cli", "__main__",
+    "errors", "settings", "distributed", "disk", "graph", "run_folder", "fitting", "sources",
+    "links", "query", "engine", "adapt", "encode", "loaded_run", "evaluate", "run", "server",
+    "cli", "__main__",
 )  # fmt: skip
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = (
@@ -33,9 +33,8 @@ WRAPPERS = ("tacit.query.text.syntax_errors", "tacit.query.sparql", "tacit.serve
 
 def layer_of(name: str) -> int | None:
     """The layer of a module: its package, or a file that is a layer of its own."""
-    parts = name.split(".")[1:]
-    own = (".".join(parts[:length]) for length in (2, 1))
-    return next((LAYERS.index(layer) for layer in own if layer in LAYERS), None)
+    layer = name.split(".")[1:2]
+    return LAYERS.index(layer[0]) if layer and layer[0] in LAYERS else None
 
 
 def upward_imports(src: Path) -> list[str]:
@@ -88,7 +87,7 @@ def test_encoders_are_known_to_runs_and_their_command_alone() -> None:
         for target, _ in imports(name, path)
         if target.startswith("tacit.encode") and not name.startswith("tacit.encode")
     }
-    assert importers == {"tacit.run.loaded", "tacit.run.training", "tacit.cli.encode"}
+    assert importers == {"tacit.loaded_run", "tacit.run.training", "tacit.cli.encode"}
 
 
 @pytest.mark.parametrize(

@@ -91,19 +91,17 @@ class UnknownName(TacitError):  # noqa: N818
         self.shared = shared
         self.line = line
         self.column = column
+        labels = [f"'{_shown(label)}'" for label in suggestions]
         if shared:
-            labels = ", ".join(f"'{_shown(s)}'" for s in self.suggestions) + ", ..." * (
-                shared > len(suggestions)
+            more = ", ..." if shared > len(labels) else ""
+            problem = (
+                f"{kind} '{_shown(name)}' is ambiguous{at(line, column)}: {shared} are called so; "
+                f"write the label of the one that is meant: {', '.join(labels)}{more}"
             )
-            words = f"{shared} are called so; write the label of the one that is meant: {labels}"
-            super().__init__(f"{kind} '{_shown(name)}' is ambiguous{at(line, column)}: {words}")
-            return
-        hint = (
-            "; did you mean " + " or ".join(f"'{_shown(s)}'" for s in self.suggestions) + "?"
-            if suggestions
-            else ""
-        )
-        super().__init__(f"unknown {kind} '{_shown(name)}'{at(line, column)}{hint}")
+        else:
+            hint = f"; did you mean {' or '.join(labels)}?" if labels else ""
+            problem = f"unknown {kind} '{_shown(name)}'{at(line, column)}{hint}"
+        super().__init__(problem)
 
     def located(self, line: int, column: int) -> UnknownName:
         """The same error, pointing at a place in the question."""

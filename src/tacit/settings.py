@@ -94,16 +94,16 @@ class Settings:
     Traceback (most recent call last):
     tacit.errors.SettingsError: unknown baking setting 'minute'; did you mean 'minutes'?
 
-    Settings know which of them were given; `derive` computes the others from these.
+    Settings know which of them are explicit; `derive` computes the others from these.
     """
 
     noun: ClassVar[str] = ""
-    given: ClassVar[Mapping[str, Any]]  # explicit settings; None only where it is a value
+    explicit: ClassVar[Mapping[str, Any]]  # those that were passed; None only where it is a value
     # explicit settings that later changes overrode, with the names of these changes
     overruled: ClassVar[Mapping[str, tuple[Any, set[str]]]]
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
-        """Create settings that know which of them were given."""
+        """Create settings that know which of them are explicit."""
         known = [declared.name for declared in fields(cls)]
         for name in sorted(set(named) - set(known)):
             from difflib import get_close_matches  # local, since it delays every command
@@ -111,9 +111,9 @@ class Settings:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(known)}"
             raise SettingsError(f"unknown {cls.noun} setting '{name}'; {hint}")
-        made = super().__new__(cls)
-        vars(made).update(given=dict.fromkeys([*known[: len(values)], *named]), overruled={})
-        return made
+        created = super().__new__(cls)
+        vars(created).update(explicit=dict.fromkeys([*known[: len(values)], *named]), overruled={})
+        return created
 
     def __post_init__(self) -> None:
         values = {
@@ -121,18 +121,18 @@ class Settings:
             for declared in fields(self)
         }
         may_be_none = {declared.name for declared in fields(self) if _is_optional(declared)}
-        given = {
+        explicit = {
             name: values[name]
-            for name in self.given
+            for name in self.explicit
             if values[name] is not None or name in may_be_none
         }
-        vars(self).update(values | self.derive(given), given=given)
+        vars(self).update(values | self.derive(explicit), explicit=explicit)
         self.check()
 
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings and those that follow from them, or from a graph's sizes."""
-        return dict(given)
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings and those that follow from them, or from a graph's sizes."""
+        return dict(explicit)
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
@@ -167,15 +167,15 @@ class Settings:
                 overruled[name] = value, deciders
             elif name not in changes:
                 back[name] = value
-        given = {**back, **self.given}
+        explicit = {**back, **self.explicit}
         earlier = {
-            name: value for name, value in given.items() if decided.get(name) == usual.get(name)
+            name: value for name, value in explicit.items() if decided.get(name) == usual.get(name)
         }
-        made = type(self)(**earlier | changes)
-        for name in given.keys() - earlier.keys() - changes.keys():
-            overruled[name] = given[name], self._deciders(name, stated) or set(stated)
-        vars(made)["overruled"] = overruled
-        return made
+        changed = type(self)(**earlier | changes)
+        for name in explicit.keys() - earlier.keys() - changes.keys():
+            overruled[name] = explicit[name], self._deciders(name, stated) or set(stated)
+        vars(changed)["overruled"] = overruled
+        return changed
 
     def _deciders(self, name: str, stated: Mapping[str, Any]) -> set[str]:
         """The stated settings that each decide another one."""
@@ -183,14 +183,14 @@ class Settings:
         return {by for by in stated if self.derive({by: stated[by]}).get(name) != usual}
 
     def decides(self, name: str) -> bool:
-        """Whether a setting that was not given follows from others that were."""
-        return name not in self.given and self.derive(self.given).get(name) != self.derive({}).get(
-            name
-        )
+        """Whether a setting that is not explicit follows from others that are."""
+        return name not in self.explicit and self.derive(self.explicit).get(name) != self.derive(
+            {}
+        ).get(name)
 
     def with_derived(self, *sizes: int) -> Self:
         """The same settings with all that `derive` chooses for these sizes."""
-        return self.changed(**self.derive(self.given, *sizes))
+        return self.changed(**self.derive(self.explicit, *sizes))
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values, as settings files and results need them."""

@@ -16,7 +16,8 @@ from tacit.fitting.progress import Progress, counting
 from tacit.graph import datasets
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
-from tacit.run.folder import SETTINGS, RunFolder
+from tacit.run_folder.files import SETTINGS
+from tacit.run_folder.folder import RunFolder
 from tacit.settings import settings_of
 
 if TYPE_CHECKING:

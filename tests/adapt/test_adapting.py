@@ -27,7 +27,8 @@ from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.loading import load_model, save_model
 from tacit.query.sampling.queries import read_queries, write_queries
-from tacit.run.folder import ADAPTATION, ADAPTER, MODEL, RunFolder
+from tacit.run_folder.files import ADAPTATION, ADAPTER, MODEL
+from tacit.run_folder.folder import RunFolder
 
 SETTINGS = AdaptSettings(
     steps=20, batch=32, validate_every=10, validate_queries=10, device="cpu", patience=50

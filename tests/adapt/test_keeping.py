@@ -25,7 +25,8 @@ from tacit.evaluate.protocol import evaluate
 from tacit.links.loading import load_model
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import ADAPTER, RunFolder
+from tacit.run_folder.files import ADAPTER
+from tacit.run_folder.folder import RunFolder
 
 SIGMOID = AdaptSettings(
     calibration="sigmoid",

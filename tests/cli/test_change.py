@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from ring_runs import GRAPH, SMALL, new_run
 from tacit.cli import app, change
 from tacit.links.training.link_training import train
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 
 def called(*arguments: str) -> str:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tacit.cli import app, main
 from tacit.errors import DataError, SettingsError
 from tacit.graph.datasets import load
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 
 def run(*arguments: str) -> str:

@@ -26,7 +26,8 @@ from tacit.evaluate.protocol import evaluate
 from tacit.graph.formats.label_tables import write_tsv
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.compare import compare
-from tacit.run.folder import ENCODER, ENCODING, RunFolder
+from tacit.run_folder.files import ENCODER, ENCODING
+from tacit.run_folder.folder import RunFolder
 
 FLAGS = [
     word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))

@@ -18,7 +18,7 @@ from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
 from tacit.query.sampling.queries import AnswerSets, QuerySet, write_queries
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 # A ring of eight: everyone's next, and a second relation two steps on; test holds one fact of each.
 RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]

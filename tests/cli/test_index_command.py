@@ -13,7 +13,7 @@ from tacit.cli import app
 from tacit.errors import RunError
 from tacit.links.finders import index as index_top
 from tacit.links.training.link_training import train
-from tacit.run.folder import INDEX
+from tacit.run_folder.files import INDEX
 
 pytest.importorskip("faiss")
 

@@ -16,7 +16,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 # Each knows the next two of ten.
 KNOWS = [(f"e{i}", "knows", f"e{(i + step) % 10}") for i in range(10) for step in (1, 2)]

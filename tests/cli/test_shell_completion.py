@@ -19,7 +19,7 @@ from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.models import MODELS
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="bash splits words at backslashes")
 

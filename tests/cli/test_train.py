@@ -21,7 +21,8 @@ from tacit.links.loading import load_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import Training
 from tacit.links.training.step import TrainStep
-from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
+from tacit.run_folder.files import CHECKPOINT, MODEL
+from tacit.run_folder.folder import RunFolder
 
 FLAGS = ("--rank", "4", "--epochs", "4", "--batch", "8", "--device", "cpu")
 

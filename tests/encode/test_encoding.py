@@ -22,7 +22,8 @@ from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES, Shape
 from tacit.query.text.text import parse
-from tacit.run.folder import ENCODER, ENCODING, RunFolder
+from tacit.run_folder.files import ENCODER, ENCODING
+from tacit.run_folder.folder import RunFolder
 
 QUICK = {
     "steps": 12, "width": 4, "batch": 16, "negatives": 8, "validate_queries": 5,

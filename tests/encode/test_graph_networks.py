@@ -42,7 +42,7 @@ from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Loop
 from tacit.query.plans.symbolic import answers
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 FACTS = random_facts(3)
 INDEX = FactIndex(FACTS, RELATIONS)

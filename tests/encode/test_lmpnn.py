@@ -25,7 +25,7 @@ from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Complement
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text.text import parse
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 from writings import rewritten
 
 N = 12

@@ -23,7 +23,8 @@ from tacit.links.loading import load_model, save_model
 from tacit.links.models import ComplEx, TransE
 from tacit.links.settings import TrainSettings
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import CODES, INDEX, LOG_SUMS, MODEL, ROWS, RunFolder
+from tacit.run_folder.files import CODES, INDEX, LOG_SUMS, MODEL, ROWS
+from tacit.run_folder.folder import RunFolder
 
 N = 400
 R = 6

@@ -30,7 +30,7 @@ from tacit.evaluate.evaluation import evaluate_engine
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.graph import Graph
 from tacit.query.plans.plan import Plan
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 N = 7
 FACTS = [(0, 0, 1), (0, 0, 2), (3, 0, 1), (1, 1, 4), (2, 1, 5), (2, 1, 4), (6, 1, 0), (5, 0, 6)]

@@ -22,7 +22,8 @@ from tacit.evaluate.question_validation import (
 from tacit.graph.graph import Graph
 from tacit.links.training.link_training import Training
 from tacit.query.sampling.queries import QuerySet
-from tacit.run.folder import QUESTIONS, RunFolder
+from tacit.run_folder.files import QUESTIONS
+from tacit.run_folder.folder import RunFolder
 
 SETTINGS = {name: value for name, value in SMALL.to_dict().items() if value is not None}
 

@@ -10,7 +10,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.report import differences, report, sections, write_report
 from tacit.graph.graph import Graph
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 RELIABILITY = {
     "ece": 0.125,

@@ -20,7 +20,8 @@ from tacit.fitting.loop import Trainer
 from tacit.fitting.progress import Event
 from tacit.fitting.task import Task, TrainingSchedule
 from tacit.graph.graph import Graph
-from tacit.run.folder import CHECKPOINT, RunFolder
+from tacit.run_folder.files import CHECKPOINT
+from tacit.run_folder.folder import RunFolder
 
 FILE = "adaptation.safetensors"
 SCHEDULE = TrainingSchedule("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps

@@ -18,7 +18,7 @@ import tacit
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.merging import joined
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 Fact = tuple[str, str, str]
 

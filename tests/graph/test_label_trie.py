@@ -171,7 +171,7 @@ def test_forms_that_were_kept_serve_as_new_ones_do() -> None:
     labels = [f"Label {i} of {'abc'[i % 3]}" for i in range(40)]
     names = {"Label 3 of a": ["Third", "drei"], "Label 5 of c": ["Fifth"]}
     fresh = Vocabulary(labels, names=names)
-    kept = Vocabulary(in_a_trie(labels), names=names, forms=fresh.form_rows())
+    kept = Vocabulary(in_a_trie(labels), names=names, forms=fresh.spelling.rows())
     for typed in ("lab", "of b", "thi", "drei", "1", "fivth", "lable 12 of a"):
         assert kept.complete(typed) == fresh.complete(typed)
         assert kept.nearest(typed) == fresh.nearest(typed)

@@ -15,7 +15,8 @@ from tacit.graph.graph import SPLITS, Graph, no_triples
 from tacit.graph.labels.trie import LabelTrie
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import FACTS, FOLDED, KEYS, NAMES, TAILS, TRIE, TRIE_IDS, WORDS
-from tacit.run.folder import SETTINGS, RunFolder
+from tacit.run_folder.files import SETTINGS
+from tacit.run_folder.folder import RunFolder
 
 LABELS = ["New York", "\u2028é", "b\\n", "line\nbreak", " tab\t", "y-ork", "Québec"]
 GRAPH = Graph.of(

@@ -13,7 +13,7 @@ from tacit.engine.atoms import atoms
 from tacit.errors import RunError
 from tacit.links.finders import finders
 from tacit.links.finders.codes import Codes
-from tacit.run.folder import BYTES, INDEX
+from tacit.run_folder.files import BYTES, INDEX
 
 QUESTION = "?x : exists ?y . next(n1, ?y) & after(?y, ?x)"
 

@@ -26,7 +26,8 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation
 from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train
-from tacit.run.folder import ADAPTER, CHECKPOINT, MODEL, RunFolder
+from tacit.run_folder.files import ADAPTER, CHECKPOINT, MODEL
+from tacit.run_folder.folder import RunFolder
 from tacit.server.served_run import ServedRun
 
 Whole = Callable[[TrainSettings], tuple[RunFolder, dict[str, torch.Tensor]]]

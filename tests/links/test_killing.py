@@ -17,7 +17,8 @@ from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train
-from tacit.run.folder import CHECKPOINT, RunFolder
+from tacit.run_folder.files import CHECKPOINT
+from tacit.run_folder.folder import RunFolder
 
 KILLS = 8
 GRAPH = Graph.of([(f"e{i}", "r", f"e{(i * 7 + 1) % 150}") for i in range(150)])

@@ -27,7 +27,7 @@ from tacit.links.training.fact_validation import Validation
 from tacit.links.training.link_training import Training, train
 from tacit.links.training.memory import _from_cgroup, of_tables, table_bytes
 from tacit.links.training.step import TrainStep
-from tacit.run.folder import MODEL
+from tacit.run_folder.files import MODEL
 
 
 @pytest.mark.parametrize("name", MODELS)

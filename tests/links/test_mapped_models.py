@@ -13,7 +13,8 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.models import MODELS
-from tacit.run.folder import MODEL, RunFolder
+from tacit.run_folder.files import MODEL
+from tacit.run_folder.folder import RunFolder
 
 
 def run_of(path: Path, name: str, size: int, rank: int) -> RunFolder:

@@ -13,7 +13,7 @@ from tacit.links.factors import FactorModel
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.models import CP, MODELS, ComplEx, RotatE, TransE
 from tacit.links.scorer import BilinearScorer, Scorer, VectorScorer
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 ENTITIES = 7
 RELATIONS = 4

@@ -31,7 +31,8 @@ from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train
 from tacit.links.training.step import TrainStep
 from tacit.run import folder as folders
-from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
+from tacit.run_folder.files import CHECKPOINT, MODEL
+from tacit.run_folder.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes meet over the device lo")
 

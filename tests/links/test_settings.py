@@ -9,7 +9,7 @@ import pytest
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from test_exchange import images
 import tacit
 from encoder_runs import TINY
 from ring_runs import ring
+from tacit import loaded_run as opening
 from tacit.adapt import adaptation
 from tacit.adapt.adapter import Adapter, load_adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
@@ -29,9 +30,9 @@ from tacit.links.loading import load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import new_embeddings
 from tacit.links.training.link_training import train
-from tacit.run import loaded as opening
 from tacit.run.changes import add_facts, remove_facts
-from tacit.run.folder import ADAPTER, CHECKPOINT, ENCODER, FOUND_BY, RESULTS, TRACE, RunFolder
+from tacit.run_folder.files import ADAPTER, CHECKPOINT, ENCODER, FOUND_BY, RESULTS, TRACE
+from tacit.run_folder.folder import RunFolder
 
 MORE = [
     ("zoe", "lives", "t1"),

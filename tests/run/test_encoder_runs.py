@@ -22,10 +22,11 @@ from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
 from tacit.links.loading import load_model, save_model
+from tacit.loaded_run import read_weights
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.compare import compare
-from tacit.run.folder import ENCODER, ENCODING, MODEL, RESULTS, RunFolder
-from tacit.run.loaded import read_weights
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, RESULTS
+from tacit.run_folder.folder import RunFolder
 
 GRAPH = families()
 KNOWN = "?x : lives(p1, ?x)"

@@ -23,17 +23,8 @@ from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import FACTS, fingerprint
-from tacit.run.folder import (
-    ADAPTATION,
-    ADAPTER,
-    CHECKPOINT,
-    MODEL,
-    RESULTS,
-    SETTINGS,
-    TRACE,
-    RunFolder,
-    versions,
-)
+from tacit.run_folder.files import ADAPTATION, ADAPTER, CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE
+from tacit.run_folder.folder import RunFolder, versions
 
 GRAPH = Graph.of(
     [("a", "r", "b"), ("b\\n", "r", "line\nbreak"), ("\u2028é", "s", "a")],

@@ -22,7 +22,8 @@ from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
 from tacit.links.loading import load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE, RunFolder
+from tacit.run_folder.files import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE
+from tacit.run_folder.folder import RunFolder
 
 GRAPH = Graph.of([("a", "p", "b"), ("b", "p", "c"), ("c", "q", "a")])
 DEEP = "[" * 1_000_000

@@ -20,7 +20,8 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, RunError, SettingsError, TacitError
 from tacit.graph.graph import Graph
 from tacit.links.loading import make_model, save_model
-from tacit.run.folder import ADAPTER, MODEL, SETTINGS, RunFolder
+from tacit.run_folder.files import ADAPTER, MODEL, SETTINGS
+from tacit.run_folder.folder import RunFolder
 
 # A ring of eight with steps of one and of two; valid and test hold one fact each.
 RING = [(f"e{i}", "next", f"e{(i + 1) % 8}") for i in range(8)]

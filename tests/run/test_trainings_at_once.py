@@ -12,7 +12,7 @@ import tacit
 from encoder_runs import TINY
 from family_runs import families
 from tacit.errors import RunError
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 LINKS: dict[str, Any] = {"rank": 4, "epochs": 2, "device": "cpu", "progress": False}
 QUESTIONS: dict[str, Any] = {"count": 20, "shapes": "2p", "steps": 2, "recipe": "paper"}

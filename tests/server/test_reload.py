@@ -15,7 +15,7 @@ import tacit
 from served import Running, running
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
-from tacit.run.folder import (
+from tacit.run_folder.files import (
     ADAPTER,
     LOG_SUMS,
     MODEL,
@@ -25,8 +25,8 @@ from tacit.run.folder import (
     SETTINGS,
     TRACE,
     WEIGHTS,
-    RunFolder,
 )
+from tacit.run_folder.folder import RunFolder
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
 

@@ -24,7 +24,8 @@ from tacit.links.training.memory import clear_memory_errors
 from tacit.query.plans.plan import Complement
 from tacit.query.sampling.queries import QuerySets
 from tacit.query.sampling.query_folder import check_ids
-from tacit.run.folder import ADAPTATION, ADAPTER, RunFolder
+from tacit.run_folder.files import ADAPTATION, ADAPTER
+from tacit.run_folder.folder import RunFolder
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ from tacit.disk import from_json
 from tacit.engine.atoms.calibration import EVERY, Tails
 from tacit.errors import SettingsError
 from tacit.links.scorer import Scorer, State, VectorScorer, state_of
-from tacit.run.folder import ADAPTER, SETTINGS, RunFolder
+from tacit.run_folder.files import ADAPTER, SETTINGS
+from tacit.run_folder.folder import RunFolder
 
 VectorsOf = Callable[[Tensor], Tensor]  # of ids
 HIDDEN = 32  # the width of the layer between two

@@ -25,7 +25,7 @@ from tacit.adapt.shared_rows import ComputedRows, SharedRows
 from tacit.distributed.threads import spread
 from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E
-from tacit.engine.reasoner import MessageReasoner
+from tacit.engine.message_reasoner import MessageReasoner
 from tacit.links.scratch_buffers import ScratchBuffers
 
 # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]

@@ -51,7 +51,7 @@ def serve(
     for note in notes(settings):
         say(f"note: {note}", err=True)
     try:
-        serve_runs(runs, **settings.given)
+        serve_runs(runs, **settings.explicit)
     except KeyboardInterrupt:  # Ctrl-C ends a service
         raise typer.Exit(130) from None
 

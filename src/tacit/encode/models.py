@@ -21,7 +21,8 @@ from tacit.errors import RunError
 from tacit.graph.graph import Graph
 from tacit.links.loading import pick_device
 from tacit.links.scorer import Scorer
-from tacit.run.folder import ENCODER, ENCODING, RunFolder
+from tacit.run_folder.files import ENCODER, ENCODING
+from tacit.run_folder.folder import RunFolder
 
 EMBEDDINGS: dict[str, Callable[[int, int, EncodeSettings], Encoder]] = {
     "gqe": GQE, "q2b": Query2Box, "betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE,

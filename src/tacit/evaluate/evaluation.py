@@ -23,13 +23,14 @@ from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import SPLITS, Graph
+from tacit.loaded_run import LoadedWeights, described, engine_of
 from tacit.query.sampling.hardness import missing_links
 from tacit.query.sampling.queries import QuerySet, QuerySets, checksum, has_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
 from tacit.query.sampling.query_folder import sample as drawn_queries
 from tacit.query.sampling.shapes import parse_shapes
-from tacit.run.folder import ADAPTER, OUTDATED, RunFolder, versions
-from tacit.run.loaded import LoadedWeights, described, engine_of
+from tacit.run_folder.files import ADAPTER, OUTDATED
+from tacit.run_folder.folder import RunFolder, versions
 from tacit.sources import NameOrPath, load
 
 if TYPE_CHECKING:

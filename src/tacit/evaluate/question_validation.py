@@ -22,7 +22,8 @@ from tacit.query.plans.plan import Plan, Project, Row, walk
 from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run.folder import QUESTIONS, RunFolder
+from tacit.run_folder.files import QUESTIONS
+from tacit.run_folder.folder import RunFolder
 
 VALIDATED = ("1p", "2p", "3p", "2i", "3i", "pi", "ip")
 CANDIDATES = 32  # of a variable, at most

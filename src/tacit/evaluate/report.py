@@ -17,7 +17,7 @@ from tacit.evaluate import figures
 from tacit.evaluate.evaluation import check_writable
 from tacit.evaluate.results import is_results
 from tacit.evaluate.tables import TITLES, cell, columns_of, missing_percentages, percentages
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

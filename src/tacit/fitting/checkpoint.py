@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.run.folder import ADAPTATION, CHECKPOINT, ENCODING, MODEL, RunFolder
+from tacit.run_folder.files import ADAPTATION, CHECKPOINT, ENCODING, MODEL
+from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

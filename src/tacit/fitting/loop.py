@@ -27,7 +27,8 @@ from tacit.fitting.interruption import Broken, Stopped, StopWish, breakable, sto
 from tacit.fitting.parts import RunFiles
 from tacit.fitting.progress import Event, Pace, Progress, duration, shown
 from tacit.fitting.task import Task, Weights
-from tacit.run.folder import BEST, RunFolder, versions
+from tacit.run_folder.files import BEST
+from tacit.run_folder.folder import RunFolder, versions
 from tacit.settings import Settings
 
 LONG = 60.0  # seconds of training worth a warning

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 TABLES = ("entities", "tails")  # words in the names of tensors that have a row for each entity
 

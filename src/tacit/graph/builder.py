@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count, product
+from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,14 +57,11 @@ class Builder:
 
         Labels come in order of first occurrence.
         """
-        for known, labels, columns in (
-            (self.entities, entities, (0, 2)),
-            (self.relations, relations, (1,)),
-        ):
-            ids = _ids(known, labels)
-            for rows, column in product(splits.values(), columns):
-                rows[:, column] = ids[rows[:, column]]
+        entity_ids = _ids(self.entities, entities)
+        relation_ids = _ids(self.relations, relations)
         for split, rows in splits.items():
+            for column, ids in enumerate((entity_ids, relation_ids, entity_ids)):
+                rows[:, column] = ids[rows[:, column]]
             self._chunks[split].append(rows)
 
     def facts(self, split: str) -> Triples:
@@ -76,18 +73,19 @@ class Builder:
         """Every entity and relation so far, as passed to `add`."""
         return chain(self.entities, self.relations)
 
-    def graph(self, name: str, label: Callable[[str], str] | None = None) -> Graph:
+    def graph(self, name: str, label: Callable[[str], str] = str) -> Graph:
         """Builds the graph of all facts added; `label` maps terms to labels where they differ."""
         splits = [self.facts(split) for split in SPLITS]
         self._chunks.clear()
-        relations = map(label, self.relations) if label else self.relations
-        forward = _without_inverses(list(relations), splits)
-        entities = map(label, self.entities) if label else self.entities
-        graph = assemble(Vocabulary(entities), directed(forward), splits, name, self.notes)
+        forward = _without_inverses(list(map(label, self.relations)), splits)
+        # a dict of ids is no less than a vocabulary needs
+        entities = Vocabulary(self.entities if label is str else map(label, self.entities))
+        graph = assemble(entities, directed(forward), splits, name, self.notes)
         names = {
-            label(term) if label else term: by_rank(ranked)
+            label(term): by_rank(ranked)
             for term, ranked in self.names.items()
-            if label is None or term in self.entities or term in self.relations
+            # else it is nothing here that has a name, as is most of a file of names
+            if label is str or term in self.entities or term in self.relations
         }
         return graph.named(names)
 
@@ -163,9 +161,8 @@ def assemble(
             facts = facts[~again]
         earlier.append(ordered)
         distinct_facts.append(facts)
-    graph = Graph(
-        entities, relations, distinct_facts[0], distinct_facts[1], distinct_facts[2], name
-    )
+    train, valid, test = distinct_facts
+    graph = Graph(entities, relations, train, valid, test, name)
     for split in SPLITS[1:]:
         unseen = len(graph.split(split)) - len(graph.evaluable(split))
         if unseen:

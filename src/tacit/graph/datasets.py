@@ -81,11 +81,11 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
             ("skip_bad", "skip_bad is given"),
         ):
             if getattr(reading, name_of_option) and not any(map(_has_columns, located)):
-                raise SettingsError(f"{shown}, but {_given(sources)} is no table", name_of_option)
+                raise SettingsError(f"{shown}, but {_listed(sources)} is no table", name_of_option)
         graph = _loaded(located, name, reading, Prefixes(), {})
         if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
             raise DataError(
-                "holds names, and no facts; read it together with a file of facts", _given(sources)
+                "holds names, and no facts; read it together with a file of facts", _listed(sources)
             )
     # that of a file may be none
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
@@ -105,7 +105,7 @@ def sources_of(source: Any) -> list[Any]:
     return list(source) if isinstance(source, list | tuple) and not is_rows(source) else [source]
 
 
-def _given(sources: Sequence[Any]) -> str:
+def _listed(sources: Sequence[Any]) -> str:
     return ", ".join(item.name if isinstance(item, Graph) else str(item) for item in sources)
 
 
@@ -161,11 +161,9 @@ def _loaded(
 def _has_columns(source: Any) -> bool:
     if isinstance(source, _Folder):
         return any(map(_has_columns, (*source.splits.values(), *source.files)))
-    return (
-        extension(source) not in RDF_FORMATS
-        if isinstance(source, Path)
-        else is_frame(source) or is_rows(source)
-    )
+    if isinstance(source, Path):
+        return extension(source) not in RDF_FORMATS
+    return not isinstance(source, Graph)
 
 
 def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
@@ -269,5 +267,5 @@ def _read(
         FORMATS[extension(path)](path, split, builder, reading)
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
-    prefixes, label = labelling(builder) if rdf else (declared, None)
+    prefixes, label = labelling(builder) if rdf else (declared, str)
     return replace(builder.graph(name, label), prefixes=prefixes)

@@ -210,5 +210,5 @@ class FactIndex:
             less = (self.all_tails.take(middle, mode="clip") < tails) & (low < high)
             low = np.where(less, middle + 1, low)
             high = np.where(less, high, middle)
-        there: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
-        return there
+        hits: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
+        return hits

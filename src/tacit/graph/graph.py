@@ -144,20 +144,17 @@ class Graph:
         ('Paris', 'capital^-1')
         """
         listed = {label: [text] if isinstance(text, str) else text for label, text in names.items()}
-        worded = {
-            label: words
-            for label in listed
-            if (words := [name for name in listed[label] if name.strip()])
+        readable = {
+            label: words for label in listed if (words := [*filter(str.strip, listed[label])])
         }
-        if not worded:
+        if not readable:
             return self
-        both = names_both_ways(worded, self.relations)
+        both = names_both_ways(readable, self.relations)
 
         def renamed(known: Vocabulary) -> Vocabulary:
-            labels = {**both, **known.names}
             names = {
                 label: dict.fromkeys((*both.get(label, ()), *known.names.get(label, ())))
-                for label in labels
+                for label in {**both, **known.names}
             }
             return Vocabulary(known.labels, known.kind, names)
 
@@ -257,15 +254,14 @@ class Graph:
         for name in splits:
             self.split(name)  # which refuses a typo
         chosen = tuple(name for name in SPLITS if name in (splits or SPLITS))
-        if chosen not in self._indexes:
-            self._indexes[chosen] = FactIndex(self.triples(*chosen), self.num_relations)
-        return self._indexes[chosen]
+        if chosen not in self.indexes:
+            self.indexes[chosen] = FactIndex(self.triples(*chosen), self.num_relations)
+        return self.indexes[chosen]
 
-    def indexed(self, index: FactIndex) -> Graph:
-        """The same graph with a ready index of all its splits."""
-        graph = replace(self)
-        graph._indexes[SPLITS] = index
-        return graph
+    @cached_property
+    def indexes(self) -> dict[tuple[str, ...], FactIndex]:
+        """The indexes by splits that were sorted before, or read from files."""
+        return {}
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
         """The first entities and relations (default: all): their counts and a hash; cached."""
@@ -282,10 +278,6 @@ class Graph:
 
     @cached_property
     def _stamps(self) -> dict[tuple[int, int], LabelStamp]:
-        return {}
-
-    @cached_property
-    def _indexes(self) -> dict[tuple[str, ...], FactIndex]:
         return {}
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted, packed
 from tacit.graph.fact_index import distinct, within
-from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, is_absolute
+from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 
@@ -105,15 +105,13 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     lookup = _Lookup(
         graph, more, _relabelling(more, prefixes, _blank_stem(graph.entities) if apart else _BLANK)
     )
-    heads = [lookup.called(label, graph.entities) for label in more.entities]
-    forward = [lookup.called(label, graph.relations) for label in more.relations[0::2]]
-    both = [
-        label for name in forward if name not in graph.relations for label in (name, name + INVERSE)
-    ]
+    heads = [lookup.find_or_name(label, graph.entities) for label in more.entities]
+    forward = [lookup.find_or_name(label, graph.relations) for label in more.relations[0::2]]
+    unknown = [label for label in forward if label not in graph.relations]
     larger = replace(
         graph,
         entities=_extended(graph.entities, heads),
-        relations=_extended(graph.relations, both),
+        relations=_extended(graph.relations, directed(dict.fromkeys(unknown))),
         prefixes=prefixes,
     )
     facts = _facts(larger, more, heads, forward)
@@ -131,13 +129,10 @@ def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
 
     Its relation is an entity of the graph, and one of its ends a relation.
     """
-    new = range(graph.num_relations, larger.num_relations, 2)
-    relations = [i for i in new if larger.relations[i] in graph.entities]
-    ends = [
-        i
-        for i in range(graph.num_entities, larger.num_entities)
-        if larger.entities[i] in graph.relations
-    ]
+    new_relations = range(graph.num_relations, larger.num_relations, 2)
+    relations = [i for i in new_relations if larger.relations[i] in graph.entities]
+    new_entities = range(graph.num_entities, larger.num_entities)
+    ends = [i for i in new_entities if larger.entities[i] in graph.relations]
     wrong = facts[np.isin(facts[:, 1], relations) & np.isin(facts[:, [0, 2]], ends).any(1)]
     if len(wrong):
         head, relation, tail = (int(id_) for id_ in wrong[0])
@@ -154,24 +149,24 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     Where it has none of them that is an error: most likely something is misspelt.
     """
     lookup = _Lookup(graph, less, _relabelling(less, graph.prefixes, _BLANK))
-    heads = [lookup.found(label, graph.entities) for label in less.entities]
-    forward = [lookup.found(label, graph.relations) for label in less.relations[0::2]]
+    heads = [lookup.find(label, graph.entities) for label in less.entities]
+    forward = [lookup.find(label, graph.relations) for label in less.relations[0::2]]
     splits = [graph.split(name) for name in SPLITS]
-    num_given = len(less.facts())
+    num_listed = len(less.facts())
     facts = _facts(graph, less, heads, forward)
     *present, keys = packed([*splits, facts], graph.num_entities, graph.num_relations)
-    taken = distinct(keys)  # a fact may be given by labels and by names
-    remaining = [split[~within(keys, taken)] for split, keys in zip(splits, present, strict=True)]
+    targets = distinct(keys)  # a fact may be named twice, by labels and by names
+    remaining = [split[~within(own, targets)] for split, own in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, remaining))
     absences = islice(_absences(graph, less, heads, forward), ABSENT)
-    absent = num_given - len(facts) + len(taken) - removed
-    if num_given and not removed:
+    absent = num_listed - len(facts) + len(targets) - removed
+    if num_listed and not removed:
         if None in forward:
             # which says what may have been meant
             graph.relations.id(less.relations[2 * forward.index(None)])
         if None in heads:
             graph.entities.id(less.entities[heads.index(None)])
-        none = "no such fact" if num_given == 1 else f"none of these {num_given:,} facts"
+        none = "no such fact" if num_listed == 1 else f"none of these {num_listed:,} facts"
         raise DataError(f"{graph.name} has {none}: {'; '.join(absences)}")
     train, valid, test = remaining
     why = tuple(absences) if absent else ()
@@ -187,29 +182,22 @@ def _absences(
         fact = (less.entities[head], less.relations[relation], less.entities[tail])
         labels = (heads[head], forward[relation >> 1], heads[tail])
         vocabularies = (graph.entities, graph.relations, graph.entities)
-        strange = [
-            (text, known)
-            for text, label, known in zip(fact, labels, vocabularies, strict=True)
-            if not label
-        ]
-        if strange:
-            text, known = strange[0]
-            nearest = known.nearest(text, 1)
+        if None in labels:
+            at = labels.index(None)
+            nearest = vocabularies[at].nearest(fact[at], 1)
             hint = f", did you mean '{nearest[0]}'?" if nearest else ""
-            yield f"{' '.join(fact)}: no {known.kind} '{text}'{hint}"
+            yield f"{' '.join(fact)}: no {vocabularies[at].kind} '{fact[at]}'{hint}"
             continue
         h, r, t = (known.id(str(label)) for label, known in zip(labels, vocabularies, strict=True))
-        if t in (tails := index.tails(h, r)):
+        tails = index.tails(h, r)
+        if t in tails:
             continue
         if h in index.tails(t, r):
-            reason = (
-                f"the graph has it the other way round, {' '.join((fact[2], fact[1], fact[0]))}"
-            )
+            reason = f"the graph has it the other way round, {' '.join(fact[::-1])}"
         elif len(tails):
             shown = ", ".join(graph.entities[i] for i in tails[:_SHOWN].tolist())
-            reason = (
-                f"the graph has {fact[0]} {fact[1]} {shown}{', ...' if len(tails) > _SHOWN else ''}"
-            )
+            more = ", ..." if len(tails) > _SHOWN else ""
+            reason = f"the graph has {fact[0]} {fact[1]} {shown}{more}"
         else:
             reason = f"the graph has no {fact[1]} of {fact[0]}"
         yield f"{' '.join(fact)}: {reason}"
@@ -243,19 +231,19 @@ class _Lookup(NamedTuple):
     other: Graph
     plain: Callable[[str], str]
 
-    def found(self, label: str, known: Vocabulary) -> str | None:
+    def find(self, label: str, known: Vocabulary) -> str | None:
         """The label here of another graph's label; None where there is none."""
         iri = self.other.iri(label)
         if iri is not None:
-            mine = (
+            own = (
                 label if label in (iri, f"<{iri}>") and label in known else self.graph.label_of(iri)
             )
-            if mine is not None and mine in known:
-                return mine
+            if own is not None and own in known:
+                return own
             # else it stands for another IRI
             same = label in known and self.graph.iri(label) in (None, iri)
             return label if same else None
-        ids = known.meant(label := self.plain(label))
+        ids = known.resolve(label := self.plain(label))
         if len(ids) > 1:
             several = " and ".join(f"'{known[i]}'" for i in ids[:3])
             raise DataError(
@@ -263,10 +251,10 @@ class _Lookup(NamedTuple):
             )
         return known[ids[0]] if ids else None
 
-    def called(self, label: str, known: Vocabulary) -> str:
+    def find_or_name(self, label: str, known: Vocabulary) -> str:
         """The label here of another graph's label, or a new one where there is none."""
-        if (mine := self.found(label, known)) is not None:
-            return mine
+        if (own := self.find(label, known)) is not None:
+            return own
         iri = self.other.iri(label)
         short = self.plain(label)
         return f"<{iri}>" if iri is not None and short in known else short
@@ -281,11 +269,9 @@ def _facts(
     graph: Graph, more: Graph, heads: Sequence[str | None], forward: Sequence[str | None]
 ) -> Triples:
     """The facts of another graph in the ids of this one, if all of them are known."""
-    entities = np.array(
-        [-1 if label is None else graph.entities.get(label) for label in heads], dtype=np.int32
-    )
-    relations = np.array(
-        [-1 if label is None else graph.relations.get(label) for label in forward], dtype=np.int32
+    entities, relations = (
+        np.array([-1 if label is None else known.id(label) for label in labels], dtype=np.int32)
+        for known, labels in ((graph.entities, heads), (graph.relations, forward))
     )
     facts = more.facts()
     rows = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
@@ -299,12 +285,8 @@ def _facts(
 def _named(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:
     """The graph with the names of another added behind its own."""
     further = more.names
-    before = larger.names
-    names = dict[str, list[str]]()
-    for theirs, mine in zip(
-        (*more.entities, *more.relations[0::2]), (*heads, *forward), strict=True
-    ):
-        names.setdefault(mine, []).extend(further.get(theirs, ()))
-    return larger.named(
-        {label: [*before.get(label, ()), *added] for label, added in names.items() if added}
-    )
+    names = {label: list(texts) for label, texts in larger.names.items()}
+    theirs = (*more.entities, *more.relations[0::2])
+    for label, mine in zip(theirs, (*heads, *forward), strict=True):
+        names.setdefault(mine, []).extend(further.get(label, ()))
+    return larger.named(names)

@@ -34,10 +34,10 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     sizes = np.bincount(groups, minlength=num_groups)
     drawn = rng.permutation(num_groups)
     drawn = drawn[free[drawn]]
-    taken = np.cumsum(sizes[drawn])
+    num_held_out = np.cumsum(sizes[drawn])
     part = np.zeros(num_groups, dtype=np.int8)
-    part[drawn[taken <= round((valid + test) * len(facts))]] = 1
-    part[drawn[taken <= round(test * len(facts))]] = 2
+    part[drawn[num_held_out <= round((valid + test) * len(facts))]] = 1
+    part[drawn[num_held_out <= round(test * len(facts))]] = 2
     rows = part[groups]
     train, middle, last = (np.ascontiguousarray(facts[rows == i]) for i in range(3))
     notes = tuple(

@@ -7,6 +7,7 @@ where the trie cannot be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from importlib.util import find_spec
@@ -56,6 +57,7 @@ _KINDS = {  # of arrays; -1 is any number
     TAILS: (np.int32, (-1,)),
     **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
 }
+_UNESCAPED = {r"\\": "\\", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 _READ_WHOLE = 1 << 24  # bytes
 
 Table = Mapping[str, Any]
@@ -91,9 +93,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         write_names(graph, folder)
     facts = graph.facts()
     index = graph.index()
-    if (
-        (facts < 0) | (facts >= (graph.num_entities, graph.num_relations, graph.num_entities))
-    ).any():
+    limits = (graph.num_entities, graph.num_relations, graph.num_entities)
+    if ((facts < 0) | (facts >= limits)).any():
         raise DataError(
             f"the facts of {graph.name} have ids without labels; ids count the labels from 0"
         )
@@ -104,11 +105,11 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         TAILS: index.all_tails,
     }
     if is_large(graph.entities):
-        if made := trie_of(graph.entities):
+        if stored := trie_of(graph.entities):
+            trie, arrays[TRIE_IDS] = stored
             with replacing(folder / TRIE) as target:
-                made[0].save(str(target))
-            arrays[TRIE_IDS] = made[1]
-        rows = graph.entities.form_rows()
+                trie.save(str(target))
+        rows = graph.entities.spelling.rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
     for name, array in arrays.items():
         write_array(folder / name, array)
@@ -116,8 +117,8 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         "name": graph.name,
         "entities": graph.num_entities,
         "relations": graph.num_relations,
+        **{split: len(graph.split(split)) for split in SPLITS},
     }
-    described |= {split: len(graph.split(split)) for split in SPLITS}
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
     prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
     return {"graph": described, "files": files, **prefixes}
@@ -191,17 +192,16 @@ def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: se
     train, valid, test = np.split(facts, ends[:-1])
     name = str(described.get("name", "graph"))
     graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
-    return graph.indexed(FactIndex.of_arrays(keys, offsets, tails, graph.num_relations))
+    graph.indexes[SPLITS] = FactIndex.of_arrays(keys, offsets, tails, graph.num_relations)
+    return graph
 
 
 def _array(path: Path) -> NDArray[Any]:
     """Maps an array of a file, checking its type and dimensions."""
     array = mapped_array(path)
-    (kind, shape) = _KINDS[path.name]
-    sized = array.ndim == len(shape) and all(
-        m in (n, -1) for n, m in zip(array.shape, shape, strict=True)
-    )
-    if array.dtype != kind or not sized:
+    kind, shape = _KINDS[path.name]
+    fixed = tuple(n if m == -1 else m for n, m in zip(array.shape, shape, strict=False))
+    if array.dtype != kind or array.ndim != len(shape) or array.shape != fixed:
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array
 
@@ -225,7 +225,7 @@ def _check_arrays(
         (KEYS, keys, entities * relations),
         (TAILS, tails, entities),
     ):
-        if array.nbytes <= _READ_WHOLE and ((array < 0) | (array >= np.array(limit))).any():
+        if array.nbytes <= _READ_WHOLE and ((array < 0) | (array >= limit)).any():
             raise ValueError(f"{name} has ids without labels")
     for name, array, least in ((KEYS, keys, 1), (OFFSETS, offsets, 0)):
         if array.nbytes <= _READ_WHOLE and (np.diff(array) < least).any():
@@ -257,9 +257,4 @@ def _escaped(label: str) -> str:
 
 
 def _unescaped(line: str) -> str:
-    if "\\" not in line:
-        return line
-    pieces = line.split("\\\\")
-    return "\\".join(
-        piece.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t") for piece in pieces
-    )
+    return re.sub(r"\\[\\nrt]", lambda match: _UNESCAPED[match[0]], line) if "\\" in line else line

@@ -26,7 +26,7 @@ from tacit.links.loading import about, make_like, save_model
 from tacit.links.models import ComplEx
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 from tacit.links.ranking import ranks
-from tacit.run.folder import RunFolder
+from tacit.run_folder.folder import RunFolder
 
 RECIPROCAL = ("interleaved", "stacked")
 _Model = TypeVar("_Model", bound=FactorModel)

@@ -15,7 +15,8 @@ from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel
 from tacit.links.scorer import shards_of
-from tacit.run.folder import CHECKPOINT, MODEL, ON_PREDICTOR, RunFolder
+from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR
+from tacit.run_folder.folder import RunFolder
 from tacit.settings import device_name
 
 

@@ -83,9 +83,11 @@ def resolve_label(vocabulary: Vocabulary, *names: str) -> int:
         return name.endswith(INVERSE) or not text.endswith(INVERSE)
 
     texts = [
-        text for text in vocabulary.like(name) if _loosely(text) == _loosely(name) and forward(text)
+        text
+        for text in vocabulary.spelling.like(name)
+        if _loosely(text) == _loosely(name) and forward(text)
     ]
-    ids = list(dict.fromkeys(i for text in texts for i in vocabulary.meant(text)))
+    ids = list(dict.fromkeys(i for text in texts for i in vocabulary.resolve(text)))
     if len(ids) == 1:
         return ids[0]
     if ids:

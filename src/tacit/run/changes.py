@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from tacit.errors import DataError, RunError
+from tacit.errors import RunError
 from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
@@ -17,16 +17,16 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RunFolder
 from tacit.run.new_names import NewNames, listed
 from tacit.run.world import find_run
+from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_world, load
 
 # Imports of torch are local.
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph import datasets
-    from tacit.links.factors import FactorModel
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
@@ -42,8 +42,6 @@ class Change:
     added: int = 0
     removed: int = 0
     unchanged: int = 0  # facts already known, or to be removed and unknown
-    entities: int = 0  # new ones
-    relations: int = 0  # new ones, forward
     names: int = 0  # new readable ones
     seconds: float = 0.0
     index_removed: bool = False  # because it was one of the old weights
@@ -53,32 +51,52 @@ class Change:
     absent: tuple[str, ...] = ()
     dry_run: bool = False  # nothing was written
 
+    @property
+    def entities(self) -> int:
+        """The number of new entities."""
+        return len(self.new_names.entities)
+
+    @property
+    def relations(self) -> int:
+        """The number of new forward relations."""
+        return len(self.new_names.relations)
+
     def __str__(self) -> str:
         """The change in one line; for a dry run, the change that would be made."""
         if not (self.added or self.removed or self.unchanged):
             return "no facts were given, and nothing changed"
-        were = "was" if self.unchanged == 1 else "were"
-        made = " would be" if self.dry_run else ""
+        were = f", {self.unchanged:,} {'was' if self.unchanged == 1 else 'were'}"
+        would_be = " would be" if self.dry_run else ""
         if self.removed:
             remainder = f"what was learned of {'it' if self.removed == 1 else 'them'} stays learned"
-            absent = f", {self.unchanged:,} {were} not there" if self.unchanged else ""
+            absent = f"{were} not there" if self.unchanged else ""
             why = f" ({'; '.join(self.absent)})" if self.absent else ""
-            return f"{counted(self.removed, 'fact')}{made} removed{absent}{why}; {remainder}"
-        known = f", {self.unchanged:,} {were} there already" if self.unchanged else ""
-        entities = counted(self.entities, "new entity", "new entities") if self.entities else ""
-        relations = counted(self.relations, "new relation") if self.relations else ""
-        names = (listed(self.new_names.entities), listed(self.new_names.relations))
-        additions = [
-            f"; {what}: {which}"
-            for what, which in zip((entities, relations), names, strict=True)
-            if what
-        ]
-        named = f"; {counted(self.names, 'name')} added" if self.names else ""
-        return f"{counted(self.added, 'fact')}{made} added{known}{''.join(additions)}{named}"
+            return f"{counted(self.removed, 'fact')}{would_be} removed{absent}{why}; {remainder}"
+        parts = [f"{counted(self.added, 'fact')}{would_be} added"]
+        if self.unchanged:
+            parts[0] += f"{were} there already"
+        if self.entities:
+            number = counted(self.entities, "new entity", "new entities")
+            parts.append(f"{number}: {listed(self.new_names.entities)}")
+        if self.relations:
+            number = counted(self.relations, "new relation")
+            parts.append(f"{number}: {listed(self.new_names.relations)}")
+        if self.names:
+            parts.append(f"{counted(self.names, 'name')} added")
+        return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """The change as plain data."""
-        return asdict(self) | {"notes": list(self.notes), "absent": list(self.absent)}
+        return {
+            "added": self.added,
+            "removed": self.removed,
+            "unchanged": self.unchanged,
+            "entities": self.entities,
+            "relations": self.relations,
+            **asdict(self),
+            "notes": list(self.notes),
+            "absent": list(self.absent),
+        }
 
 
 def add_facts(
@@ -104,7 +122,7 @@ def add_facts(
     """
     merge = partial(with_facts, apart=_is_source(facts))
     consent = partial(NewNames.check, new=new or force, force=force)
-    return _change(path, facts_of(facts, **options), merge, consent, dry_run, progress)
+    return _change(path, _graph_of(facts, **options), merge, consent, dry_run, progress)
 
 
 def remove_facts(
@@ -115,18 +133,13 @@ def remove_facts(
     Predictions still reflect the removed facts until the run is trained again. With `dry_run`
     nothing is written.
     """
-    return _change(path, facts_of(facts, **options), without_facts, lambda _: None, dry_run)
+    return _change(path, _graph_of(facts, **options), without_facts, lambda _: None, dry_run)
 
 
-def facts_of(facts: Triples, **options: Any) -> Graph:
-    """The given facts as a graph of their own."""
-    if _is_source(facts):
+def _graph_of(facts: Triples, **options: Any) -> Graph:
+    """The facts of any source, or label triples, as a graph of their own."""
+    if _is_source(facts) or not isinstance(facts, Iterable):
         return load(facts, **options)
-    if not isinstance(facts, Iterable):
-        raise DataError(
-            f"a {type(facts).__name__} is no source of facts; expected a path, a DataFrame or "
-            "triples"
-        )
     rows = facts if is_rows(facts) else list(facts)
     return load(rows, **options) if len(rows) else Graph.of(())
 
@@ -149,9 +162,6 @@ def _change(
 
     Nothing is written if `check` raises, or in a dry run.
     """
-    from tacit.links.loading import load_model
-    from tacit.links.training.new_embeddings import fit_new_embeddings
-
     began = time.perf_counter()
     if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
         raise RunError(
@@ -165,13 +175,7 @@ def _change(
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
         if change.added or change.removed:
-            model = load_model(run) if run.has(MODEL) else None
-            larger = model
-            if model is not None and (change.entities or change.relations):
-                larger = fit_new_embeddings(
-                    model, graph, TrainSettings.of(run.settings["train"]), progress
-                )
-            _write(run, draft, graph, model, larger, change)
+            _write(run, draft, graph, change, progress)
         elif change.names:  # no weights or results depend on names
             write_names(graph, run.path)
     change = replace(change, seconds=round(time.perf_counter() - began, 3))
@@ -190,33 +194,25 @@ def _plan_change(
     _check_finished(run)
     before = run.graph()
     graph, changed, unchanged, absent = merge(before, facts)
-    new_counts = (
-        graph.num_entities - before.num_entities,
-        (graph.num_relations - before.num_relations) // 2,
-    )
-    new_names = NewNames.of(before, graph)
-    if any(new_counts) and run.has(ENCODER):
-        without = "drop it, or " if run.has(MODEL) else ""
-        raise RunError(
-            f"the facts name {counted(new_counts[0], 'entity', 'entities')} and "
-            f"{counted(new_counts[1], 'relation')} that run '{run.path}' does not know "
-            f"({'; '.join(new_names.lines())}), and its encoder learns no others; {without}train "
-            "anew on the larger graph"
-        )
-    larger = len(graph.facts()) > len(before.facts())
-    counts = (changed, 0) if larger else (0, changed)
-    names = sum(map(len, graph.names.values())) - sum(map(len, before.names.values()))
-    index_removed = changed > 0 and run.has(INDEX)
+    removing = merge is without_facts
     change = Change(
-        *counts,
-        unchanged,
-        *new_counts,
-        names,
-        index_removed=index_removed,
+        added=0 if removing else changed,
+        removed=changed if removing else 0,
+        unchanged=unchanged,
+        names=sum(map(len, graph.names.values())) - sum(map(len, before.names.values())),
+        index_removed=changed > 0 and run.has(INDEX),
         notes=facts.notes,
-        new_names=new_names,
+        new_names=NewNames.of(before, graph),
         absent=absent,
     )
+    if (change.entities or change.relations) and run.has(ENCODER):
+        without = "drop it, or " if run.has(MODEL) else ""
+        raise RunError(
+            f"the facts name {counted(change.entities, 'entity', 'entities')} and "
+            f"{counted(change.relations, 'relation')} that run '{run.path}' does not know "
+            f"({'; '.join(change.new_names.lines())}), and its encoder learns no others; {without}"
+            "train anew on the larger graph"
+        )
     return graph, change
 
 
@@ -236,28 +232,28 @@ def _check_finished(run: RunFolder) -> None:
 
 
 def _write(
-    run: RunFolder,
-    draft: Path,
-    graph: Graph,
-    model: FactorModel | None,
-    larger: FactorModel | None,
-    change: Change,
+    run: RunFolder, draft: Path, graph: Graph, change: Change, progress: Progress | bool
 ) -> None:
     """Write the changed run without the files that depend on its old weights and facts.
 
     An encoder keeps its weights, since it knows all entities of the changed graph.
     """
     from tacit.adapt.adapter import load_adapter, save_adapter
-    from tacit.links.loading import save_model
+    from tacit.links.loading import load_model, save_model
+    from tacit.links.training.new_embeddings import fit_new_embeddings
 
+    model = load_model(run) if run.has(MODEL) else None  # before anything is written
+    larger = model
+    if model is not None and (change.entities or change.relations):
+        chosen = TrainSettings.of(run.settings["train"])
+        larger = fit_new_embeddings(model, graph, chosen, progress)
     settings = run.settings
     first, *others = (table for table in settings if table not in _WRITTEN)
     changed = RunFolder.create(draft, graph, settings[first], table=first)
-    results = {
-        name: _outdated(value)
-        for name, value in run.results().items()
-        if name not in ("changes", "versions")
-    }
+    before = run.results()
+    totals = before.pop("changes", {})
+    before.pop("versions", None)
+    results = {name: _outdated(value) for name, value in before.items()}
     if model is not None and larger is not None:
         save_model(changed, larger)
         if run.has(ADAPTER):
@@ -269,9 +265,11 @@ def _write(
         if run.has(name) and not changed.has(name):
             about, tensors = run.contents(name)
             changed.write_tensors(name, tensors, about)
-    before = run.results().get("changes", {})
-    totals = {name: before.get(name, 0) + getattr(change, name) for name in ("added", "removed")}
-    changed.write_results({**results, "changes": totals})
+    results["changes"] = {
+        "added": totals.get("added", 0) + change.added,
+        "removed": totals.get("removed", 0) + change.removed,
+    }
+    changed.write_results(results)
 
 
 def _outdated(result: Any) -> Any:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import write_text
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
+from tacit.loaded_run import described, engine_of
 from tacit.query.sampling.query_folder import sample
-from tacit.run.folder import ADAPTER, MODEL, ON_PREDICTOR, versions
-from tacit.run.loaded import described, engine_of
 from tacit.run.run import Run, open
+from tacit.run_folder.files import ADAPTER, MODEL, ON_PREDICTOR
+from tacit.run_folder.folder import versions
 from tacit.sources import NameOrPath
 
 # Imports of torch are local.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
     from tacit.fitting.progress import Progress
+    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
 
     Measured = Callable[[Engine], Results]
@@ -49,12 +51,8 @@ class System:
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain data."""
-        values = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "results"
-        }
-        return {**values, **self.results.to_json(), "seconds": round(self.seconds, 4)}
+        values = vars(self) | self.results.to_json() | {"seconds": round(self.seconds, 4)}
+        return {name: value for name, value in values.items() if name != "results"}
 
 
 @dataclass(frozen=True)
@@ -145,48 +143,64 @@ def compare(
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
         check_writable(Path(out))
-    if not runs:
-        raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {
-        str(source): open(source, device=device)
-        for source in ([runs] if isinstance(runs, NameOrPath) else runs)
-    }
-    first, *others = opened.values()
-    for other in others:
-        _check_graph(first, other)
-    if queries is not None:
-        drawn = queries_of(first.graph, queries, split, shapes)
+    opened = _open_all([runs] if isinstance(runs, NameOrPath) else runs, device)
+    graph = next(iter(opened.values())).graph
+    if queries is None:
+        origin = "drawn from the graph"
+        compared = _drawn_queries(graph, split, shapes, limit or COUNT, seed)
     else:
-        samples = sample(first.graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
-        drawn = {name: each.queries for name, each in samples.items() if len(each.queries)}
-    if not drawn:
-        facts = f"the {split} facts of {first.graph.name}"
+        origin = "given" if isinstance(queries, Mapping) else str(queries)
+        compared = queries_of(graph, queries, split, shapes)
+    if not compared:
+        facts = f"the {split} facts of {graph.name}"
         raise SettingsError(f"no queries could be drawn from {facts}; give `queries`")
     observed = observed_before(split)
 
     def measured(engine: Engine) -> Results:
         sets = {
             shape: each
-            for shape, each in drawn.items()
+            for shape, each in compared.items()
             if engine.search.unsupported_reason(each.shape.plan) is None
         }
-        conditions = {"split": split, **relevant_settings(engine)}
-        return evaluate(engine.reasoner, sets, protocol, conditions, progress)
+        settings = {"split": split, **relevant_settings(engine)}
+        return evaluate(engine.reasoner, sets, protocol, settings, progress)
 
     rows = list[System]()
     names = [Path(source).name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
-    counts = {name: len(each) for name, each in queries_to_rank(drawn, limit).items()}
-    origin = "drawn from the graph"
-    if queries is not None:
-        origin = "given" if isinstance(queries, Mapping) else str(queries)
-    shared = {"graph": first.graph.name, "split": split, "queries": counts, "origin": origin}
-    shared |= {"observed": "+".join(observed) or "none", "ties": ties, "mean": protocol.mean}
-    comparison = Comparison(tuple(rows), shared)
+    conditions = {
+        "graph": graph.name,
+        "split": split,
+        "queries": {name: len(each) for name, each in queries_to_rank(compared, limit).items()},
+        "origin": origin,
+        "observed": "+".join(observed) or "none",
+        "ties": ties,
+        "mean": protocol.mean,
+    }
+    comparison = Comparison(tuple(rows), conditions)
     if out is not None:
         comparison.write(out)
     return comparison
+
+
+def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
+    """The runs by their sources, all of one graph."""
+    if not sources:
+        raise SettingsError("there are no runs to compare; give at least one", "runs")
+    opened = {str(source): open(source, device=device) for source in sources}
+    first, *others = opened.values()
+    for other in others:
+        _check_graph(first, other)
+    return opened
+
+
+def _drawn_queries(
+    graph: Graph, split: str, shapes: str | None, count: int, seed: int
+) -> dict[str, QuerySet]:
+    """Queries of each shape from the facts of a split."""
+    samples = sample(graph, shapes=shapes, split=split, count=count, seed=seed)
+    return {name: each.queries for name, each in samples.items() if len(each.queries)}
 
 
 def _check_graph(first: Run, other: Run) -> None:
@@ -206,32 +220,31 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
     folder = run.folder
     weights = run.weights
     rows = list[System]()
-    engine_settings = {"observed": observed}
-    by_rows = {**engine_settings, "candidates": "rows"}  # all entities are ranked
+    by_rows = {"observed": observed, "candidates": "rows"}  # all entities are ranked
     model = type(weights.scorer).__name__
     size = _size(weights.scorer)
+
+    def add(system: str, engine: Engine, model: str, training: str, parameters: int) -> None:
+        rows.append(System(name, system, model, training, parameters, measured(engine)))
+
     if folder.has(MODEL):
         settings = folder.settings["train"]
         training = ", ".join(
             f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings
         )
         engine = engine_of(folder, weights, False, by_rows)
-        rows.append(System(name, "predictor", model, training, size, measured(engine)))
+        add("predictor", engine, model, training, size)
         if folder.has(ADAPTER):
             engine = engine_of(folder, weights, True, by_rows)
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
             training = described(folder.settings.get("adapt", {})) or training
-            rows.append(System(name, "adapted", model, training, size + more, measured(engine)))
+            add("adapted", engine, model, training, size + more)
     if weights.encoder is not None:
-        engine = engine_of(folder, weights, False, engine_settings | {"search": "encoder"})
+        engine = engine_of(folder, weights, False, {"observed": observed, "search": "encoder"})
         on_predictor = folder.settings.get("encode", {}).get("model") in ON_PREDICTOR
         parameters = _size(weights.encoder) + (size if on_predictor else 0)
         config = engine.config
-        rows.append(
-            System(
-                name, "encoder", config["encoder"], config["encoding"], parameters, measured(engine)
-            )
-        )
+        add("encoder", engine, config["encoder"], config["encoding"], parameters)
     return rows
 
 

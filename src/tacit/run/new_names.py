@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tacit.errors import DataError
@@ -77,26 +77,28 @@ class NewNames:
         doubts = []
         if self.same:
             pairs = [f"'{label}' ('{known}')" for label, known in self.same.items()]
-            count = counted(len(pairs), "new name")
             doubts.append(
-                f"{count} differing from a known one in case, spaces or Unicode form alone: "
-                f"{listed(pairs)}"
+                f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
+                f"Unicode form alone: {listed(pairs)}"
             )
-        if self.relations and relations:
-            unlike = {
-                label: known for label, known in self.relations.items() if label not in self.same
-            }
-            pairs = [
-                f"'{label}'" + (f" (did you mean '{near}'?)" if near else "")
-                for label, near in unlike.items()
-            ]
-            if pairs:
-                doubts.append(f"{counted(len(pairs), 'new relation')}: {listed(pairs)}")
+        unlike = {label: known for label, known in self.relations.items() if label not in self.same}
+        if unlike and relations:
+            pairs = _questions(unlike)
+            doubts.append(f"{counted(len(pairs), 'new relation')}: {listed(pairs)}")
         if self.near and near:
-            pairs = [f"'{label}' (did you mean '{known}'?)" for label, known in self.near.items()]
-            count = counted(len(pairs), "new entity", "new entities")
-            doubts.append(f"{count} with nearly the name of a known one: {listed(pairs)}")
+            count = counted(len(self.near), "new entity", "new entities")
+            doubts.append(
+                f"{count} with nearly the name of a known one: {listed(_questions(self.near))}"
+            )
         return doubts
+
+
+def _questions(nearest: Mapping[str, str | None]) -> list[str]:
+    """The new names, each with the known one that may have been meant."""
+    return [
+        f"'{label}'" + (f" (did you mean '{known}'?)" if known else "")
+        for label, known in nearest.items()
+    ]
 
 
 def _texts(known: Vocabulary) -> Iterable[str]:

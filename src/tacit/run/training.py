@@ -13,9 +13,10 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RunFolder
 from tacit.run.run import Run
 from tacit.run.world import find_run
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
 # Imports of torch are local.
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph.datasets import Facts
     from tacit.query.sampling.queries import QuerySet
+
+
+def _check_either(resume: bool, force: bool) -> None:
+    if resume and force:
+        raise SettingsError(
+            "`resume=True` goes on with a run and `force=True` replaces it; leave one out"
+        )
 
 
 @with_gradients
@@ -51,10 +59,7 @@ def train(
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
 
-    if resume and force:
-        raise SettingsError(
-            "`resume=True` goes on with a run and `force=True` replaces it; leave one out"
-        )
+    _check_either(resume, force)
     reading = take_reading(settings)
     chosen = TrainSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
@@ -119,10 +124,7 @@ def train_encoder(
     """
     from tacit.links.loading import pick_device
 
-    if resume and force:
-        raise SettingsError(
-            "`resume=True` goes on with a run and `force=True` replaces it; leave one out"
-        )
+    _check_either(resume, force)
     reading = take_reading(settings)
     chosen = EncodeSettings.of(settings)
     pick_device(chosen.device)  # before anything is written

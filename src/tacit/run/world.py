@@ -14,7 +14,8 @@ from tacit.disk import LOCK, exists, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import FORMAT, SETTINGS, RunFolder
+from tacit.run_folder.files import FORMAT, SETTINGS
+from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_run, is_world
 
 # Imports of torch are local.
@@ -117,7 +118,7 @@ def world_run() -> Path:
                 if not _is_trained(path):
                     with shown(True) as tell:
                         tell(Event("note", 0, 0, note=f"training world once; it is kept in {path}"))
-                    train(graph, path, force=True, progress=sys.stderr.isatty(), **WORLD.given)
+                    train(graph, path, force=True, progress=sys.stderr.isatty(), **WORLD.explicit)
     except RunError as error:
         raise RunError(f"{error}; set TACIT_CACHE to a folder that can be written") from None
     return path

@@ -18,9 +18,10 @@ from tacit.disk import reading, state
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.training.finished import unfinished
-from tacit.run.folder import OPENED, SETTINGS, RunFolder
-from tacit.run.loaded import engine_of, read_weights
+from tacit.loaded_run import engine_of, read_weights
 from tacit.run.run import Run
+from tacit.run_folder.files import OPENED, SETTINGS
+from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards

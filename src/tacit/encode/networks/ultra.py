@@ -33,7 +33,8 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
 from tacit.graph.graph import Graph
 from tacit.links.imports import load_tensors
-from tacit.run.folder import ENCODER, RunFolder
+from tacit.run_folder.files import ENCODER
+from tacit.run_folder.folder import RunFolder
 
 _MOST_CACHED = 1 << 28  # numbers in the cache of relation vectors, at most
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head

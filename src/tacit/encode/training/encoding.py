@@ -24,7 +24,8 @@ from tacit.links.scorer import Scorer
 from tacit.links.training.memory import clear_memory_errors
 from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries, without_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
-from tacit.run.folder import ENCODER, ENCODING, MODEL, RunFolder
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL
+from tacit.run_folder.folder import RunFolder
 
 
 @dataclass(frozen=True, eq=False)

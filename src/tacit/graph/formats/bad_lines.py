@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacit.errors import DataError
@@ -10,43 +11,41 @@ from tacit.graph.builder import counted
 SHOWN = 5  # lines that a message speaks of
 
 
+@dataclass
 class BadLines:
-    """Collects the lines of a file that hold no fact.
+    """The lines of a file that hold no fact, which are skipped or not.
 
-    They are skipped or not as `skip` says; where it is None there is no choice. A `row` is a line
-    of what has none.
+    `skip` is None where there is no choice. A `unit` is a row in what has no lines.
     """
 
-    def __init__(self, path: Path, skip: bool | None = None, unit: str = "line") -> None:
-        self.path = path
-        self.skip = skip
-        self.unit = unit
-        self.count = 0
-        self._first: list[tuple[int, str]] = []
-        self._expected = ""
+    path: Path
+    skip: bool | None = None
+    unit: str = "line"
+    count: int = 0
+    first: list[tuple[int, str]] = field(default_factory=list)  # number and problem of each
+    expected: str = ""
 
     def add(self, number: int, why: str, expected: str) -> None:
         """Records a bad line."""
-        if not self.count:
-            self._expected = expected
+        self.expected = self.expected or expected
         self.count += 1
-        if len(self._first) < SHOWN:
-            self._first.append((number, why))
+        if len(self.first) < SHOWN:
+            self.first.append((number, why))
 
-    def check(self) -> None:
-        """Raises a `DataError` for all bad lines unless they are skipped."""
-        if self.count and not self.skip:
+    def check(self, facts: int = 1) -> None:
+        """Raises a `DataError` unless the bad lines are skipped and some `facts` are left."""
+        if self.count and not (self.skip and facts):
             raise self.error()
 
     def error(self) -> DataError:
         """The error for the bad lines: the first, their number, and the next ones."""
-        (number, why), *others = self._first
+        (number, why), *others = self.first
         hint = ""
         if self.count > 1:
             hint = f"; {counted(self.count, f'bad {self.unit}')} in all ({self._listed(others)})"
         if self.skip is False:
             hint += f"; `skip_bad=True` skips {'it' if self.count == 1 else 'them'}"
-        message = f"{why}; {self._expected}{hint}"
+        message = f"{why}; {self.expected}{hint}"
         if self.unit == "line":
             return DataError(message, self.path, number)
         return DataError(f"{self.unit} {number}: {message}", self.path)
@@ -54,9 +53,9 @@ class BadLines:
     def note(self, split: str) -> str:
         """The note of a graph about skipped lines."""
         skipped = f"{counted(self.count, f'bad {self.unit}')} of {self.path.name} skipped"
-        return f"{split}: {skipped} ({self._listed(self._first)})"
+        return f"{split}: {skipped} ({self._listed(self.first)})"
 
     def _listed(self, lines: list[tuple[int, str]]) -> str:
         """Lists some lines with their problems, and marks that there are more."""
         shown = [f"{self.unit} {number}: {why}" for number, why in lines]
-        return ", ".join([*shown, "..."] if self.count > len(self._first) else shown)
+        return ", ".join([*shown, "..."] if self.count > len(self.first) else shown)

@@ -65,11 +65,11 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
         return
     expected = {"numentity": num_entities, "numrelations": num_relations}
     for number, text in lines(path):
-        said = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
+        match = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
         # as text: it may have any number of digits
-        if said and said[2].lstrip("0") != str(expected[said[1]]):
+        if match and match[2].lstrip("0") != str(expected[match[1]]):
             raise DataError(
-                f"says {said[1]} {said[2]:.20}, but the id map has {expected[said[1]]}",
+                f"says {match[1]} {match[2]:.20}, but the id map has {expected[match[1]]}",
                 path,
                 number,
             )
@@ -82,11 +82,9 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     if not chunks and path.stem == "train":
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
-    strange = ((triples < 0) | (triples >= (num_entities, num_relations, num_entities))).max(
-        axis=1, initial=False
-    )
+    limits = (num_entities, num_relations, num_entities)
     _refuse(
-        strange,
+        np.any((triples < 0) | (triples >= limits), axis=1),
         path,
         f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0",
     )
@@ -117,12 +115,12 @@ def _ids(fields: list[str]) -> NDArray[np.int64]:
     return numbers.reshape(-1, 3)
 
 
-def _refuse(wrong: NDArray[np.bool_], path: Path, what: str) -> None:
+def _refuse(wrong: NDArray[np.bool_], path: Path, problem: str) -> None:
     """Raises a `DataError` with the line of the first wrong row, reading the file again."""
     if wrong.any():
         rows = ((number, text) for number, text in lines(path) if text.strip(" \t"))
         number, text = next(islice(rows, int(wrong.argmax()), None))
-        raise DataError(f"{what} (got {' '.join(text.split())[:80]!r})", path, number)
+        raise DataError(f"{problem} (got {' '.join(text.split())[:80]!r})", path, number)
 
 
 def write_betae(graph: Graph, folder: str | Path) -> None:

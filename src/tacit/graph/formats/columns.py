@@ -10,7 +10,9 @@ import numpy as np
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.delimited import COLUMNS
+from tacit.graph.formats.bad_lines import BadLines
+from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, separator_of
+from tacit.graph.formats.files import extension
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
@@ -50,7 +52,8 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     if len(words) == len(set(words)) == 3:
         roles = header_order(words)
         if _are_positions(words):
-            return int(words[0]) - 1, int(words[1]) - 1, int(words[2]) - 1
+            head, relation, tail = (int(word) - 1 for word in words)
+            return head, relation, tail
         if roles and len(header) <= 3:
             return roles
         if all(header.count(word) == 1 for word in words):
@@ -85,7 +88,8 @@ def header_order(words: Sequence[str]) -> Order | None:
     roles = [_role(word) for word in words]
     if any(roles.count(role) != 1 for role in COLUMNS):
         return None
-    return roles.index("head"), roles.index("relation"), roles.index("tail")
+    head, relation, tail = map(roles.index, COLUMNS)
+    return head, relation, tail
 
 
 def is_half_a_header(fields: Sequence[str]) -> bool:
@@ -103,40 +107,38 @@ def is_half_a_header(fields: Sequence[str]) -> bool:
 
 
 def header_in(
-    fields: Sequence[str], columns: str | None, given: Order | None, path: Path
+    fields: Sequence[str], columns: str | None, order: Order, explicit: bool, path: Path
 ) -> Order | None:
     """The column order if the first line (three fields a line) is a header, else None.
 
-    The `given` one counts before what the header says; half a header without any is refused.
+    An `explicit` order counts before what the header says; half a header without one is refused.
     """
     first = fields[:3]
     words = words_of(columns or "")
-    order = header_order(first)
+    stated = header_order(first)
     named = set(words) <= set(first) and not _are_positions(words)
-    if not named and order is None and not is_half_a_header(fields):
+    if not named and stated is None and not is_half_a_header(fields):
         return None
-    if given is None and order is None:
+    if not explicit and stated is None:
         names = (
             f"its first line ({', '.join(first)}) names columns, but not head, relation and tail"
         )
         raise DataError(f"{names}; {_SAY}, or delete it", path)
-    return given or order
+    return order if explicit else stated
 
 
-def told_order(
+def resolve_order(
     header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
 ) -> tuple[Order, bool]:
-    """The positions of head, relation and tail, and whether an option or header gives them."""
-    explicit = header_order(header) if columns is None else column_order(columns, header)
-    if explicit is None and len(header) != 3:
+    """The positions of head, relation and tail, and whether an option or header states them."""
+    stated = header_order(header) if columns is None else column_order(columns, header)
+    order = stated or usual
+    if stated is None and len(header) != 3:
         wide = f", or `columns='2,4,3'`, the positions of these{_MELT}" if len(header) > 3 else ""
         number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
-    order = explicit or usual
-    roles = [_role(word) for word in header]
-    if explicit is None and any(
-        role and order[COLUMNS.index(role)] != at for at, role in enumerate(roles)
-    ):
+    roles = [_role(header[at]) for at in order] if stated is None else COLUMNS
+    if any(role not in (None, column) for role, column in zip(roles, COLUMNS, strict=True)):
         names = ", ".join(header)
         raise DataError(
             f"its columns ({names}) are not all named as head, relation and tail; {_SAY}",
@@ -146,31 +148,42 @@ def told_order(
     if max(order) >= len(header):
         problem = f"columns '{columns}' ask for column {max(order) + 1}"
         raise SettingsError(f"{problem}, and {path} has {len(header)}", "columns")
-    return order, explicit is not None
+    return order, stated is not None
 
 
 def review(
-    path: Path,
+    bad: BadLines,
     split: str,
     builder: Builder,
     header: Sequence[str],
     order: Order,
-    asked: bool,
-    told: bool,
-    lines: int,
+    columns: str | None,
+    explicit: bool,
+    facts: int,
 ) -> None:
-    """Refuses a train split without facts, and notes or doubts a guessed column order."""
-    if not lines and split == "train":  # the other splits may be empty: all facts are known ones
+    """Notes what was skipped or guessed of a table; refuses one for train without facts.
+
+    A guessed order of columns that looks wrong is noted, or refused.
+    """
+    path = bad.path
+    bad.check(facts)
+    if bad.count:
+        builder.notes.append(bad.note(split))
+    if extension(path) == ".csv" and (separator := separator_of(path)) != ",":
+        builder.notes.append(
+            f"{split}: the columns of {path.name} are separated by {SEPARATORS[separator]}"
+        )
+    if not facts and split == "train":  # the other splits may be empty: all facts are known ones
         raise DataError("holds no facts; expected rows of head, relation and tail", path)
-    if not asked and len(header) > 3:
+    if columns is None and len(header) > 3:
         names = ", ".join(header[i] for i in order)
         builder.notes.append(
             f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}"
         )
-    elif not asked and order != USUAL:
+    elif columns is None and order != USUAL:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
-    if not told and order == USUAL and lines >= _ENOUGH:
+    if not explicit and order == USUAL and facts >= _ENOUGH:
         _doubt(path, split, builder)
 
 

@@ -69,13 +69,11 @@ def separator_of(path: Path) -> str:
 def _regularity(path: Path, separator: str) -> tuple[int, int]:
     """How many first lines share a column count, and minus the spaces after separators."""
     most = max((count for width, count in _widths(path, separator).items() if width > 1), default=0)
-    with suppress(DataError):  # which whoever reads the file comes upon again
-        return most, -sum(text.count(f"{separator} ") for _, text in islice(lines(path), _JUDGED))
-    return 0, 0
+    return most, -sum(text.count(f"{separator} ") for _, text in islice(lines(path), _JUDGED))
 
 
 def _widths(path: Path, separator: str) -> Counter[int]:
-    """Counts the first lines by their number of columns."""
+    """Counts the first lines by their number of columns, up to one that is not CSV."""
     widths: Counter[int] = Counter()
     with suppress(DataError):
         widths.update(len(row) for _, row in islice(_rows(path, separator), _JUDGED))

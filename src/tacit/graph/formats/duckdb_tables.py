@@ -230,16 +230,14 @@ def _take(
     bad: BadLines,
 ) -> None:
     """Creates the table `facts` from label columns, named as `roles`; empty labels are bad."""
-    for name, kind in columns:
+    chosen = []
+    for (name, kind), short in zip(columns, roles, strict=True):
         if not _LABELS.fullmatch(kind):
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
-    quoted = [name.replace('"', '""') for name, _ in columns]
-    chosen = ", ".join(
-        f"trim(\"{name}\"::VARCHAR, ' ') AS {short}"
-        for name, short in zip(quoted, roles, strict=True)
-    )
+        quoted = name.replace('"', '""')
+        chosen.append(f"trim(\"{quoted}\"::VARCHAR, ' ') AS {short}")
     connection.execute(
-        f"CREATE TABLE facts AS SELECT {chosen} FROM {_OF_PARQUET}", [_exactly(path)]
+        f"CREATE TABLE facts AS SELECT {', '.join(chosen)} FROM {_OF_PARQUET}", [_exactly(path)]
     )
     empty = " OR ".join(f"coalesce({short}, '') = ''" for short in roles)
     (count,) = connection.execute(f"SELECT count(*) FROM facts WHERE {empty}").fetchone()
@@ -252,10 +250,8 @@ def _take(
     bad.count = count
     bad.check()
     connection.execute(
-        f"CREATE TABLE whole AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"
+        f"CREATE OR REPLACE TABLE facts AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"
     )
-    connection.execute("DROP TABLE facts")
-    connection.execute("ALTER TABLE whole RENAME TO facts")
 
 
 def _exactly(path: Path) -> str:

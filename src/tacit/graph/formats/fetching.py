@@ -58,9 +58,9 @@ class Endpoint:
                 "https://",
                 "url",
             )
-        said = _OPAQUE.sub(" ", self.pattern)
+        visible = _OPAQUE.sub(" ", self.pattern)
         if missing := [
-            name for name in ("?s", "?p", "?o") if not re.search(rf"[?$]{name[1]}(?!\w)", said)
+            name for name in ("?s", "?p", "?o") if not re.search(rf"[?$]{name[1]}(?!\w)", visible)
         ]:
             raise SettingsError(
                 f"pattern '{self.pattern}' says nothing of {' and '.join(missing)}; it must be "
@@ -105,7 +105,7 @@ class Endpoint:
                     )
                 break
             except urllib.error.HTTPError as error:
-                said = " ".join(error.read(2000).decode(errors="replace").split())[:200]
+                reason = " ".join(error.read(2000).decode(errors="replace").split())[:200]
                 if 300 <= error.code < 400:
                     place = error.headers.get("Location", "elsewhere")[:200]
                     raise DataError(
@@ -113,7 +113,7 @@ class Endpoint:
                     ) from None
                 if error.code not in _BUSY or tries == _TRIES:
                     raise DataError(
-                        f"{self.url} answers {error.code} {error.reason}: {said}"
+                        f"{self.url} answers {error.code} {error.reason}: {reason}"
                     ) from None
                 time.sleep(_wait(error.headers.get("Retry-After", ""), tries))
             except (OSError, http.client.HTTPException) as error:

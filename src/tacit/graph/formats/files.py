@@ -41,7 +41,7 @@ class _Unpacking(io.RawIOBase):
     def __init__(self, raw: IO[bytes], path: Path) -> None:
         self._raw = raw
         self._path = path
-        self._given = 0
+        self._unpacked = 0
         self._file = PACKINGS[path.suffix](raw, "rb")
 
     def readable(self) -> bool:
@@ -49,11 +49,14 @@ class _Unpacking(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         data = self._file.read1(len(buffer))
-        self._given += len(data)
+        self._unpacked += len(data)
         times = UNPACKED_A_BYTE[self._path.suffix]
-        if self._given > UNPACKED + times * self._raw.tell():
-            what = f"unpacks to more than {times} times its size, more than files of facts do"
-            raise DataError(f"{what}; if it is meant to, unpack it first", self._path)
+        if self._unpacked > UNPACKED + times * self._raw.tell():
+            raise DataError(
+                f"unpacks to more than {times} times its size, more than files of facts do; if it "
+                "is meant to, unpack it first",
+                self._path,
+            )
         buffer[: len(data)] = data
         return len(data)
 
@@ -80,13 +83,11 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     except IsADirectoryError:
         raise DataError("is a folder where a file is expected", path) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         # not the system's, but that of what unpacks
         if packing and getattr(error, "errno", None) is None:
-            whole = f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again"
-            raise DataError(whole, path) from None
-        raise DataError(
-            f"cannot be read ({getattr(error, 'strerror', None) or error})", path
-        ) from None
+            problem = f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again"
+        raise DataError(problem, path) from None
 
 
 def blocks(path: Path) -> Iterator[tuple[int, bytes]]:

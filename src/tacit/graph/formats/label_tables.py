@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -20,17 +19,15 @@ from tacit.graph.formats.columns import (
     header_in,
     header_order,
     is_half_a_header,
+    resolve_order,
     review,
-    told_order,
 )
 from tacit.graph.formats.delimited import (
     COLUMNS,
-    SEPARATORS,
     TEXTS,
     check_writable,
     chosen_fields,
     listed,
-    separator_of,
     table_fields,
     table_rows,
 )
@@ -61,79 +58,59 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
     Of a table with more than three, `columns` or a header must say which.
     """
     columns = reading.columns
-    usual = builder.order
-    bad = BadLines(path, reading.skip_bad, "row" if extension(path) == PARQUET else "line")
     if extension(path) == PARQUET:
+        bad = BadLines(path, reading.skip_bad, "row")
         header = parquet_columns(path)
-        order, explicit = told_order(header, columns, usual, path)
-        lines = add_parquet(path, split, builder, order, bad)
+        order, explicit = resolve_order(header, columns, builder.order, path)
+        facts = add_parquet(path, split, builder, order, bad)
     else:
+        bad = BadLines(path, reading.skip_bad)
         header = next((row for _, row in table_rows(path)), [])
-        order, explicit, lines = _add_text(path, split, builder, columns, usual, header, bad)
+        order, explicit, facts = _add_text(split, builder, columns, header, bad)
         first = [header[i] for i in order] if len(header) > max(order) else []
-        if first and lines >= _SOME and _stands_alone(builder, split, *first):
+        if first and facts >= _SOME and _stands_alone(builder, split, *first):
             builder.notes.append(
                 f"{split}: the first line of {path.name} has nothing in common with any other; if "
                 f"it is a header, give `columns='{','.join(first)}'`"
             )
-    if bad.count and not lines:
-        raise bad.error()
-    if bad.count:
-        builder.notes.append(bad.note(split))
-    if extension(path) == ".csv" and (separator := separator_of(path)) != ",":
-        builder.notes.append(
-            f"{split}: the columns of {path.name} are separated by {SEPARATORS[separator]}"
-        )
-    review(path, split, builder, header, order, columns is not None, explicit, lines)
+    review(bad, split, builder, header, order, columns, explicit, facts)
     if len(header) <= 3:
         builder.order = order
 
 
 def _add_text(
-    path: Path,
-    split: str,
-    builder: Builder,
-    columns: str | None,
-    usual: Order,
-    first: list[str],
-    bad: BadLines,
+    split: str, builder: Builder, columns: str | None, header: list[str], bad: BadLines
 ) -> tuple[Order, bool, int]:
-    """Adds the facts of a text table.
+    """Adds the facts of a text table; `header` is its first line, whatever that is.
 
-    Returns the order of columns, whether an option or header gave it, and the number of facts.
+    Returns the order of columns, whether an option or header states it, and the number of facts.
     """
-    wide = len(first) > 3
-    explicit_order = None
-    if columns is not None or wide:
-        explicit_order, _ = told_order(first, columns, usual, path, 1) if first else (usual, False)
-    order = explicit_order or usual
-    explicit = explicit_order is not None
-    lines = 0
-    blocks = (
-        fields
-        for fields in (chosen_fields(path, order, bad) if wide else table_fields(path, bad=bad))
-        if fields
-    )
-    for number, fields in enumerate(blocks):
+    path = bad.path
+    wide = len(header) > 3
+    order = builder.order
+    explicit = False
+    if header and (wide or columns is not None):
+        order, explicit = resolve_order(header, columns, order, path, 1)
+    facts = 0
+    blocks = chosen_fields(path, order, bad) if wide else table_fields(path, bad=bad)
+    for number, fields in enumerate(filter(None, blocks)):
         if not number:
-            header = header_in(fields, columns, explicit_order, path)
-            if header is not None:
-                order = header
+            stated = header_in(fields, columns, order, explicit, path)
+            if stated is not None:
+                order = stated
                 explicit = True
                 builder.notes.append(
                     f"{split}: the first line of {path.name} was taken for a header and skipped"
                 )
                 del fields[:3]
-            at_once = (
-                None if wide else add_text(path, split, builder, order, int(header is not None))
-            )
+            at_once = None if wide else add_text(path, split, builder, order, stated is not None)
             if at_once is not None:
                 return order, explicit, at_once
         if order != USUAL and not wide:
             fields[0::3], fields[1::3], fields[2::3] = (fields[i::3] for i in order)
-        lines += len(fields) // 3
+        facts += len(fields) // 3
         builder.add(split, fields)
-    return order, explicit, lines
+    return order, explicit, facts
 
 
 def _stands_alone(builder: Builder, split: str, head: str, relation: str, tail: str) -> bool:
@@ -157,10 +134,8 @@ def read_frame(frame: Any, name: str, reading: ReadSettings) -> Graph:
     """Reads a DataFrame as a table; all facts are in train."""
     header = [str(column) for column in frame.columns]
     bad = BadLines(_FRAME, reading.skip_bad, "row")
-    order, explicit = told_order(header, reading.columns, USUAL, _FRAME)
     numbers = range(1, len(frame) + 1)
-    read = [_labels(frame.iloc[:, at].tolist(), numbers, _FRAME, header[at], _CURE) for at in order]
-    return _of_columns(read, numbers, name, header, order, explicit, reading, bad)
+    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, name, reading, bad)
 
 
 def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
@@ -177,92 +152,73 @@ def read_rows(
     rows: Sequence[Sequence[Any]] | NDArray[Any], name: str, reading: ReadSettings
 ) -> Graph:
     """Reads rows of labels as a table without a header; all facts are in train."""
-    source = _ROWS
-    listed_rows = list(rows)
-    if isinstance(rows, np.ndarray):
-        source = _ARRAY
-        listed_rows = rows.tolist()
-    bad = BadLines(source, reading.skip_bad, "row")
+    is_array = isinstance(rows, np.ndarray)
+    bad = BadLines(_ARRAY if is_array else _ROWS, reading.skip_bad, "row")
+    every: list[Any] = rows.tolist() if isinstance(rows, np.ndarray) else list(rows)
+    width = max(3, len(every[0])) if every and isinstance(every[0], list | tuple) else 3
+    expected = f"expected {width} labels" if width > 3 else f"expected {listed(COLUMNS)}"
     whole: dict[int, Sequence[Any]] = {}
-    width = (
-        max(3, len(listed_rows[0]))
-        if listed_rows and isinstance(listed_rows[0], list | tuple)
-        else 3
-    )
-    for number, row in enumerate(listed_rows, start=1):
-        if isinstance(row, list | tuple) and len(row) == width:
-            whole[number] = row
+    for number, row in enumerate(every, start=1):
+        if not isinstance(row, list | tuple):
+            bad.add(number, f"is {row!r:.40}", expected)
+        elif len(row) != width:
+            bad.add(number, f"has {counted(len(row), 'column')}", expected)
         else:
-            shown = (
-                f"has {counted(len(row), 'column')}"
-                if isinstance(row, list | tuple)
-                else f"is {row!r:.40}"
-            )
-            bad.add(
-                number,
-                shown,
-                f"expected {width} labels" if width > 3 else f"expected {listed(COLUMNS)}",
-            )
+            whole[number] = row
     header = [str(place + 1) for place in range(width)]
-    order, explicit = told_order(header, reading.columns, USUAL, source)
-    read = [_labels((row[at] for row in whole.values()), whole, source, header[at]) for at in order]
-    return _of_columns(read, list(whole), name, header, order, explicit, reading, bad)
+    return _read_columns(
+        lambda at: [row[at] for row in whole.values()], whole, header, name, reading, bad
+    )
 
 
-def _of_columns(
-    read: Sequence[list[str]],
-    numbers: Sequence[int],
-    name: str,
+def _read_columns(
+    column: Callable[[int], Sequence[Any]],
+    numbers: Collection[int],
     header: Sequence[str],
-    order: Order,
-    explicit: bool,
+    name: str,
     reading: ReadSettings,
     bad: BadLines,
 ) -> Graph:
-    """Builds a graph from columns of labels, in which bad rows have empty ones."""
-    builder = Builder()
-    facts = list(zip(*read, strict=True))
-    for number, fact in (
-        zip(numbers, facts, strict=True) if any("" in labels for labels in read) else ()
-    ):
+    """Builds a graph from the columns of a table in memory, whose rows have `numbers`."""
+    order, explicit = resolve_order(header, reading.columns, USUAL, bad.path)
+    columns = [_labels(column(at), numbers, bad.path, header[at]) for at in order]
+    facts = list[str]()
+    for number, fact in zip(numbers, zip(*columns, strict=True), strict=True):
         if "" in fact:
-            bad.add(
-                number, f"the {COLUMNS[fact.index('')]} is empty", f"expected {listed(COLUMNS)}"
-            )
-    bad.check()
-    facts = [fact for fact in facts if "" not in fact]
-    if bad.count and not facts:
-        raise bad.error()
-    if bad.count:
-        builder.notes.append(bad.note("train"))
-    builder.add("train", list(chain.from_iterable(facts)))
-    review(
-        bad.path, "train", builder, header, order, reading.columns is not None, explicit, len(facts)
-    )
+            empty = COLUMNS[fact.index("")]
+            bad.add(number, f"the {empty} is empty", f"expected {listed(COLUMNS)}")
+        else:
+            facts += fact
+    builder = Builder()
+    num_facts = len(facts) // 3
+    builder.add("train", facts)
+    review(bad, "train", builder, header, order, reading.columns, explicit, num_facts)
     return builder.graph(name)
 
 
-def _labels(
-    values: Iterable[Any], numbers: Iterable[int], source: Path, column: str, cure: str = ""
-) -> list[str]:
+def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
     """The labels of a column, text or whole numbers; empty where missing.
 
     Any other value is an error.
     """
     labels = []
     for row, value in zip(numbers, values, strict=True):
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        label = value.strip(" ") if isinstance(value, str) else str(value) if whole else ""
-        if not label:
-            kind = type(value).__name__
-            missing = kind in ("NoneType", "NAType", "NaTType") or (
-                isinstance(value, Real) and value != value
-            )
-            if not (isinstance(value, str) or missing):
-                what = f"column '{column}' holds {kind}; labels are text or whole numbers{cure}"
-                raise DataError(f"row {row}: {what}", source)
+        label = ""
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if isinstance(value, str) or is_whole:
+            label = str(value).strip(" ")
+        elif not _is_missing(value):
+            cure = _CURE if source is _FRAME else ""
+            what = f"column '{column}' holds {type(value).__name__}"
+            raise DataError(f"row {row}: {what}; labels are text or whole numbers{cure}", source)
         labels.append(label)
     return labels
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, or what pandas or numpy has in its place."""
+    is_nan = isinstance(value, Real) and value != value
+    return is_nan or type(value).__name__ in ("NoneType", "NAType", "NaTType")
 
 
 def write_tsv(graph: Graph, path: str | Path) -> None:

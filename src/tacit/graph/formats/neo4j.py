@@ -99,13 +99,13 @@ class Export:
                     "expected one of them",
                 )
             else:
-                called = names.setdefault(self.label("ID", id, several), [])
+                node_names = names.setdefault(self.label("ID", id, several), [])
                 column = next(
                     (column for column in self.naming if row[self.properties[column]]), None
                 )
                 if column is not None:
                     field = row[self.properties[column]]
-                    called += [
+                    node_names += [
                         (0, name)
                         for name in (field.split(";") if column.endswith("[]") else [field])
                     ]
@@ -139,13 +139,13 @@ def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> 
     alone = len(builder.names.keys() - set(builder.terms()))
     if alone:
         builder.notes.append(f"train: {counted(alone, 'node')} without relationships left out")
-    strange = (
+    unlisted = (
         [label for label in builder.entities if label not in builder.names] if builder.names else []
     )
-    if strange:
-        shown = f"which no file of nodes has, such as '{strange[0]}'"
+    if unlisted:
+        shown = f"which no file of nodes has, such as '{unlisted[0]}'"
         builder.notes.append(
-            f"train: relationships speak of {counted(len(strange), 'node')} {shown}"
+            f"train: relationships speak of {counted(len(unlisted), 'node')} {shown}"
         )
     left = dict.fromkeys(
         p.split(":")[0] for export in exports for p in export.properties if p not in export.naming

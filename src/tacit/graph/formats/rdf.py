@@ -76,9 +76,6 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
         text = " ".join(lines)
-        if '"' in text and not literals and kind not in _GROUPED:
-            lines = [line for line in lines if '"' not in line or reader.keeps(line)]
-            text = " ".join(lines)
         fields = text.split(" ") if lines else []
         if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not IRIs alone
             fields = [term for line in lines for term in reader.fact(line)]
@@ -108,21 +105,19 @@ class _Reader:
         self._kind = kind
         self._stem = stem
         self._literals = literals
+        self._skips_literals = not literals and kind not in _GROUPED
         self._language = language
         self._names = names
         self._nodes: dict[str, str] = {}
         self.noticed: Counter[str] = Counter()
 
-    def keeps(self, statement: str) -> bool:
-        """Whether a statement with a literal is needed; checked early, since many are not."""
-        if "<<" in statement or statement.split(" ", 2)[1] in _NAMING:
-            return True
-        self.noticed["literals"] += 1
-        return False
-
     def fact(self, statement: str) -> tuple[str, ...]:
         """The head, relation and tail of a statement in N-Quads, or None."""
         subject, predicate, object = statement.split(" ", 2)
+        is_plain = object[0] == '"' and "<<" not in object
+        if is_plain and self._skips_literals and predicate not in _NAMING:  # as many are
+            self.noticed["literals"] += 1
+            return ()
         if object.startswith("<<"):
             self.noticed["triples"] += 1
             return ()
@@ -150,13 +145,9 @@ class _Reader:
         name = " ".join(str(json.loads(literal[: end + 1])).split())
         tag, _, _ = literal[end + 1 :].lower().partition("--")
         preferred = f"@{self._language.lower()}"
-        rank = (
-            0
-            if tag == preferred or tag.startswith(f"{preferred}-")
-            else 2
-            if tag.startswith("@")
-            else 1
-        )
+        rank = 2 if tag else 1
+        if f"{tag}-".startswith(f"{preferred}-"):
+            rank = 0
         if name:
             self._names.setdefault(subject, []).append((rank, name))
 

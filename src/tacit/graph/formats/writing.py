@@ -123,11 +123,11 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]
         beside = None if is_device(path) else path.parent
         with tempfile.TemporaryDirectory(dir=beside, prefix=f".{path.name}.") as scratch:
             table = Path(scratch) / "rows.jsonl"
-            made = Path(scratch) / "rows.parquet"
+            packed = Path(scratch) / "rows.parquet"
             count = write_table(table, columns, rows)
             database.read_json(
                 str(table), columns=dict(columns), format="newline_delimited"
-            ).write_parquet(str(made))
-            with made.open("rb") as written:
+            ).write_parquet(str(packed))
+            with packed.open("rb") as written:
                 shutil.copyfileobj(written, file)
     return count

@@ -48,7 +48,7 @@ def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
         if len(name) > _LONGEST or name.startswith(_NO_NAMES):
             continue
         words = _words(name)
-        first_letters.update(words[0][0] for _ in words[:1])
+        first_letters.update(word[0] for word in words[:1])
         by_form.setdefault(_form(name, words), []).append(name)
         for key in {key for more in (-1, 0, 1) for key in _keys(words, more)}:
             by_key.setdefault(key, []).append(name)
@@ -57,7 +57,7 @@ def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
     for label in known if by_form else ():
         start = label[:1].lower()
         if start.isascii() and start.isalnum() and start not in first_letters:
-            continue  # names that are near begin alike: most labels need no closer look
+            continue  # names that are near begin with one letter: most labels need no closer look
         words = _words(label)
         form = _form(label, words)
         for name in by_form.get(form, ()):
@@ -121,33 +121,22 @@ def _keys(words: list[str], more: int = 0) -> Iterator[str]:
 
 
 def _one_letter_apart(words: list[str], others: list[str]) -> bool:
-    """Whether two names with as many words differ in one letter of a long word."""
+    """Whether two names with as many words differ in one letter of a long word.
+
+    It is inserted, deleted, replaced or swapped with the next one.
+    """
+    from rapidfuzz.distance import OSA
+
     if len(words) != len(others):
         return False
     pairs = [(word, other) for word, other in zip(words, others, strict=True) if word != other]
     if len(pairs) != 1:
         return False
     ((word, other),) = pairs
-    long = max(len(word), len(other)) >= SHORTEST_WORD
     return (
-        long
+        max(len(word), len(other)) >= SHORTEST_WORD
         and word[0] == other[0]
         and word.isalpha()
         and other.isalpha()
-        and _one_edit(word, other)
-    )
-
-
-def _one_edit(word: str, other: str) -> bool:
-    """Whether one insertion, deletion, replacement or swap turns a word into another."""
-    if len(word) > len(other):
-        word, other = other, word
-    if len(other) - len(word) > 1:
-        return False
-    at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), len(word))
-    if len(word) < len(other):
-        return word[at:] == other[at + 1 :]
-    replaced = word[at + 1 :] == other[at + 1 :]
-    return replaced or (
-        word[at : at + 2] == other[at : at + 2][::-1] and word[at + 2 :] == other[at + 2 :]
+        and OSA.distance(word, other) == 1
     )

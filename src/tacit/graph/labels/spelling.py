@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, takewhile
 from unicodedata import combining, normalize
@@ -87,9 +87,9 @@ def word_rows(texts: Iterable[str]) -> Places:
     )
 
 
-def word_beginning(wanted: str) -> re.Pattern[str]:
+def word_beginning(start: str) -> re.Pattern[str]:
     """A pattern for forms that begin with a text, or have a word that does."""
-    text = re.escape(wanted)
+    text = re.escape(start)
     return re.compile(rf"^{text}|(?<=[\W_])(?=[^\W_]){text}")
 
 
@@ -112,11 +112,30 @@ def plain(label: str) -> str:
 
 
 class Spelling:
-    """Searches texts by spelling; `rows` are the stored rows of their folded forms."""
+    """Searches texts by spelling; `stored` are the rows of an earlier search of the same texts."""
 
-    def __init__(self, texts: Sequence[str], rows: Places | None = None) -> None:
+    def __init__(self, texts: Sequence[str], stored: Mapping[str, Places]) -> None:
         self._texts = texts
-        self._forms = Forms(texts, folded, folded_rows(texts) if rows is None else rows)
+        self._stored = stored
+
+    def rows(self) -> dict[str, Places]:
+        """The tables of the search, which may be stored and reused."""
+        return {"words": word_rows(self._texts), "folded": folded_rows(self._texts)}
+
+    @cached_property
+    def _words(self) -> Forms:
+        rows = self._stored["words"] if self._stored else word_rows(self._texts)
+        return Forms(self._texts, spaced, rows)
+
+    @cached_property
+    def _forms(self) -> Forms:
+        rows = self._stored["folded"] if self._stored else folded_rows(self._texts)
+        return Forms(self._texts, folded, rows)
+
+    def beginning(self, typed: str) -> Iterator[tuple[str, int]]:
+        """Yields texts with a word that begins so, and where it starts in the text's form."""
+        for at in self._words.beginning(typed):
+            yield self._texts[int(self._words.places[at])], int(self._words.starts[at])
 
     def like(self, typed: str) -> list[str]:
         """All texts that are equal but for case, accents and separators."""
@@ -127,11 +146,11 @@ class Spelling:
 
         An edit inserts, deletes, replaces or swaps letters.
         """
-        wanted = folded(typed)
+        target = folded(typed)
         many = is_large(self._texts)
-        forms = self._near(wanted) if many else self._distinct
+        forms = self._near(target) if many else self._distinct
         distances: dict[str, int] = {}
-        for form, distance in _spelt_like(wanted, forms, max(1, len(wanted) // 4), count):
+        for form, distance in _spelt_like(target, forms, max(1, len(target) // 4), count):
             distances |= dict.fromkeys(self._forms.equal(form), distance)
         # a letter may fold to two, as ß does, or be the only one: compare these unfolded, too
         if not many:

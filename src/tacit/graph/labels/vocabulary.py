@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from tacit.errors import UnknownName
-from tacit.graph.labels.spelling import (
-    Forms,
-    Places,
-    Spelling,
-    folded_rows,
-    spaced,
-    word_beginning,
-    word_rows,
-)
+from tacit.graph.labels.spelling import Places, Spelling, spaced, word_beginning
 from tacit.graph.labels.trie import Chained, LabelTrie
 
 _MANY = 100_000  # labels, among which to look for parts of a name takes seconds
@@ -46,27 +39,25 @@ class Vocabulary(Sequence[str]):
         names: Mapping[str, Iterable[str]] | None = None,
         forms: Mapping[str, Places] | None = None,
     ) -> None:
-        # rows of forms, as `form_rows` made them
+        # `forms` are the stored rows of a `Spelling`
         self.kind = kind
-        self._given = forms or {}
         self.labels: Sequence[str]
         self._find: Callable[[Any], int | None]
         if isinstance(labels, LabelTrie):
             self.labels = labels
             self._find = labels.find
-        else:  # a dict has the ids already
+        else:
             self.labels = list(labels)
-            ids = (
-                labels
-                if isinstance(labels, dict)
-                else dict(zip(self.labels, range(len(self.labels)), strict=True))
-            )
+            # a dict has the ids already
+            numbered = zip(self.labels, count(), strict=False)
+            ids = labels if isinstance(labels, dict) else dict(numbered)
             if len(ids) != len(self.labels):
                 twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
                 raise ValueError(f"{kind} label '{twice}' occurs twice")
             self._find = ids.get
-        named = {label: tuple(texts) for label, texts in (names or {}).items() if label in self}
-        self.names = {label: texts for label, texts in named.items() if texts}
+        named = ((label, tuple(texts)) for label, texts in (names or {}).items() if label in self)
+        self.names = {label: texts for label, texts in named if texts}
+        self._forms = forms or {}
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -95,19 +86,19 @@ class Vocabulary(Sequence[str]):
 
     def get(self, label: str) -> int | None:
         """The id of a label, or of an unambiguous name; else None."""
-        ids = self.meant(label)
+        ids = self.resolve(label)
         return ids[0] if len(ids) == 1 else None
 
     def id(self, label: str) -> int:
         """The id of a label or name; an error suggests the nearest or lists the matches."""
-        ids = self.meant(label)
+        ids = self.resolve(label)
         if len(ids) == 1:
             return ids[0]
         if ids:
             raise UnknownName.ambiguous(self.kind, label, [self.labels[i] for i in ids])
         raise UnknownName(self.kind, label, self.nearest(label))
 
-    def meant(self, text: str) -> list[int]:
+    def resolve(self, text: str) -> list[int]:
         """The ids of a label or name."""
         known = self._find(text)
         if known is not None:
@@ -119,24 +110,14 @@ class Vocabulary(Sequence[str]):
         table: dict[str, list[int]] = {}
         for label, names in self.names.items():
             for name in dict.fromkeys(names):
-                table.setdefault(name, []).extend(self.meant(label))
+                table.setdefault(name, []).extend(self.resolve(label))
         return table
 
     @cached_property
-    def _texts(self) -> Sequence[str]:
-        """All labels, then all names."""
-        return Chained(self.labels, list(self._named)) if self.names else self.labels
-
-    def _written(self, texts: Iterable[str], count: int) -> list[str]:
-        """The text for each id, or its label where the text is an ambiguous name."""
-        forms: dict[int, str] = {}
-        for text in texts:
-            ids = self.meant(text)
-            for i in ids:
-                forms.setdefault(i, text if len(ids) == 1 else self.labels[i])
-            if len(forms) >= count:
-                break
-        return list(forms.values())[:count]
+    def spelling(self) -> Spelling:
+        """The search for texts by their spelling, among all labels, then all names."""
+        texts = Chained(self.labels, list(self._named)) if self.names else self.labels
+        return Spelling(texts, self._forms)
 
     def nearest(self, label: str, count: int = 3) -> list[str]:
         """The labels or names most similar to a text: equal forms, then near spellings.
@@ -148,9 +129,9 @@ class Vocabulary(Sequence[str]):
         """
         if len(label) > 200:  # nobody mistypes this much
             return []
-        if same := self.like(label):
-            return self._written(same, count)
-        near = self._written(self._spelling.misspelt(label, count), count)
+        if same := self.spelling.like(label):
+            return self._unambiguous(same, count)
+        near = self._unambiguous(self.spelling.misspelt(label, count), count)
         if len(near) == count or (near and len(self) > _MANY):
             return near
         return list(dict.fromkeys((*near, *self._sharing(label, count))))[:count]
@@ -162,12 +143,19 @@ class Vocabulary(Sequence[str]):
             for at in range(len(words) - size + 1):
                 part = " ".join(words[at : at + size])
                 if len(part) >= max(2, len(label) / 2):
-                    yield from self._written(self.like(part), count)
+                    yield from self._unambiguous(self.spelling.like(part), count)
                     yield from self.complete(part, count)
 
-    def like(self, label: str) -> list[str]:
-        """All labels and names that are equal but for case, accents and separators."""
-        return self._spelling.like(label)
+    def _unambiguous(self, texts: Iterable[str], count: int) -> list[str]:
+        """The text for each id, or its label where the text is an ambiguous name."""
+        shown: dict[int, str] = {}
+        for text in texts:
+            ids = self.resolve(text)
+            for i in ids:
+                shown.setdefault(i, text if len(ids) == 1 else self.labels[i])
+            if len(shown) >= count:
+                break
+        return list(shown.values())[:count]
 
     def complete(
         self, prefix: str, limit: int = 10, among: Sequence[int] | None = None
@@ -179,49 +167,28 @@ class Vocabulary(Sequence[str]):
         """
         typed = spaced(prefix)
         if not typed:
-            return (
-                list(self.labels[:limit])
-                if among is None
-                else [self.labels[i] for i in among[:limit]]
-            )
+            ids = range(len(self)) if among is None else among
+            return [self.labels[i] for i in ids[:limit]]
         # whether a later word alone has the prefix; the text's length; it
         best: dict[int, tuple[bool, int, str]] = {}
-        for text, start, ids in (
-            self._beginning(typed) if among is None else self._beginning_among(typed, among)
-        ):
+        for text, start, ids in self._beginning(typed, among):
             rank = start > 0, len(text), text
             best |= {i: min(rank, best.get(i, rank)) for i in ids}
             if len(best) >= 50 * limit:
                 break
         texts = ((i, best[i][2]) for i in sorted(best, key=best.__getitem__)[:limit])
-        return [text if self.meant(text) == [i] else self.labels[i] for i, text in texts]
+        return [text if self.resolve(text) == [i] else self.labels[i] for i, text in texts]
 
-    def _beginning(self, typed: str) -> Iterator[tuple[str, int, list[int]]]:
-        """Yields texts with a word that begins so, its position, and the text's ids."""
-        for at in self._words.beginning(typed):
-            text = self._texts[int(self._words.places[at])]
-            yield text, int(self._words.starts[at]), self.meant(text)
-
-    def _beginning_among(
-        self, typed: str, ids: Iterable[int]
+    def _beginning(
+        self, typed: str, among: Iterable[int] | None
     ) -> Iterator[tuple[str, int, list[int]]]:
-        """The same as `_beginning`, searching the texts of some ids."""
+        """Yields texts with a word that begins so, its position, and the text's ids."""
+        if among is None:
+            for text, start in self.spelling.beginning(typed):
+                yield text, start, self.resolve(text)
+            return
         pattern = word_beginning(typed)
-        for i in ids:
+        for i in among:
             for text in (self.labels[i], *self.names.get(self.labels[i], ())):
                 if match := pattern.search(spaced(text)):
                     yield text, match.start(), [i]
-
-    def form_rows(self) -> dict[str, Places]:
-        """The search tables of `complete` and `nearest`, which may be stored and reused."""
-        return {"words": word_rows(self._texts), "folded": folded_rows(self._texts)}
-
-    @cached_property
-    def _words(self) -> Forms:
-        return Forms(
-            self._texts, spaced, self._given["words"] if self._given else word_rows(self._texts)
-        )
-
-    @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling(self._texts, self._given.get("folded"))

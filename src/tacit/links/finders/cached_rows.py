@@ -11,7 +11,7 @@ from torch import Tensor
 from tacit.links.finders.records import Records
 from tacit.links.finders.retriever import TopK, TopKRetriever
 from tacit.links.finders.scan import ScanTop
-from tacit.run.folder import LOG_SUMS, ROWS
+from tacit.run_folder.files import LOG_SUMS, ROWS
 
 M = 128  # tails of a row that are kept
 # a quarter of a million rows, three million sums

@@ -20,7 +20,8 @@ from tacit.links.finders.index import IndexTop, build_index
 from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.finders.scan import CodedTop, ScanTop
 from tacit.links.scorer import BilinearScorer, Scorer, state_of, writes_to
-from tacit.run.folder import BYTES, CODES, INDEX, MODEL, WEIGHTS, RunFolder
+from tacit.run_folder.files import BYTES, CODES, INDEX, MODEL, WEIGHTS
+from tacit.run_folder.folder import RunFolder
 
 _LOOKED_AT = 64  # numbers of each weight
 

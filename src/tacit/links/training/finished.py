@@ -7,7 +7,8 @@ import shlex
 from tacit.errors import RunError, TacitError
 from tacit.fitting.checkpoint import about
 from tacit.links.settings import TrainSettings
-from tacit.run.folder import CHECKPOINT, MODEL, RunFolder
+from tacit.run_folder.files import CHECKPOINT, MODEL
+from tacit.run_folder.folder import RunFolder
 
 
 def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:

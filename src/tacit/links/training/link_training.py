@@ -27,7 +27,8 @@ from tacit.links.training.memory import (
     table_bytes,
 )
 from tacit.links.training.step import TrainStep
-from tacit.run.folder import CHECKPOINT, RunFolder
+from tacit.run_folder.files import CHECKPOINT
+from tacit.run_folder.folder import RunFolder
 
 OF_FACTS = "validation facts, asked in both directions"
 OF_QUESTIONS = "the shapes of questions that need a validation fact"

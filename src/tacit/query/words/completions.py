@@ -57,6 +57,10 @@ def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:
     """The label, name and written text of ids; the text is the name where unambiguous."""
     named = [(i, words[i], words.name(i)) for i in ids]
     return [
-        {"label": label, "name": name, "text": quoted(name if words.meant(name) == [i] else label)}
+        {
+            "label": label,
+            "name": name,
+            "text": quoted(name if words.resolve(name) == [i] else label),
+        }
         for i, label, name in named
     ]

@@ -66,7 +66,7 @@ class QuestionReader:
             return replace(step, other=other)
         name = (
             relations.name(known)
-            if relations.meant(relations.name(known)) == [known]
+            if relations.resolve(relations.name(known)) == [known]
             else step.relation
         )
         return Statement(name, other, step.inverse and not self._is_symmetric(known), step.denied)

@@ -1,15 +1,19 @@
-"""A folder with locks for the processes that write to it."""
+"""A folder with the files of a run, and locks for the processes that write them."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tacit import disk
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
+from tacit.run_folder.files import REPAIRS
 
 IN_USE = disk.LOCK + "-in-use"  # held while work depends on the content of a folder
+# what reading a damaged file can raise
+_DAMAGE = (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError)
 
 
 class LockedFolder:
@@ -18,9 +22,36 @@ class LockedFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
     def has(self, name: str) -> bool:
         """Whether the run has a file."""
         return (self.path / name).is_file()
+
+    def read_text(self, name: str) -> str:
+        """The text of a file of the run."""
+        path = self.path / name
+        try:
+            return path.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            raise RunError(f"run '{self.path}' has no {name}; train the run again") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"{path} cannot be read ({error})") from None
+
+    @contextmanager
+    def fits(self, name: str, advice: str) -> Iterator[None]:
+        """Turn errors from the content of a file into a `RunError` with advice."""
+        try:
+            yield
+        except _DAMAGE as error:
+            reason = " ".join(str(error).split())[:200]
+            problem = f"{self.path / name} is damaged or does not fit the run ({reason})"
+            raise RunError(f"{problem}; {advice}", command=self.repair(name)) from None
+
+    def repair(self, name: str) -> str | None:
+        """The command that deletes an optional part of the run."""
+        return REPAIRS[name].format(shlex.quote(str(self.path))) if name in REPAIRS else None
 
     def remove(self, name: str) -> None:
         """Delete a file of the run, if it is there."""

@@ -11,7 +11,8 @@ from tacit.disk import reading
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
 from tacit.fitting.gradients import with_gradients
-from tacit.run.folder import ADAPTER, ENCODER, MODEL, RunFolder
+from tacit.run_folder.files import ADAPTER, ENCODER, MODEL
+from tacit.run_folder.folder import RunFolder
 
 # Imports of torch are local.
 if TYPE_CHECKING:

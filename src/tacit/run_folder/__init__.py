@@ -1,0 +1,1 @@
+"""The folder of a run: its files, locks and fingerprints, never half-written."""

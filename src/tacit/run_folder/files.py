@@ -1,0 +1,66 @@
+"""The names of a run folder's files, and the parts of a run that they belong to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tacit import disk
+from tacit.graph.stored import GRAPH_FILES
+
+FORMAT = 2  # of the files of a run; other formats are refused
+SETTINGS = "settings.toml"
+MODEL = "model.safetensors"
+ADAPTER = "adapter.safetensors"
+ENCODER = "encoder.safetensors"
+# checkpoints
+CHECKPOINT = "checkpoint.safetensors"
+ADAPTATION = "adaptation.safetensors"
+ENCODING = "encoding.safetensors"
+BEST = "best-{step}.safetensors"  # the best weights of a training under way
+QUESTIONS = "questions.safetensors"  # for validation
+TRACE = "trace.jsonl"
+RESULTS = "results.json"
+# indexes of the weights, for retrieval of tails
+INDEX = "index.faiss"
+WEIGHTS = "weights.json"
+# the weights quantised to a byte per number
+CODES = "codes.safetensors"
+BYTES = "codes.npy"
+# caches
+ROWS = "rows.cache"
+LOG_SUMS = "log-sums.cache"
+FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS, ROWS, LOG_SUMS)
+EARLIER = "facts.npz"  # from the first format, deleted when the run is replaced
+# written by commands that take time
+WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)
+FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
+# the files that an engine is made of
+OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
+# encoders over the vectors of the run's link predictor, deleted together with it
+ON_PREDICTOR = ("lmpnn",)
+TRAINED = ("train", "encode")  # tables of settings, at least one of which a run has
+OUTDATED = "the {} changed since this was measured"
+# files that several processes write in parts; `fitting/parts.py` names them
+_PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
+
+SettingsTable = Mapping[str, Any]
+# the parts of a run by their table of settings: weights, checkpoint, and a predicate on the
+# settings of an evaluation that says whether it depends on those weights
+PARTS: dict[str, tuple[str, str, Callable[[SettingsTable], bool]]] = {
+    "train": (
+        MODEL,
+        CHECKPOINT,
+        lambda settings: settings.get("search") not in ("symbolic", "encoder"),
+    ),
+    "adapt": (ADAPTER, ADAPTATION, lambda settings: settings.get("adapted") is True),
+    "encode": (ENCODER, ENCODING, lambda settings: settings.get("search") == "encoder"),
+}
+# commands that delete an optional part
+REPAIRS = {ADAPTER: "adapt {} --drop", ENCODER: "encode {} --drop"}
+
+
+def is_run_file(name: str) -> bool:
+    """Whether a file belongs to a run."""
+    return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None

@@ -1,0 +1,220 @@
+"""A folder with a graph and the settings of what is trained on it, replaced whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from tacit import disk
+from tacit.errors import RunError
+from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.stored import Fingerprint, fingerprint, read_graph, write_graph
+from tacit.run_folder.files import (
+    FORMAT,
+    RESULTS,
+    SETTINGS,
+    TRACE,
+    TRAINED,
+    WRITTEN,
+    SettingsTable,
+    is_run_file,
+)
+from tacit.run_folder.locked_folder import LockedFolder
+
+
+class GraphFolder(LockedFolder):
+    """The graph of a run, its tables of settings, and the fingerprint that both are known by.
+
+    `settings.toml` is written last when a run is created: a folder without it is no run.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        # the state of the settings file when it was read, and its tables
+        self._read_settings: tuple[object, dict[str, dict[str, Any]]] = "", {}
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        graph: Graph,
+        settings: SettingsTable,
+        force: bool = False,
+        *,
+        table: str = "train",
+        resumable: bool = True,
+    ) -> Self:
+        """Create a run folder for a graph, with `settings` as one `table`.
+
+        `force` replaces an existing run. `resumable` says that the caller could resume an existing
+        run, and only changes the advice of the error.
+        """
+        run = cls(path)
+        run._make_empty(force, resumable)
+        written = write_graph(graph, run.path)
+        described = {"format": FORMAT, **written.pop("graph"), **fingerprint(graph)._asdict()}
+        tables = {"graph": described, table: settings, **written}
+        disk.write_text(run.path / SETTINGS, disk.to_toml(tables))
+        _ = run.fingerprint
+        return run
+
+    def _make_empty(self, force: bool, resumable: bool) -> None:
+        """Create a folder without a run; only files of runs are deleted."""
+        path = self.path
+        if str(path).encode("utf-8", "replace").decode() != str(path):
+            raise RunError(
+                f"'{path}' is not UTF-8, as the name of a run folder must be; choose another"
+            )
+        if path.is_file():
+            raise RunError(f"'{path}' is a file; a run needs a folder; choose another name")
+        with disk.written(path):
+            path.mkdir(parents=True, exist_ok=True)
+        disk.finish_exchange(path)
+        shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
+        names = {entry.name for entry in path.iterdir()}
+        if SETTINGS in names and not names.isdisjoint(WRITTEN) and not force:
+            go_on = "go on with it by `resume=True`, " if resumable else ""
+            raise RunError(
+                f"'{path}' holds a run; {go_on}replace it by `force=True`, or choose another folder"
+            )
+        ours = set(filter(is_run_file, names))
+        if ours != names and SETTINGS not in names:
+            raise RunError(
+                f"folder '{path}' is not empty and holds no run; choose an empty or a new one"
+            )
+        with ExitStack() as stack:
+            if SETTINGS in names:
+                for part in TRAINED:
+                    stack.enter_context(self.training(part))
+                stack.enter_context(self.in_use(changes=True))
+            for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark goes first
+                if not name.startswith(disk.LOCK):  # others may hold a lock, or wait for it
+                    self.remove(name)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open the run in a folder, and check that its settings can be read."""
+        run = cls(path)
+        if present := disk.exists(path):
+            disk.finish_exchange(run.path)
+        if not present:
+            problem = f"there is no run '{path!s:.200}'"
+        elif not run.has(SETTINGS):
+            problem = f"'{path}' is no run: it has no {SETTINGS}"
+        else:
+            run._stored_fingerprint()
+            return run
+        raise RunError(f"{problem}; train one on a graph first", command="train")
+
+    @contextmanager
+    def exchanged(self) -> Iterator[tuple[Self, Path]]:
+        """Yield the run and an empty folder whose files replace those of the run atomically.
+
+        All files of the run except the trace are exchanged; foreign files stay. One change waits
+        for another.
+        """
+        with disk.exchanging(self.path, lambda name: is_run_file(name) and name != TRACE) as draft:
+            yield self.open(self.path), draft
+
+    @contextmanager
+    def rewritten(self) -> Iterator[Self]:
+        """Yield a draft folder whose files replace those of the run atomically.
+
+        It starts with the settings and results of the run.
+        """
+        with disk.exchanging(self.path) as draft:
+            self.check_unchanged()
+            for name in (SETTINGS, RESULTS):
+                if self.has(name):
+                    shutil.copyfile(self.path / name, draft / name)
+            yield type(self)(draft)
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The tables of `settings.toml`: `graph`, `train`, `encode` and those of other commands.
+
+        The file is read again only after it was replaced.
+        """
+        if (state := disk.state(self.path / SETTINGS)) != self._read_settings[0]:
+            with self.fits(SETTINGS, "train the run again"):
+                settings = disk.from_toml(self.read_text(SETTINGS))
+                if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
+                    raise ValueError("it lacks the tables [graph] and [train] or [encode]")
+            self._read_settings = state, settings
+        return {name: dict(table) for name, table in self._read_settings[1].items()}
+
+    def write_settings(self, table: str, values: SettingsTable | None) -> None:
+        """Replace or remove one table of `settings.toml`, under the run's lock."""
+        with self.locked():
+            self._read_settings = "", {}  # two successive files can share time stamp and inode
+            tables: dict[str, SettingsTable] = {**self.settings, table: values or {}}
+            if not values:
+                del tables[table]
+            disk.write_text(self.path / SETTINGS, disk.to_toml(tables))
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint of the graph at the first access; later changes do not affect it."""
+        return self._stored_fingerprint()
+
+    def _stored_fingerprint(self) -> Fingerprint:
+        """The fingerprint that `settings.toml` holds at this moment."""
+        table = self.settings["graph"]
+        if (written_in := table.get("format", 1)) != FORMAT:
+            raise RunError(
+                f"run '{self.path}' was written by another version of Tacit, in format "
+                f"{written_in} and not {FORMAT}; train the run again"
+            )
+        if "labels" not in table or "facts" not in table:
+            raise RunError(
+                f"{self.path / SETTINGS} does not say which labels and facts it is for; train the "
+                "run again"
+            )
+        for name in ("entities", "relations", *SPLITS):
+            if type(table.get(name)) is not int or not 0 <= table[name] < 2**31:
+                raise RunError(
+                    f"{self.path / SETTINGS} says that {name} is {table.get(name)!r:.40}; it must "
+                    "be a whole number; train the run again"
+                )
+        return Fingerprint(str(table["labels"]), str(table["facts"]))
+
+    def graph(self) -> Graph:
+        """The graph of the run, with the facts of all splits; it is read once."""
+        return self._graph
+
+    @cached_property
+    def _graph(self) -> Graph:
+        _ = self.fingerprint  # refuses other formats
+        return read_graph(self.path, self.settings)
+
+    def check(self, graph: Graph) -> None:
+        """Raise a `RunError` unless a graph has the run's labels and facts."""
+        actual = fingerprint(graph)
+        if actual != self.fingerprint:
+            same_labels = actual.labels == self.fingerprint.labels
+            other = "other facts" if same_labels else "another vocabulary"
+            raise RunError(
+                f"run '{self.path}' was trained on {other} than {graph.name} has now; give the "
+                "graph as it was, or train a run in another folder"
+            )
+
+    def check_unchanged(self) -> None:
+        """Raise a `RunError` if the run's graph changed since the run was opened."""
+        if self._stored_fingerprint() != self.fingerprint:
+            raise RunError(
+                f"the facts of run '{self.path}' were changed since it was opened; open it again"
+            )
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Lock the graph while data derived from it are written.
+
+        A `RunError` says that the graph has changed since the run was opened.
+        """
+        with self.locked(shared=True):
+            self.check_unchanged()
+            yield
