@@ -5,6 +5,7 @@ draws new ones.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +16,11 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+# Programs started in the background ignore interrupts, and so do those that they start: the tests
+# of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("nightly", print_blob=True, deadline=None)

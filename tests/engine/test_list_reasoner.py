@@ -308,7 +308,7 @@ def test_what_the_index_does_by_itself_depends_on_size(
     run = opened(folder)
     run.index()
     assert run.engine.config["candidates"] == "rows"
-    monkeypatch.setattr("tacit.engine.engine.WORTH", N - 1)
+    monkeypatch.setattr("tacit.engine.parts.WORTH", N - 1)
     large = opened(folder).engine
     assert (large.config["candidates"], large.config["search"]) == ("index", "beam")
     assert "the index may have missed better answers" in str(large.ask(QUESTIONS["2p"]))

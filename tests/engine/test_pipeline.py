@@ -143,5 +143,5 @@ def test_a_question_reaches_the_search_on_a_short_way(run: tacit.Run) -> None:
     traced(lambda: run.ask(TEXT), see)
     # the doors of run and engine, the batches, their questions, and the search
     assert depths == [5]
-    assert len(modules[0]) <= 27
-    assert len(set.union(*modules)) <= 50
+    assert len(modules[0]) <= 30
+    assert len(set.union(*modules)) <= 52

@@ -30,7 +30,7 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train
 from tacit.links.training.step import TrainStep
-from tacit.run import folder as folders
+from tacit.run_folder import folder as folders
 from tacit.run_folder.files import CHECKPOINT, MODEL
 from tacit.run_folder.folder import RunFolder
 

@@ -182,8 +182,8 @@ class Engine:
         first; without a LIMIT it asks for the likely ones. `min_score` leaves out lower scores,
         `new` known answers. `parameters` are the labels that `$name` stands for in a text.
         """
-        options = AskOptions(top, offset, min_score, paths, explain, new)
         bound = bind_for_ask(query, self.graph, parameters)
+        options = AskOptions(top, offset, min_score, paths, explain, new)
         return execute(self.parts.execution, [bound], options)[0]
 
     def explain(
@@ -199,8 +199,8 @@ class Engine:
         **parameters: str,
     ) -> Answers:
         """Return the best answers with reasons, and whether the search provably missed none."""
-        options = AskOptions(top, offset, min_score, paths, True, new)
         bound = bind_for_ask(query, self.graph, parameters)
+        options = AskOptions(top, offset, min_score, paths, True, new)
         return execute(self.parts.execution, [bound], options)[0]
 
     def score(
