@@ -123,15 +123,8 @@ def _by_model(text: str, **limits: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class EncodeSettings(Settings):
-    """Settings of training an encoder.
-
-    The recipe `paper` keeps to the published training of a model, `lean` reaches about the same in
-    minutes: negatives shared by the batch and weighted by how well they score, larger batches, a
-    learning rate that falls with the time.
-    """
-
-    noun = "encoding"
+class LengthSettings:
+    """The model, and the length of its training."""
 
     model: str = setting("q2b", "The encoder.", choices=ENCODERS)
     recipe: str = setting("lean", "In minutes, or as published.", choices=RECIPES)
@@ -139,6 +132,12 @@ class EncodeSettings(Settings):
         None, "Time to train for; steps where it is not given.", above=0, resumes=True
     )
     steps: int = _by_model("Steps, at most", least=1, resumes=True)
+
+
+@dataclass(frozen=True)
+class ArchitectureSettings:
+    """The size and the parts of the model."""
+
     width: int = _by_model("Numbers per entity and part of a state", least=1)
     hidden: int = _by_model("Width of layers between", least=1)
     layers: int = _by_model("Layers of a network", least=1, most=100)
@@ -149,6 +148,12 @@ class EncodeSettings(Settings):
     residual: bool = _by_model("Let networks correct moves by relations, in betae and cone")
     through: bool = _by_model("Learn from every hop of a chain, for gnnqe and ultra")
     joined: bool = _by_model("Read the states of all layers, for gnnqe")
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """The loss of a query, and the entities that it compares."""
+
     loss: str = _by_model("What is made small", choices=LOSSES)
     adversarial: float = _by_model("How much negatives count by their scores", least=0)
     negatives: int = _by_model("Entities to compare with, shared by a batch", least=1)
@@ -157,6 +162,12 @@ class EncodeSettings(Settings):
         "The share of shared negatives that answer other queries of the batch", least=0, most=1
     )
     answers: int = _by_model("Right answers of a query to learn from at once", least=1, most=1000)
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """The batches, and the steps of Adam on them."""
+
     batch: int = _by_model("Queries a step", least=1)
     negated: float = _by_model(
         "The share of negation among queries that are no chains", least=0, most=1
@@ -164,6 +175,12 @@ class EncodeSettings(Settings):
     lr: float = _by_model("Learning rate of Adam", above=0, most=1_000_000)
     decay: str = _by_model("How the learning rate falls", choices=DECAYS)
     weight_decay: float = _by_model("Weight decay of AdamW", least=0)
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """The queries to learn from, and those to validate with."""
+
     shapes: tuple[str, ...] | None = setting(
         None,
         "Shapes to learn from, with commas; by default all given, or the usual ones, as far as the "
@@ -173,6 +190,22 @@ class EncodeSettings(Settings):
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
     validate_every: float = _by_model("The share between two validations", least=1e-6, most=1)
     validate_queries: int = _by_model("Queries of each shape to validate with, at most", least=1)
+
+
+# The order of fields is that of bases from the last to the first.
+@dataclass(frozen=True)
+class EncodeSettings(
+    QuerySettings, OptimizerSettings, LossSettings, ArchitectureSettings, LengthSettings, Settings
+):
+    """Settings of training an encoder.
+
+    The recipe `paper` keeps to the published training of a model, `lean` reaches about the same in
+    minutes: negatives shared by the batch and weighted by how well they score, larger batches, a
+    learning rate that falls with the time.
+    """
+
+    noun = "encoding"
+
     precision: str = setting(
         "auto",
         "Precision of products; bf16 is for the networks of query embeddings, while they learn, "
@@ -200,8 +233,8 @@ class EncodeSettings(Settings):
             )
 
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings; with the number of entities, those of model and recipe as well.
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings; with the number of entities, those of model and recipe as well.
 
         >>> EncodeSettings("gqe").with_derived(100).width
         64
@@ -209,16 +242,15 @@ class EncodeSettings(Settings):
         7
         """
         if not sizes:
-            return dict(given)
-        model = given.get("model", cls.model)
-        recipe = given.get("recipe", cls.recipe)
-        by_recipe = BY_MODEL[model]
-        chosen = RECIPE[recipe] | by_recipe["both"] | by_recipe[recipe]
+            return dict(explicit)
+        recipe = explicit.get("recipe", cls.recipe)
+        defaults = BY_MODEL[explicit.get("model", cls.model)]
+        derived = RECIPE[recipe] | defaults["both"] | defaults[recipe]
         if recipe == "lean" and sizes[0] < SMALL:
-            chosen |= RECIPE["small"] | by_recipe["small"]
-        if given.get("minutes") is not None:
-            chosen["steps"] = ENDLESS
-        return chosen | dict(given)
+            derived |= RECIPE["small"] | defaults["small"]
+        if explicit.get("minutes") is not None:
+            derived["steps"] = ENDLESS
+        return derived | dict(explicit)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
