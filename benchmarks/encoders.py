@@ -26,7 +26,7 @@ from encoder_costs import step_cost
 from encoder_rows import expressible
 from parameters import TITLES, sizes
 from scaffold import Benchmark, Measured, graph_of, in_turns
-from tacit.encode.networks.aggregation import LEAST_VARIANCE, described
+from tacit.encode.networks.aggregation import LEAST_VARIANCE, describe_messages
 from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.draws import counts
@@ -67,7 +67,7 @@ def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, 
         torch.randn(n, batch, width, device=given.device, generator=draw).requires_grad_()
         for n in rows
     ]
-    ways = {"aggregation in one pass": described, "aggregation by scatter": scattered}
+    ways = {"aggregation in one pass": describe_messages, "aggregation by scatter": scattered}
 
     def both_ways(way: Callable[..., Tensor]) -> None:
         way(*leaves, facts).square().sum().backward()

@@ -16,7 +16,7 @@ import parameters
 import tiny
 from tacit.encode.encoder import Drawn, Encoder
 from tacit.encode.models import make_encoder
-from tacit.encode.networks.aggregation import described
+from tacit.encode.networks.aggregation import describe_messages
 from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.graph import Graph
@@ -111,5 +111,5 @@ def test_aggregation_by_scatter_is_that_in_one_pass() -> None:
     draw = torch.Generator().manual_seed(0)
     leaves = [torch.randn(n, 2, 3, generator=draw) for n in rows]
     torch.testing.assert_close(
-        encoders.scattered(*leaves, facts), described(*leaves, facts), rtol=1e-4, atol=1e-5
+        encoders.scattered(*leaves, facts), describe_messages(*leaves, facts), rtol=1e-4, atol=1e-5
     )

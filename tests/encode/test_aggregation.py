@@ -12,7 +12,7 @@ from torch import Tensor
 from set_space import RELATIONS, SIZE, random_facts
 from tacit.encode.networks import aggregation
 from tacit.encode.networks import aggregation_kernels as kernels
-from tacit.encode.networks.aggregation import described, summed
+from tacit.encode.networks.aggregation import describe_messages, sum_messages
 from tacit.encode.networks.gnnqe import DescribedLayer
 from tacit.encode.networks.sorted_facts import PIECE, Segments, SortedFacts
 from tacit.encode.networks.ultra import SummedLayer
@@ -54,8 +54,8 @@ def test_five_entities_by_hand(kept: list[bool] | None) -> None:
     facts = SortedFacts(FIVE, 5, 4)
     keep = None if kept is None else torch.tensor(kept)
     states, weights, boundary = (tensor.detach() for tensor in inputs(5, 4, 2, 3))
-    total = summed(states, weights, boundary, facts, keep)
-    parts = described(states, weights, boundary, facts, keep)
+    total = sum_messages(states, weights, boundary, facts, keep)
+    parts = describe_messages(states, weights, boundary, facts, keep)
     left = [
         fact
         for i, fact in enumerate(sorted(FIVE.tolist(), key=lambda f: (f[2], f[1], f[0])))
@@ -87,7 +87,7 @@ def test_gradients_are_those_of_plain_scatter(
     )
     given = inputs(SIZE, RELATIONS, 3, 2, tied)
     wanted = by_scatter(*given, facts, keep)
-    found = described(*given, facts, keep)
+    found = describe_messages(*given, facts, keep)
     torch.testing.assert_close(found, wanted)
     grad = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     for one, other in zip(
@@ -97,7 +97,7 @@ def test_gradients_are_those_of_plain_scatter(
     ):
         torch.testing.assert_close(one, other)
     assert torch.autograd.gradcheck(
-        lambda *args: summed(*args, facts, keep), inputs(SIZE, RELATIONS, 1, 1)
+        lambda *args: sum_messages(*args, facts, keep), inputs(SIZE, RELATIONS, 1, 1)
     )
 
 
@@ -153,4 +153,6 @@ def test_a_gpu_without_triton_is_refused_by_name(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(kernels, "has_triton", lambda: False)
     states, weights = (torch.ones(size, 1, 2, device="cuda") for size in (SIZE, RELATIONS))
     with pytest.raises(SettingsError, match="device is cuda, where graph networks need Triton"):
-        summed(states, weights, states, SortedFacts(random_facts(5), SIZE, RELATIONS).to("cuda"))
+        sum_messages(
+            states, weights, states, SortedFacts(random_facts(5), SIZE, RELATIONS).to("cuda")
+        )

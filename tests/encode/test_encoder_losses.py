@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tacit.encode.spaces.matching import LOSSES
+from tacit.encode.spaces.space import LOSSES
 
 RIGHT = torch.tensor([[0.3, 0.7], [-1.2, 2.5], [2.0, 2.0]])
 WRONG = torch.tensor([[0.1, -0.4], [1.5, 0.2], [-3.0, -torch.inf]])

@@ -20,8 +20,7 @@ from tacit.encode.encoder import Drawn
 from tacit.encode.layers import network
 from tacit.encode.models import load_encoder, make_encoder
 from tacit.encode.networks.gnnqe import GNNQE, DescribedLayer
-from tacit.encode.networks.graph_network import read
-from tacit.encode.networks.set_projection import SetProjector, set_loss
+from tacit.encode.networks.graph_network import SetProjector, read, set_loss
 from tacit.encode.networks.sorted_facts import (
     SortedFacts,
     followed_facts,

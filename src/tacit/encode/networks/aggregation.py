@@ -28,22 +28,24 @@ _LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation
 _CACHED = 2**18  # numbers of a block of messages that stays in cache
 
 
-def summed(
+def sum_messages(
     states: Tensor,
     weights: Tensor,
     boundary: Tensor,
     facts: SortedFacts,
     keep: Tensor | None = None,
 ) -> Tensor:
-    """`x_v + Σ h_u ⊙ w_ρ` over the kept facts `(u, ρ, v)`.
+    """`x_v + Σ h_u ⊙ w_ρ` over the facts `(u, ρ, v)` in `keep`.
 
     Shapes: `[N, B, d] x [R, B, d] x [N, B, d] -> [N, B, d]`.
     """
-    result: Tensor = _Aggregated.apply(states, weights, boundary, facts, keep, False)  # type: ignore[no-untyped-call]
-    return result
+    total: Tensor = _Aggregation.apply(  # type: ignore[no-untyped-call]
+        states, weights, boundary, facts, keep, False
+    )
+    return total
 
 
-def described(
+def describe_messages(
     states: Tensor,
     weights: Tensor,
     boundary: Tensor,
@@ -54,11 +56,13 @@ def described(
 
     The boundary condition is among them: `[N, B, d] x [R, B, d] x [N, B, d] -> [N, B, 4, d]`.
     """
-    result: Tensor = _Aggregated.apply(states, weights, boundary, facts, keep, True)  # type: ignore[no-untyped-call]
-    return result
+    statistics: Tensor = _Aggregation.apply(  # type: ignore[no-untyped-call]
+        states, weights, boundary, facts, keep, True
+    )
+    return statistics
 
 
-class _Aggregated(torch.autograd.Function):
+class _Aggregation(torch.autograd.Function):
     """Both aggregations, whose backward pass computes the messages again."""
 
     @staticmethod
@@ -73,6 +77,7 @@ class _Aggregated(torch.autograd.Function):
     ) -> Tensor:
         states, weights, boundary = (each.contiguous() for each in (states, weights, boundary))
         ctx.facts = facts
+        ties = None
         if kernels.available(states):
             out, ties = kernels.gathered(
                 states, weights, boundary, facts, keep, pna, LEAST_VARIANCE
@@ -84,19 +89,14 @@ class _Aggregated(torch.autograd.Function):
                 "device",
             )
         else:
-            out = _gathered(states, weights, boundary, facts, keep, pna)
-            ties = None
+            out = _gather(states, weights, boundary, facts, keep, pna)
         ctx.save_for_backward(states, weights, boundary, keep, out if pna else None, ties)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        states, weights, boundary, keep, out, ties = ctx.saved_tensors
-        spread = _spread_by_kernels if kernels.available(states) else _spread
-        slopes = spread(
-            states, weights, boundary, ctx.facts, keep, out, ties, grads[0].contiguous()
-        )
-        return *slopes, None, None, None
+        spread = _spread_by_kernels if kernels.available(ctx.saved_tensors[0]) else _spread
+        return *spread(ctx.facts, *ctx.saved_tensors, grads[0].contiguous()), None, None, None
 
 
 def _blocks(
@@ -108,10 +108,10 @@ def _blocks(
     to, as places and as a sparse matrix of ones; and how many messages an entity gets, its boundary
     condition among them, `[n, 1]`.
     """
-    columns = facts.heads, facts.relations, facts.tails
+    columns = [facts.heads, facts.relations, facts.tails]
     offsets = facts.offsets
     if keep is not None:
-        columns = columns[0][keep], columns[1][keep], columns[2][keep]
+        columns = [column[keep] for column in columns]
         offsets = pad(facts.degrees(keep).cumsum(0), (1, 0))
     ends = offsets.tolist()
     first = 0
@@ -142,7 +142,7 @@ def _reduced(incidence: Tensor, messages: Tensor, how: str) -> Tensor:
     return reduced
 
 
-def _gathered(
+def _gather(
     states: Tensor,
     weights: Tensor,
     boundary: Tensor,
@@ -174,9 +174,10 @@ def _gathered(
 
 
 def _spread(
-    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
+    facts: SortedFacts, states: Tensor, weights: Tensor, boundary: Tensor, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of states, weights and boundary condition."""
     n, b, d = states.shape
     h = states.view(n, -1)
     w = weights.view(len(weights), -1)
@@ -231,9 +232,10 @@ def _slopes(
 
 
 def _spread_by_kernels(
-    states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFacts, keep: Tensor | None,
+    facts: SortedFacts, states: Tensor, weights: Tensor, boundary: Tensor, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of states, weights and boundary."""
     # A sum uses only the first of the slopes.
     slopes = (grad, grad, grad, grad, grad)
     to_x = grad

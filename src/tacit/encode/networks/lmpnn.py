@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from tacit.encode.layers import network, products, reset_layers, zero_last_layer
 from tacit.encode.networks.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.matching import Matching, Slots
+from tacit.encode.spaces.space import Matching, Slots
 from tacit.errors import SettingsError
 from tacit.links.embeddings import MULTIPLE
 from tacit.links.factors import BilinearModel

@@ -20,14 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.encode.layers import network
-from tacit.encode.networks.aggregation import summed
-from tacit.encode.networks.graph_network import (
-    boundary_of,
-    read,
-    reset_linear,
-    states_after,
-)
-from tacit.encode.networks.set_projection import SetProjector
+from tacit.encode.networks.aggregation import sum_messages
+from tacit.encode.networks.graph_network import SetProjector, boundary_of, read, states_after
 from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
@@ -59,7 +53,7 @@ class SummedLayer(nn.Module):
         keep: Tensor | None = None,
     ) -> Tensor:
         """The next states."""
-        aggregated = summed(states, relations, boundary, facts, keep)
+        aggregated = sum_messages(states, relations, boundary, facts, keep)
         own, others = self.linear.weight.chunk(2, 1)
         mixed = F.linear(states, own, self.linear.bias) + F.linear(aggregated, others)
         return states + F.relu(self.layer_norm(mixed))
@@ -153,10 +147,6 @@ class Ultra(SetProjector):
     def renew(self) -> None:
         """Forget the vectors of other weights."""
         self._cache = {}
-
-    def reset(self, generator: torch.Generator) -> None:
-        reset_linear(self, generator)
-        self.renew()
 
 
 def relation_graph(triples: DirectedFacts, num_relations: int) -> NDArray[np.int64]:
