@@ -162,7 +162,9 @@ def row(
     training = EncoderTraining(graph, settings, valid={}, scorer=predictor)
     taken = step_times(training, given)
     mix = counts(
-        {name: SHAPES[name].plan for name in training.shapes}, settings.batch, settings.negated
+        {name: SHAPES[name].plan for name in training.batches.shapes},
+        settings.batch,
+        settings.negated,
     )
     cost = step_cost(model, settings, sizes(graph, predictor), mix)
     rounded = cost.products / rate[training.precision] + cost.matched / rate[training.products]

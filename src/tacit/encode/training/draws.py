@@ -2,7 +2,8 @@
 
 *Given* queries come from a query set: a random query, and one of its answers. *Online* queries are
 drawn backwards over the train facts, as `query/sampling/grounding.py` does on arrays. A query
-weighs nothing if its negation excludes the answer, or if a walk ends too early.
+weighs nothing if its negation excludes the answer, or if a walk ends too early. `Batches` draws
+those of each step, and the entities to compare with.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import torch
 from torch import Tensor
 
 from tacit.encode.encoder import Drawn
+from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.slot_filling import DeviceFacts, SlotFilling, random_place
 from tacit.errors import TrainingError
+from tacit.fitting.task import seed_of
 from tacit.graph.fact_index import FactIndex
+from tacit.graph.graph import Graph
 from tacit.query.plans.plan import Complement, Intersect, Plan, Union
 from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
+# steps whose queries are drawn together, since a draw takes many small operations
+BLOCK = 16
 TRIES = 4  # for each query; the first valid one is taken
 ALONE = 5**-0.5  # the weight of a query of one answer, (4 + answers)^-½
 # the share of chains, and that of negation among the rest, as in BetaE
@@ -108,6 +114,112 @@ class OnlineQueries:
         """About as facts lead to entities; answers whose walks end early are fewer."""
         tails = self.facts.tails.cpu()
         return torch.bincount(tails, minlength=num_entities).double() / len(tails)
+
+
+class Batches:
+    """What each step learns from; it depends on seed and number alone, so nothing is stored.
+
+    The queries of a block of steps are written to where those of the block before lie, so that a
+    recorded step finds them.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        settings: EncodeSettings,
+        shapes: tuple[str, ...],
+        queries: Mapping[str, QuerySet],
+        device: torch.device,
+    ) -> None:
+        self.settings = settings
+        self.shapes = shapes
+        self.num_entities = graph.num_entities
+        self.device = device
+        self.samplers = draws(
+            shapes, queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK,
+            device, settings.negated, settings.answers,
+        )  # fmt: skip
+        self.log_frequencies = self._log_frequencies()
+        self._block = -1
+        self._queries = list[Drawn]()  # of the block
+        self._place = torch.zeros(1, dtype=torch.long, device=device)  # of the step in its block
+
+    def draw(self, number: int) -> None:
+        """Draw for a step, and set its random seed."""
+        block, place = divmod(number, BLOCK)
+        if block != self._block:
+            self._seed(block, 0)
+            queries = [sampler() for sampler in self.samplers]
+            if not self._queries:
+                if not any(bool(drawn.weights.any()) for drawn in queries):
+                    raise TrainingError(
+                        f"no {' or '.join(self.shapes)} query with an answer could be drawn from "
+                        "the train facts; learn from other `shapes`, or from `queries` of your own"
+                    )
+                self._queries = queries
+            for previous, drawn in zip(self._queries, queries, strict=True):
+                for target, column in zip(previous.columns, drawn.columns, strict=True):
+                    target.copy_(column)
+            self._block = block
+        self._place.fill_(place)
+        self._seed(block, 1 + place)
+
+    def _seed(self, *numbers: int) -> None:
+        seed = seed_of(self.settings.seed, *numbers)
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
+
+    def queries(self) -> list[Drawn]:
+        """The queries of a step."""
+        return [
+            Drawn(
+                drawn.plan,
+                *(
+                    column.unflatten(0, (BLOCK, -1)).index_select(0, self._place)[0]
+                    for column in drawn.columns
+                ),
+            )
+            for drawn in self._queries
+        ]
+
+    @property
+    def _num_likely(self) -> int:
+        """The shared negatives of a step that answer other queries."""
+        return round(self.settings.likely * self.settings.negatives)
+
+    def negatives(self, answers: Tensor) -> Tensor:
+        """Entities to compare with, by an answer `[n]` to each query of a batch.
+
+        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and
+        *likely* ones among them, which answer other queries: of the kinds that questions are about,
+        and so the hardest to tell from right ones.
+        """
+        count = self.settings.negatives
+        many = self.num_entities
+        if self.settings.private:
+            return torch.randint(many, (len(answers), count), device=self.device)
+        if count >= many:
+            return torch.arange(many, device=self.device)
+        places = torch.randint(len(answers), (self._num_likely,), device=self.device)
+        anywhere = torch.randint(many, (count - self._num_likely,), device=self.device)
+        return torch.cat((answers[places], anywhere))
+
+    def _log_frequencies(self) -> Tensor | None:
+        """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
+
+        None where the loss is no softmax over all entities, which the drawn ones stand for, or
+        where all are compared, or all are equally likely.
+        """
+        settings = self.settings
+        many = self.num_entities
+        everyone = settings.negatives >= many
+        if settings.loss != "softmax" or settings.private or everyone or not self._num_likely:
+            return None
+        answers = torch.stack([each.count * each.shares(many) for each in self.samplers]).sum(0)
+        likely = self._num_likely * answers / answers.sum()
+        uniform = (settings.negatives - self._num_likely) / many
+        return (uniform + likely).log().float().to(self.device)
 
 
 def counts(plans: Mapping[str, Plan], batch: int, negated: float = NEGATED) -> dict[str, int]:

@@ -89,7 +89,8 @@ def encode(
             "model": settings.model,
             "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
             "learned_from": {
-                name: "given" if name in training.queries else "drawn" for name in training.shapes
+                name: "given" if name in training.queries else "drawn"
+                for name in training.batches.shapes
             },
             "precision": training.precision,
             "seed": settings.seed,
