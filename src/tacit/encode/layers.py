@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from tacit.encode.settings import EncodeSettings
 from tacit.links.precision import float32_products
 
 
@@ -47,8 +48,13 @@ def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
             nn.init.uniform_(layer.bias, -reach, reach, generator=generator)
 
 
+def embedding_range(settings: EncodeSettings) -> float:
+    """The published range that numbers of a table start in, `(γ + 2) / width`."""
+    return (settings.margin + 2) / settings.width
+
+
 def reset_tables(module: nn.Module, reach: float, generator: torch.Generator) -> None:
-    """Start the tables of entities and relations uniform within a reach, then all layers."""
+    """Draw the tables of entities and relations uniformly from ±`reach`, then all layers."""
     for name in ("entities", "relations"):
         nn.init.uniform_(module.get_parameter(name), -reach, reach, generator=generator)
     reset_layers(module, generator)

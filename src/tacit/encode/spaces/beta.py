@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tacit.encode.layers import (
     Attention,
+    embedding_range,
     exact_products,
     network,
     reset_tables,
@@ -42,19 +43,18 @@ class BetaE(Space):
         super().__init__(num_entities, num_relations, settings)
         width = settings.width
         self.margin = settings.margin
-        self.residual = settings.residual
         self.width = 2 * width
-        move = 2 * width if self.residual else width
+        move = 2 * width if settings.residual else width
         self.entities = nn.Parameter(torch.empty(num_entities, 2 * width))
         self.relations = nn.Parameter(torch.empty(num_relations, move))
         self.hop = network(2 * width + move, settings.hidden, settings.layers, 2 * width)
         self.attention = Attention(2 * width, width)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw tables uniform in a range by margin and width, capped where residual."""
-        reach = 2 * (self.margin + 2) / self.width
-        reset_tables(self, min(START, reach) if self.residual else reach, generator)
-        if self.residual:
+        """Draw tables uniformly, in a range by margin and width that is capped where residual."""
+        reach = embedding_range(self.settings)
+        reset_tables(self, min(START, reach) if self.settings.residual else reach, generator)
+        if self.settings.residual:
             zero_last_layer(self.hop)
 
     def renew(self) -> None:
@@ -70,7 +70,7 @@ class BetaE(Space):
         """The state that a network makes of state and relation."""
         moves = rows(self.relations, relations)
         moved: Tensor = self.hop(torch.cat((states, moves), 1))
-        return regular(states - 1 + moves + moved if self.residual else moved)
+        return regular(states - 1 + moves + moved if self.settings.residual else moved)
 
     def intersect(self, states: Tensor) -> Tensor:
         """Means of the parts' parameters, with one attention for both of a distribution."""

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from tacit.encode.layers import network, reset_tables, rows, zero_last_layer
+from tacit.encode.layers import embedding_range, network, reset_tables, rows, zero_last_layer
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.pairs import cone
 from tacit.encode.spaces.space import Space
 
 INSIDE = 0.02  # the weight of distances inside a cone
 NEAR = 1e-3  # a mean this near to the origin has no direction
-UNIT = 0.2  # the number in a table that stands for one turn, where residual
+UNIT = 0.2  # of tables, where residual
 START = 0.1  # the share of a turn over which angles start
 
 
@@ -34,20 +34,16 @@ class ConE(Space):
 
     name = "ConE"
     narrows = True
+    unit: Tensor  # the number in a table that stands for one turn
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
         super().__init__(num_entities, num_relations, settings)
         width = settings.width
         self.margin = settings.margin
-        self.residual = settings.residual
-        self.dropped = settings.dropout
         self.width = 2 * width
-        self.reach = (self.margin + 2) / width
-        self.unit: Tensor
+        unit = torch.tensor(UNIT if settings.residual else embedding_range(settings))
         # Saved with the weights, since a table alone does not say its unit.
-        self.register_buffer(
-            "unit", torch.tensor(UNIT if self.residual else self.reach), persistent=self.residual
-        )
+        self.register_buffer("unit", unit, persistent=settings.residual)
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         self.relations = nn.Parameter(torch.empty(num_relations, 2 * width))
         self.hop = network(2 * width, settings.hidden, settings.layers, 2 * width)
@@ -57,10 +53,11 @@ class ConE(Space):
         self.scale = nn.Parameter(torch.empty(()))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw tables uniform over `unit`; where residual, angles over a tenth of it."""
+        """Draw tables uniformly from ±`unit`; where residual, angles from a tenth of it."""
+        residual = self.settings.residual
         reset_tables(self, float(self.unit), generator)
-        nn.init.constant_(self.scale, self.reach * (1.5 if self.residual else 0.5))
-        if self.residual:
+        nn.init.constant_(self.scale, embedding_range(self.settings) * (1.5 if residual else 0.5))
+        if residual:
             zero_last_layer(self.hop)
             with torch.no_grad():
                 self.entities.mul_(START)
@@ -76,7 +73,7 @@ class ConE(Space):
         moves = rows(self.relations, relations) / self.unit
         turned = states + axis(moves)
         axes, apertures = self.hop(turned).chunk(2, 1)
-        if self.residual:
+        if self.settings.residual:
             axes = turned.chunk(2, 1)[0] + axis(axes)
             axes = axes - 2 * math.pi * (axes / (2 * math.pi)).round()
             return torch.cat((axes, aperture(moves.chunk(2, 1)[1] + apertures - 1)), 1)
@@ -88,7 +85,9 @@ class ConE(Space):
         edges = torch.cat((axes - apertures, axes + apertures), 2)
         weights = torch.softmax(self.weigh(edges), 1)
         shrink = torch.sigmoid(self.outer(self.inner(edges).relu().mean(1)))
-        narrowest = dropout(apertures, self.dropped, self.training).amin(1).clamp(max=math.pi)
+        narrowest = (
+            dropout(apertures, self.settings.dropout, self.training).amin(1).clamp(max=math.pi)
+        )
         x = (weights * axes.cos()).sum(1)
         y = (weights * axes.sin()).sum(1)
         # Opposite directions cancel, and the slope would have no bound.

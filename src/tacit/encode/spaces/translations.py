@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tacit.encode.layers import Attention, reset_tables, rows
+from tacit.encode.layers import Attention, embedding_range, reset_tables, rows
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.pairs import box, l1
 from tacit.encode.spaces.space import Space
@@ -31,8 +31,8 @@ class GQE(Space):
         self.attention = Attention(self.width)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Tables are uniform in a range by margin and width."""
-        reset_tables(self, (self.margin + 2) / self.width, generator)
+        """Draw tables uniformly, in a range by margin and width."""
+        reset_tables(self, embedding_range(self.settings), generator)
 
     def anchor(self, entities: Tensor) -> Tensor:
         """The points of entities."""
@@ -76,8 +76,8 @@ class Query2Box(Space):
         self.outer = nn.Linear(width, width)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Tables are uniform in a range by margin and width; offsets start above 0."""
-        reset_tables(self, (self.margin + 2) / self.entities.shape[1], generator)
+        """Draw tables uniformly, in a range by margin and width; offsets start above 0."""
+        reset_tables(self, embedding_range(self.settings), generator)
         with torch.no_grad():
             self.relations.chunk(2, 1)[1].abs_()
 
