@@ -39,7 +39,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.encode.encoder import Encoder
 from tacit.encode.settings import SMALL, EncodeSettings
-from tacit.encode.training.encoder_training import sampled
+from tacit.encode.training.encoder_training import sample_validation
 from tacit.encode.training.encoding import encode
 from tacit.engine.engine import Engine
 from tacit.engine.reasoner import Reasoner
@@ -174,7 +174,7 @@ class Table:
         chosen = EncodeSettings.of(values).with_derived(max(self.graph.num_entities, SMALL))
         given = self._given(chosen) if row.get("learn_from") == "given" else None
         wanted = SHAPES, chosen.validate_queries, chosen.seed
-        valid = self._once(("valid", *wanted[1:]), lambda: sampled(self.graph, *wanted))
+        valid = self._once(("valid", *wanted[1:]), lambda: sample_validation(self.graph, *wanted))
         result, seconds = self._timed(
             "encode",
             lambda: encode(

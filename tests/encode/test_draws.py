@@ -126,8 +126,8 @@ def test_chains_do_not_turn_back(facts: DeviceFacts) -> None:
 def test_too_many_facts_to_look_through_do_not_count(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With few facts followed, pni is rejected more often, never accepted wrongly."""
-    monkeypatch.setattr(slot_filling, "FOLLOWED", 1)
+    """With few facts read, pni is rejected more often, never accepted wrongly."""
+    monkeypatch.setattr(slot_filling, "MOST_READ", 1)
     facts = DeviceFacts(graph.index("train"), graph.num_entities, CPU)
     test_what_counts_is_answered("pni", graph, facts)
 

@@ -9,6 +9,7 @@ those of each step, and the entities to compare with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -79,14 +80,14 @@ class GivenQueries:
         return torch.bincount(self.ids.cpu(), each, num_entities) / len(sizes)
 
 
+@dataclass(eq=False)
 class OnlineQueries:
     """Queries of a plan drawn backwards over facts, each with answers it leads to."""
 
-    def __init__(self, plan: Plan, count: int, facts: DeviceFacts, answers: int = 1) -> None:
-        self.plan = plan
-        self.count = count
-        self.facts = facts
-        self.answers = answers
+    plan: Plan
+    count: int
+    facts: DeviceFacts
+    answers: int = 1
 
     def __call__(self) -> Drawn:
         """Other queries each time; of a few tries at each, the first that counts."""
@@ -95,9 +96,9 @@ class OnlineQueries:
         tries = SlotFilling(self.facts, torch.ones_like(targets, dtype=torch.bool))
         tries.fill(self.plan.root, targets)
         first_alive = tries.alive.view(self.count, TRIES).to(torch.uint8).argmax(1)
-        chosen = first_alive + torch.arange(self.count, device=tails.device) * TRIES
-        queries = tries.at(chosen)
-        answers = [targets[chosen]]
+        rows = first_alive + torch.arange(self.count, device=tails.device) * TRIES
+        queries = tries.at(rows)
+        answers = [targets[rows]]
         # Further answers usually differ from the one that filled the slots.
         for _ in range(self.answers - 1):
             ends, sure = queries.random_member(self.plan.root)
@@ -213,8 +214,8 @@ class Batches:
         """
         settings = self.settings
         many = self.num_entities
-        everyone = settings.negatives >= many
-        if settings.loss != "softmax" or settings.private or everyone or not self._num_likely:
+        compares_all = settings.negatives >= many
+        if settings.loss != "softmax" or settings.private or compares_all or not self._num_likely:
             return None
         answers = torch.stack([each.count * each.shares(many) for each in self.samplers]).sum(0)
         likely = self._num_likely * answers / answers.sum()
@@ -267,8 +268,7 @@ def draws(
     """The samplers of a block of queries: from given sets, or over the facts."""
     plans = plans_of(shapes, queries)
     sizes = {name: steps * size for name, size in counts(plans, batch, negated).items()}
-    drawn = [name for name in plans if name not in queries]
-    facts = DeviceFacts(index, num_entities, device) if drawn else None
+    facts = DeviceFacts(index, num_entities, device) if plans.keys() - queries.keys() else None
     return [
         GivenQueries(queries[name], sizes[name], device, answers)
         if facts is None or name in queries

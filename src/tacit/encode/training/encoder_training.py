@@ -234,19 +234,23 @@ def validation_queries(
     plans = plans_of(SHAPES if valid is None else valid, valid or {})
     shapes = [name for name, plan in plans.items() if _passes(encoder.check, plan)]
     if valid is None:
-        return sampled(graph, shapes, most, settings.seed)
+        return sample_validation(graph, shapes, most, settings.seed)
     return with_hard_answers(
         {name: valid[name] for name in shapes}, most, np.random.default_rng(settings.seed)
     )
 
 
-def sampled(graph: Graph, shapes: Iterable[str], most: int, seed: int) -> dict[str, QuerySet]:
+def sample_validation(
+    graph: Graph, shapes: Iterable[str], most: int, seed: int
+) -> dict[str, QuerySet]:
     """Queries to validate with, from the valid facts; none where there are no such facts."""
-    drawn = {
+    if not len(graph.valid):
+        return {}
+    samples = {
         name: sample(graph, SHAPES[name], "valid", most, seed=seed, waste=WASTE).queries
-        for name in (shapes if len(graph.valid) else ())
+        for name in shapes
     }
-    return {name: queries for name, queries in drawn.items() if len(queries)}
+    return {name: queries for name, queries in samples.items() if len(queries)}
 
 
 def decay_factor(decay: str, share: float) -> float:

@@ -68,12 +68,11 @@ def encode(
         if run is None:
             return
         run.tidy()
-        made_for_encoder = "train" not in run.settings or (
-            "encode" in run.settings and not run.has(ENCODER)
-        )
+        alone = "train" not in run.settings
+        unfinished = "encode" in run.settings and not run.has(ENCODER)
         if not resume:
             run.drop("encode")
-        if made_for_encoder:  # a killed training resumes by these
+        if alone or unfinished:  # a killed training resumes by these
             run.write_settings("encode", settings.to_dict())
 
     with (
@@ -104,7 +103,7 @@ def encode(
 def training_queries(
     graph: Graph, settings: EncodeSettings, source: str | Path | QuerySets | None
 ) -> tuple[QuerySets, QuerySets | None]:
-    """The queries to learn from, of sets or of a folder, and the folder's validation queries.
+    """The queries to learn from, by shape or from a folder, and the folder's validation queries.
 
     Of a folder these are the train queries of the shapes of the settings, and the valid queries of
     any shape.
@@ -121,20 +120,20 @@ def training_queries(
         return query_sets, None
     if not has_queries(source, "train"):
         raise without_queries(source, "train")
-    learned, valid = (
+    train, valid = (
         queries_for(graph, source, split, shapes, absent_ok=True)
         if has_queries(source, split)
         else {}
         for split, shapes in (("train", settings.shapes), ("valid", None))
     )
-    if not learned:
+    if not train:
         names = ", ".join(settings.shapes or ("any shape",))
         raise DataError(
             f"has no train queries of {names} to learn from; leave `queries` out, and they are "
             "drawn",
             source,
         )
-    return learned, valid or None
+    return train, valid or None
 
 
 @contextmanager

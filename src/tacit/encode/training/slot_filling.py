@@ -29,7 +29,7 @@ from tacit.query.plans.plan import (
 )
 
 # facts into an entity that membership tests read; with more a query is invalid
-FOLLOWED = 128
+MOST_READ = 128
 Hop = tuple[Tensor, Tensor]  # sources and relations of facts
 
 
@@ -54,22 +54,23 @@ class DeviceFacts:
             torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays
         )
 
-    def leading(self, targets: Tensor, came_by: Tensor | None) -> tuple[Hop, Tensor]:
+    def random_source(self, targets: Tensor, arrival: Tensor | None) -> tuple[Hop, Tensor]:
         """A random fact that leads to each target: its source and relation, and if it exists.
 
-        A walk does not go back by the relation it came by.
+        A walk does not go back by the relation of its `arrival`.
         """
         first, last = (
             self.offsets[torch.searchsorted(self.keys, ends * self.num_relations)]
             for ends in (targets, targets + 1)
         )
-        back, many = (last, last - last) if came_by is None else self.span(targets, came_by)
-        number = last - first - many
+        excluded, count = (last, 0) if arrival is None else self.span(targets, arrival)
+        number = last - first - count
         at = random_place(first, number)
-        at = (at + torch.where(at >= back, many, 0)).clamp(max=len(self.tails) - 1)
+        at = at + torch.where(at >= excluded, count, 0)
+        at = at.clamp(max=len(self.tails) - 1)
         return (self.tails[at], self.relations[at] ^ 1), number > 0
 
-    def sibling(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+    def random_tail(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """A random tail of each head and relation, `[n]`, and whether one exists."""
         first, number = self.span(heads, relations)
         return self.tails[random_place(first, number).clamp(max=len(self.tails) - 1)], number > 0
@@ -80,7 +81,7 @@ class DeviceFacts:
         first = self.offsets[at]
         return first, torch.where(exists, self.offsets[at + 1] - first, 0)
 
-    def holds(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+    def contains(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Whether each is a fact."""
         at, exists = self._key(heads, relations)
         return exists & _find(self.facts, at * self.num_entities + tails)[1]
@@ -107,11 +108,11 @@ class SlotFilling:
         )
         return SlotFilling(self.facts, self.alive[rows], entities, relations)
 
-    def fill(self, step: Node, targets: Tensor, came_by: Tensor | None = None) -> Hop | None:
+    def fill(self, step: Node, targets: Tensor, arrival: Tensor | None = None) -> Hop | None:
         """Fill a step so that its set holds the targets; the facts that lead to them."""
         match step:
             case Row(edge=Relation(slot, flip)) | Project(edge=Relation(slot, flip)):
-                hop, exists = self.facts.leading(targets, came_by)
+                hop, exists = self.facts.random_source(targets, arrival)
                 self.alive = self.alive & exists
                 self.relations[slot] = hop[1] ^ int(flip)
                 if isinstance(step, Row):
@@ -120,15 +121,11 @@ class SlotFilling:
                     self.fill(step.source, *hop)
                 return hop
             case Intersect() | Union():
-                hops = [
-                    self.fill(part, targets)
-                    for part in step.parts
-                    if not isinstance(part, Complement)
-                ]
-                first = next(iter(hops), None)
-                for part in step.parts:  # negated ones last, from siblings by the first hop
-                    if isinstance(part, Complement):
-                        self._exclude(part.part, targets, first)
+                positive = [part for part in step.parts if not isinstance(part, Complement)]
+                negated = [part for part in step.parts if isinstance(part, Complement)]
+                first, *_ = [self.fill(part, targets) for part in positive] or [None]
+                for part in negated:  # last, from siblings by the first hop
+                    self._exclude(part.part, targets, first)
                 return first
             case Complement():
                 self._exclude(step.part, targets, None)
@@ -144,7 +141,7 @@ class SlotFilling:
         if hop is None:
             siblings = torch.randint(self.facts.num_entities, targets.shape, device=targets.device)
         else:
-            siblings, _ = self.facts.sibling(*hop)
+            siblings, _ = self.facts.random_tail(*hop)
         self.fill(step, siblings)
         _, possible = self.membership(step, targets)
         self.alive = self.alive & ~possible
@@ -153,16 +150,16 @@ class SlotFilling:
         """A random entity of the set of a filled step, and whether it surely is one."""
         match step:
             case Row():
-                return self.facts.sibling(self.entities[step.slot], self._along(step.edge))
+                return self.facts.random_tail(self.entities[step.slot], self._along(step.edge))
             case Project():
                 starts, sure = self.random_member(step.source)
-                ends, exists = self.facts.sibling(starts, self._along(step.edge))
+                ends, exists = self.facts.random_tail(starts, self._along(step.edge))
                 return ends, sure & exists
             case Intersect() | Union():
-                first = min(step.parts, key=lambda part: isinstance(part, Complement))
+                first, *others = sorted(step.parts, key=lambda part: isinstance(part, Complement))
                 ends, sure = self.random_member(first)
-                for part in step.parts if isinstance(step, Intersect) else ():
-                    sure = sure if part is first else sure & self.membership(part, ends)[0]
+                for part in others if isinstance(step, Intersect) else ():
+                    sure = sure & self.membership(part, ends)[0]
                 return ends, sure
         nowhere = torch.zeros_like(self.alive, dtype=torch.long)
         return nowhere, nowhere.bool()
@@ -176,18 +173,20 @@ class SlotFilling:
         match step:
             case Row():
                 sources, along = self.entities[step.slot], self._along(step.edge)
-                holds = self.facts.holds(beside_targets(sources), beside_targets(along), targets)
-                return holds.expand(2, *holds.shape)
+                exists = self.facts.contains(
+                    beside_targets(sources), beside_targets(along), targets
+                )
+                return exists.expand(2, *exists.shape)
             case Project():
                 tails = self.facts.tails
-                back = beside_targets(self._along(step.edge)) ^ 1
-                first, many = self.facts.span(targets, back)
-                steps = torch.arange(FOLLOWED, device=targets.device)
+                inverse = beside_targets(self._along(step.edge)) ^ 1
+                first, count = self.facts.span(targets, inverse)
+                steps = torch.arange(MOST_READ, device=targets.device)
                 at = (first[..., None] + steps).clamp(max=len(tails) - 1)
                 low, high = (
-                    self.membership(step.source, tails[at]) & (steps < many[..., None])
+                    self.membership(step.source, tails[at]) & (steps < count[..., None])
                 ).any(-1)
-                return torch.stack((low, high | (many > FOLLOWED)))
+                return torch.stack((low, high | (count > MOST_READ)))
             case Intersect():
                 return torch.stack([self.membership(part, targets) for part in step.parts]).all(0)
             case Union():
@@ -204,8 +203,8 @@ class SlotFilling:
 
 def random_place(first: Tensor, number: Tensor) -> Tensor:
     """A random one of `number` positions from `first` on; `first` where there are none."""
-    drawn = (torch.rand(first.shape, device=first.device) * number).long()
-    return first + torch.minimum(drawn, number - 1).clamp(min=0)
+    places = (torch.rand(first.shape, device=first.device) * number).long()
+    return first + torch.minimum(places, number - 1).clamp(min=0)
 
 
 def _find(table: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
