@@ -26,7 +26,8 @@ from encoder_costs import step_cost
 from encoder_rows import expressible
 from parameters import TITLES, sizes
 from scaffold import Benchmark, Measured, graph_of, in_turns
-from tacit.encode.networks.aggregation import LEAST_VARIANCE, describe_messages
+from tacit.encode.networks.aggregation import describe_messages
+from tacit.encode.networks.aggregation_kernels import LEAST_VARIANCE
 from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.draws import counts

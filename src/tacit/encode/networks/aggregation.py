@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from tacit.encode.networks import aggregation_kernels as kernels
+from tacit.encode.networks.aggregation_kernels import LEAST_SPREAD, LEAST_VARIANCE
 from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.errors import SettingsError
 
 # mean, largest, smallest and standard deviation, as principal neighbourhood aggregation has them
 PARTS = 4
-LEAST_VARIANCE = 1e-6
-_LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation has no gradient
 _CACHED = 2**18  # numbers of a block of messages that stays in cache
 
 
@@ -79,9 +78,7 @@ class _Aggregation(torch.autograd.Function):
         ctx.facts = facts
         ties = None
         if kernels.available(states):
-            out, ties = kernels.gathered(
-                states, weights, boundary, facts, keep, pna, LEAST_VARIANCE
-            )
+            out, ties = kernels.aggregate(states, weights, boundary, facts, keep, pna)
         elif states.is_cuda:
             raise SettingsError(
                 "device is cuda, where graph networks need Triton; install it, or give "
@@ -89,25 +86,35 @@ class _Aggregation(torch.autograd.Function):
                 "device",
             )
         else:
-            out = _gather(states, weights, boundary, facts, keep, pna)
+            out = _aggregate(states, weights, boundary, facts, keep, pna)
         ctx.save_for_backward(states, weights, boundary, keep, out if pna else None, ties)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        spread = _spread_by_kernels if kernels.available(ctx.saved_tensors[0]) else _spread
-        return *spread(ctx.facts, *ctx.saved_tensors, grads[0].contiguous()), None, None, None
+        on_gpu = kernels.available(ctx.saved_tensors[0])
+        gradients = _gradients_by_kernels if on_gpu else _gradients
+        return *gradients(ctx.facts, *ctx.saved_tensors, grads[0].contiguous()), None, None, None
 
 
-def _blocks(
-    facts: SortedFacts, keep: Tensor | None, width: int
-) -> Iterator[tuple[slice, Tensor, Tensor, Tensor, Tensor, Tensor]]:
-    """The facts that are kept, in blocks of whole entities whose messages stay in cache.
+class _Block(NamedTuple):
+    """The facts that lead to some entities, whose messages stay in cache."""
 
-    For each the entities; the heads and relations of its facts, and which of the entities they lead
-    to, as places and as a sparse matrix of ones; and how many messages an entity gets, its boundary
-    condition among them, `[n, 1]`.
-    """
+    entities: slice
+    heads: Tensor  # [m]
+    relations: Tensor  # [m]
+    places: Tensor  # [m] the entity that a fact leads to, by its place in the block
+    incidence: Tensor  # [n, m] the same as a sparse matrix of ones
+    counts: Tensor  # [n, 1] of messages to an entity, its boundary condition among them
+
+    def reduce(self, messages: Tensor, how: str) -> Tensor:
+        """Reduce messages by the entity they lead to; 0 where there are none."""
+        reduced: Tensor = torch.sparse.mm(self.incidence.to(messages.dtype), messages, how)
+        return reduced
+
+
+def _blocks(facts: SortedFacts, keep: Tensor | None, width: int) -> Iterator[_Block]:
+    """The facts in `keep`, in blocks of entities."""
     columns = [facts.heads, facts.relations, facts.tails]
     offsets = facts.offsets
     if keep is not None:
@@ -122,7 +129,8 @@ def _blocks(
         heads, relations, tails = (column[ends[first] : ends[last]] for column in columns)
         inside = offsets[first : last + 1] - ends[first]
         counts = (inside.diff() + 1)[:, None]
-        yield slice(first, last), heads, relations, tails - first, _incidence(inside), counts
+        entities = slice(first, last)
+        yield _Block(entities, heads, relations, tails - first, _incidence(inside), counts)
         first = last
 
 
@@ -136,13 +144,7 @@ def _incidence(offsets: Tensor) -> Tensor:
         )
 
 
-def _reduced(incidence: Tensor, messages: Tensor, how: str) -> Tensor:
-    """Messages reduced by the entity they lead to; 0 where there are none."""
-    reduced: Tensor = torch.sparse.mm(incidence.to(messages.dtype), messages, how)
-    return reduced
-
-
-def _gather(
+def _aggregate(
     states: Tensor,
     weights: Tensor,
     boundary: Tensor,
@@ -155,25 +157,25 @@ def _gather(
     w = weights.view(len(weights), -1)
     x = boundary.view(n, -1)
     out = torch.empty((n, b, PARTS, d) if pna else (n, b, d), dtype=states.dtype)
-    for entities, heads, relations, _, incidence, counts in _blocks(facts, keep, b * d):
-        messages = h.index_select(0, heads).mul_(w.index_select(0, relations))
-        own = x[entities]
-        total = own + _reduced(incidence, messages, "sum")
+    for block in _blocks(facts, keep, b * d):
+        messages = h.index_select(0, block.heads).mul_(w.index_select(0, block.relations))
+        own = x[block.entities]
+        total = own + block.reduce(messages, "sum")
         if not pna:
-            out[entities] = total.view(-1, b, d)
+            out[block.entities] = total.view(-1, b, d)
             continue
-        none = counts == 1
-        high = _reduced(incidence, messages, "amax").masked_fill_(none, -torch.inf)
-        low = _reduced(incidence, messages, "amin").masked_fill_(none, torch.inf)
-        squares = own.square() + _reduced(incidence, messages.square_(), "sum")
-        mean = total / counts
-        spread = (squares / counts - mean.square()).clamp_(min=LEAST_VARIANCE).sqrt_()
+        none = block.counts == 1
+        high = block.reduce(messages, "amax").masked_fill_(none, -torch.inf)
+        low = block.reduce(messages, "amin").masked_fill_(none, torch.inf)
+        squares = own.square() + block.reduce(messages.square_(), "sum")
+        mean = total / block.counts
+        spread = (squares / block.counts - mean.square()).clamp_(min=LEAST_VARIANCE).sqrt_()
         parts = mean, torch.maximum(own, high), torch.minimum(own, low), spread
-        torch.stack([part.view(-1, b, d) for part in parts], 2, out=out[entities])
+        torch.stack([part.view(-1, b, d) for part in parts], 2, out=out[block.entities])
     return out
 
 
-def _spread(
+def _gradients(
     facts: SortedFacts, states: Tensor, weights: Tensor, boundary: Tensor, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
@@ -185,69 +187,67 @@ def _spread(
     to_h = torch.zeros_like(h)
     to_w = torch.zeros_like(w)
     to_x = torch.empty_like(x)
-    for entities, heads, relations, places, incidence, counts in _blocks(facts, keep, b * d):
-        sources = h.index_select(0, heads)
-        along = w.index_select(0, relations)
+    for block in _blocks(facts, keep, b * d):
+        sources = h.index_select(0, block.heads)
+        along = w.index_select(0, block.relations)
+        upstream = grad[block.entities]
+        own_slopes = to_x[block.entities]
         if out is None:
-            to_x[entities] = grad[entities].flatten(1)
-            slopes = to_x[entities].index_select(0, places)
+            own_slopes.copy_(upstream.flatten(1))
+            slopes = own_slopes.index_select(0, block.places)
         else:
             slopes = _slopes(
-                sources * along, x[entities], out[entities], grad[entities], counts, places,
-                incidence, to_x[entities],
-            )  # fmt: skip
-        to_h.index_add_(0, heads, along.mul_(slopes))
-        to_w.index_add_(0, relations, slopes.mul_(sources))
+                block, sources * along, x[block.entities], out[block.entities], upstream, own_slopes
+            )
+        to_h.index_add_(0, block.heads, along.mul_(slopes))
+        to_w.index_add_(0, block.relations, slopes.mul_(sources))
     return to_h.view_as(states), to_w.view_as(weights), to_x.view_as(boundary)
 
 
 def _slopes(
-    messages: Tensor, own: Tensor, out: Tensor, grad: Tensor, counts: Tensor, places: Tensor,
-    incidence: Tensor, to_own: Tensor,
-) -> Tensor:  # fmt: skip
-    """The gradients of a block's messages; those of the boundary go to `to_own`.
+    block: _Block, messages: Tensor, own: Tensor, out: Tensor, grad: Tensor, own_slopes: Tensor
+) -> Tensor:
+    """The gradients of a block's messages; those of the boundary go to `own_slopes`.
 
     By mean and standard deviation that of a message `m` is `base + factor · m`, since `∂μ/∂m = 1/n`
     and `∂σ/∂m = (m - μ)/(n σ)`; where the variance is at its least, it has no gradient.
     """
+    places = block.places
+    counts = block.counts
     mean = out[:, :, 0].flatten(1)
     spread = out[:, :, 3].flatten(1)
-    factor = torch.where(spread > _LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
+    factor = torch.where(spread > LEAST_SPREAD, grad[:, :, 3].flatten(1) / (spread * counts), 0.0)
     base = grad[:, :, 0].flatten(1) / counts - mean * factor
     slopes = base.index_select(0, places)
-    room = torch.empty_like(messages)
+    buffer = torch.empty_like(messages)
     equal = torch.empty_like(messages)
     own_equal = torch.empty_like(own)
-    slopes.addcmul_(messages, torch.index_select(factor, 0, places, out=room))
-    torch.addcmul(base, own, factor, out=to_own)
+    slopes.addcmul_(messages, torch.index_select(factor, 0, places, out=buffer))
+    torch.addcmul(base, own, factor, out=own_slopes)
     for part in (1, 2):
         extreme = out[:, :, part].flatten(1)
         # Comparisons that write floats are several times faster than a cast of booleans.
-        torch.eq(messages, torch.index_select(extreme, 0, places, out=room), out=equal)
+        torch.eq(messages, torch.index_select(extreme, 0, places, out=buffer), out=equal)
         torch.eq(own, extreme, out=own_equal)
-        share = grad[:, :, part].flatten(1) / _reduced(incidence, equal, "sum").add_(own_equal)
-        slopes.addcmul_(equal, torch.index_select(share, 0, places, out=room))
-        to_own.addcmul_(own_equal, share)
+        share = grad[:, :, part].flatten(1) / block.reduce(equal, "sum").add_(own_equal)
+        slopes.addcmul_(equal, torch.index_select(share, 0, places, out=buffer))
+        own_slopes.addcmul_(own_equal, share)
     return slopes
 
 
-def _spread_by_kernels(
+def _gradients_by_kernels(
     facts: SortedFacts, states: Tensor, weights: Tensor, boundary: Tensor, keep: Tensor | None,
     out: Tensor | None, ties: Tensor | None, grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of states, weights and boundary."""
     # A sum uses only the first of the slopes.
-    slopes = (grad, grad, grad, grad, grad)
-    to_x = grad
-    pna = out is not None
+    slopes, to_x = (grad, grad, grad, grad, grad), grad
     if out is not None and ties is not None:
-        slopes, to_x = kernels.shared(
-            out, grad, ties, boundary, facts.degrees(keep) + 1, _LEAST_SPREAD
-        )
-    to_h = kernels.spread(
-        states, weights, facts.by_head, facts.by_head.relations, slopes, keep, pna
+        slopes, to_x = kernels.message_slopes(out, grad, ties, boundary, facts.degrees(keep) + 1)
+    to_h = kernels.sum_slopes(
+        states, weights, facts.by_head, facts.by_head.relations, slopes, keep, out is not None
     )
-    to_w = kernels.spread(
-        weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep, pna
+    to_w = kernels.sum_slopes(
+        weights, states, facts.by_relation, facts.by_relation.heads, slopes, keep, out is not None
     )
     return to_h, to_w, to_x

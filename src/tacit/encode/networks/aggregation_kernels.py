@@ -17,6 +17,8 @@ from torch import Tensor
 from tacit.encode.networks.sorted_facts import Segments, SortedFacts
 from tacit.links.precision import has_triton
 
+LEAST_VARIANCE = 1e-6
+LEAST_SPREAD = 1.0001 * LEAST_VARIANCE**0.5  # up to which a standard deviation has no gradient
 MOST_TIES = 32767  # of one kind: two counts share an integer
 _COLUMNS = 1024  # at most, that one program handles
 # of a column of a piece: sum, squares, largest, smallest, and how often these two occur
@@ -242,14 +244,13 @@ def available(states: Tensor) -> bool:
     return states.is_cuda and states.dtype == torch.float32 and has_triton()
 
 
-def gathered(
+def aggregate(
     states: Tensor,
     weights: Tensor,
     boundary: Tensor,
     facts: SortedFacts,
     keep: Tensor | None,
     pna: bool,
-    least: float,
 ) -> tuple[Tensor, Tensor]:
     """The aggregates, and the counts of largest and smallest messages, packed in an integer."""
     n, b, d = states.shape
@@ -261,25 +262,25 @@ def gathered(
     partials = states.new_empty(segments.extra, _NUMBERS, width)
     block, blocks, warps = _sizes(width)
 
-    def go_through(starts: Tensor, stops: Tensor, rows: Tensor, joins: bool) -> None:
+    def run(starts: Tensor, stops: Tensor, rows: Tensor, joins: bool) -> None:
         _messages()[len(rows), blocks](
             states, weights, boundary, counts, out, ties, partials,
             counts if keep is None else keep, segments.heads, segments.relations, segments.order,
-            starts, stops, rows, n, width, d, least, MOST_TIES, pna, keep is not None, joins, block,
-            num_warps=warps,
+            starts, stops, rows, n, width, d, LEAST_VARIANCE, MOST_TIES, pna, keep is not None,
+            joins, block, num_warps=warps,
         )  # fmt: skip
 
-    go_through(segments.starts, segments.stops, segments.rows, False)
+    run(segments.starts, segments.stops, segments.rows, False)
     if len(segments.wide):
-        go_through(segments.firsts, segments.firsts[1:], segments.wide, True)
+        run(segments.firsts, segments.firsts[1:], segments.wide, True)
     return out, ties
 
 
 MessageSlopes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def shared(
-    out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor, least: float
+def message_slopes(
+    out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor
 ) -> tuple[MessageSlopes, Tensor]:
     """The slopes of messages by their aggregates, and the boundary condition's gradient.
 
@@ -292,13 +293,13 @@ def shared(
     base, factor, highs, lows, result = (torch.empty_like(boundary) for _ in range(5))
     size = boundary.numel()
     _shares()[(-(-size // _COLUMNS),)](
-        out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d, least,
-        MOST_TIES, _COLUMNS, num_warps=4,
+        out, grad, ties, boundary, counts, base, factor, highs, lows, result, size, b * d, d,
+        LEAST_SPREAD, MOST_TIES, _COLUMNS, num_warps=4,
     )  # fmt: skip
     return (base, factor, highs, lows, out), result
 
 
-def spread(
+def sum_slopes(
     fixed: Tensor, other: Tensor, segments: Segments, others: Tensor, slopes: MessageSlopes,
     keep: Tensor | None, pna: bool,
 ) -> Tensor:  # fmt: skip
