@@ -20,7 +20,7 @@ from tacit.encode.encoder import Drawn
 from tacit.encode.layers import network
 from tacit.encode.models import load_encoder, make_encoder
 from tacit.encode.networks.gnnqe import GNNQE, DescribedLayer
-from tacit.encode.networks.graph_network import SetProjector, read, set_loss
+from tacit.encode.networks.graph_network import SetProjector, readout, set_loss
 from tacit.encode.networks.sorted_facts import (
     SortedFacts,
     followed_facts,
@@ -158,7 +158,7 @@ def test_layers_by_loops() -> None:
         )
     mlp = network(2 * d, 5, 1, 1)
     torch.testing.assert_close(
-        read(mlp, [states], query),
+        readout(mlp, [states], query),
         mlp(torch.cat([states, query.expand(SIZE, 1, d)], 2))[..., 0].t(),
     )
 

@@ -147,7 +147,7 @@ def test_cycles_are_cycles_and_parallel_atoms_parallel() -> None:
     assert [relation and relation.flip for relation, _ in between] == [False, True]
     loop = graph_of("?t : r(?t, ?t) & q(e, ?t)")
     assert Link(0, 0, Relation(1)) in loop.links
-    assert len(loop.received(0)) == 3  # it says something of either end
+    assert len(loop.messages_to(0)) == 3  # it says something of either end
 
 
 @pytest.mark.parametrize(

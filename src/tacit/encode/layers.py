@@ -63,12 +63,14 @@ def reset_tables(module: nn.Module, reach: float, generator: torch.Generator) ->
 def rows(table: Tensor, ids: Tensor | None) -> Tensor:
     """The rows of some ids, `[N, D] x [...] -> [..., D]`, or the table itself.
 
-    A step takes rows of a large table several times. The gradients of rows are added to the `.grad`
-    of the table, which is made where there is none; otherwise each time would make another one of
-    the size of the table, and the sums of the first step of a process would be rounded otherwise
-    than those of all others.
+    A step takes rows of a large table several times. Their gradients are added to the `.grad` of
+    the table in place: autograd would make a gradient of the size of the table each time. Where the
+    table has no `.grad`, a zero one is made, so that the first step of a process is rounded as all
+    others are.
     """
-    rows: Tensor = table if ids is None else _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
+    if ids is None:
+        return table
+    rows: Tensor = _Rows.apply(table, ids)  # type: ignore[no-untyped-call]
     return rows
 
 
@@ -89,7 +91,7 @@ class _Rows(torch.autograd.Function):
 
 
 def products(states: Tensor, keys: Tensor) -> Tensor:
-    """Inner products, `[n, W] x [m, W] -> [n, m]`, or `[n, W] x [n, m, W] -> [n, m]`."""
+    """The inner products, `[n, W] x [m, W] -> [n, m]`, or `[n, W] x [n, m, W] -> [n, m]`."""
     return states @ keys.T if keys.dim() == 2 else (states[:, None] * keys).sum(2)
 
 

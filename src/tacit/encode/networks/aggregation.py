@@ -94,7 +94,7 @@ class _Aggregation(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         on_gpu = kernels.available(ctx.saved_tensors[0])
         gradients = _gradients_by_kernels if on_gpu else _gradients
-        return *gradients(ctx.facts, *ctx.saved_tensors, grads[0].contiguous()), None, None, None
+        return *gradients(ctx.facts, grads[0].contiguous(), *ctx.saved_tensors), None, None, None
 
 
 class _Block(NamedTuple):
@@ -176,8 +176,8 @@ def _aggregate(
 
 
 def _gradients(
-    facts: SortedFacts, states: Tensor, weights: Tensor, boundary: Tensor, keep: Tensor | None,
-    out: Tensor | None, ties: Tensor | None, grad: Tensor,
+    facts: SortedFacts, grad: Tensor, states: Tensor, weights: Tensor, boundary: Tensor,
+    keep: Tensor | None, out: Tensor | None, ties: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of states, weights and boundary condition."""
     n, b, d = states.shape
@@ -236,8 +236,8 @@ def _slopes(
 
 
 def _gradients_by_kernels(
-    facts: SortedFacts, states: Tensor, weights: Tensor, boundary: Tensor, keep: Tensor | None,
-    out: Tensor | None, ties: Tensor | None, grad: Tensor,
+    facts: SortedFacts, grad: Tensor, states: Tensor, weights: Tensor, boundary: Tensor,
+    keep: Tensor | None, out: Tensor | None, ties: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of states, weights and boundary."""
     # A sum uses only the first of the slopes.

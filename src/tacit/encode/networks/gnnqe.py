@@ -18,7 +18,13 @@ from torch import Tensor, nn
 from tacit.encode.layers import network
 from tacit.encode.networks.aggregation import PARTS, describe_messages
 from tacit.encode.networks.aggregation_kernels import available
-from tacit.encode.networks.graph_network import SetProjector, boundary_of, fill, read, states_after
+from tacit.encode.networks.graph_network import (
+    SetProjector,
+    boundary_of,
+    fill_uniform,
+    readout,
+    states_after,
+)
 from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts
 from tacit.encode.settings import EncodeSettings
 
@@ -66,7 +72,7 @@ class DescribedLayer(nn.Module):
         own = self.own(states)
         parts = self.described(parts.flatten(2))
         if available(states) and states.shape[-1] <= WIDEST:
-            return _updated(states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias)
+            return _update(states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias)
         plain, larger, smaller = parts.chunk(3, 2)
         scale = scale[:, None, None]
         mixed = own + plain + larger * scale + smaller / scale.clamp(min=LEAST_SCALE)
@@ -99,14 +105,14 @@ class GNNQE(SetProjector):
     def network(self, log_sets: Tensor, relations: Tensor, keep: Tensor | None = None) -> Tensor:
         query = self.query(relations)
         states = states_after(self.layers, query, boundary_of(log_sets, query), self.facts, keep)
-        return read(self.mlp, deque(states, None if self.settings.joined else 1), query)
+        return readout(self.mlp, deque(states, None if self.settings.joined else 1), query)
 
     def reset(self, generator: torch.Generator) -> None:
         super().reset(generator)
         bound = (13 * self.settings.width) ** -0.5  # as one linear map of all thirteen parts
         for layer in (each for each in self.layers if isinstance(each, DescribedLayer)):
             for weight in (layer.own.weight, layer.own.bias, layer.described.weight):
-                fill(weight, bound, generator)
+                fill_uniform(weight, bound, generator)
 
 
 @cache
@@ -174,7 +180,7 @@ def _kernels() -> Any:
     return forward, backward
 
 
-def _updated(
+def _update(
     states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor, bias: Tensor
 ) -> Tensor:
     """The next states; `scale` is a constant.

@@ -102,13 +102,15 @@ class SetProjector(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """A hop of both sets: the network's over the remaining facts, the exact one over all."""
         sets, exact = states.chunk(2, 1)
-        over = followed_facts(exact == 0.0, relations, self.facts)
+        followed = followed_facts(exact == 0.0, relations, self.facts)
         keep = None
         if self.training:
             draws = torch.rand(len(self.facts), device=states.device)
-            keep = remaining_facts(over, self.facts, self.inverses, self.settings.dropout, draws)
+            rate = self.settings.dropout
+            keep = remaining_facts(followed, self.facts, self.inverses, rate, draws)
         logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
-        exact = torch.zeros_like(exact).masked_fill(~reached_entities(over, self.facts), -torch.inf)
+        outside = ~reached_entities(followed, self.facts)
+        exact = torch.zeros_like(exact).masked_fill(outside, -torch.inf)
         return torch.cat([logsigmoid(logits), exact], 1)
 
     def intersect(self, states: Tensor) -> Tensor:
@@ -225,10 +227,9 @@ class ProjectionReasoner(EncoderReasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         self.check(plan)
         at_once = self.batch(plan)
-        parts = zip(entities.split(at_once), relations.split(at_once), strict=True)
         scores = []
-        for part in parts:
-            evaluation = self.messages.evaluation(*part)
+        for slots in zip(entities.split(at_once), relations.split(at_once), strict=True):
+            evaluation = self.messages.evaluation(*slots)
             evaluator = ProjectedEvaluator(**vars(evaluation), encoder=self.encoder)
             scores.append(evaluator.whole(plan.root))
         return torch.cat(scores)
@@ -247,8 +248,8 @@ def log_odds(log_sets: Tensor) -> Tensor:
 def set_loss(log_sets: Tensor, answers: Tensor, adversarial: float) -> Tensor:
     """Cross entropy of fuzzy sets with their answers, `[n, N] x [n, N] -> [n]`.
 
-    Right answers count alike, wrong ones by a softmax of `adversarial` times their log-odds; each
-    side makes up a half.
+    Right answers have equal weights, wrong ones a softmax of `adversarial` times their log-odds;
+    each side makes up a half.
     """
     scores = log_sets.clamp(min=LEAST)
     right = -(scores * answers).sum(1) / answers.sum(1).clamp(min=1)
@@ -277,7 +278,7 @@ def states_after(
         yield states
 
 
-def read(mlp: Any, states: Sequence[Tensor], query: Tensor) -> Tensor:
+def readout(mlp: Any, states: Sequence[Tensor], query: Tensor) -> Tensor:
     """`MLP [h; …; q]` of every entity, `[N, B, d] … x [B, d] -> [B, N]`.
 
     Its first map is taken apart, so that the query is not copied to all entities.
@@ -298,7 +299,7 @@ def reset_linear(module: nn.Module, generator: torch.Generator) -> None:
         if isinstance(part, nn.Linear):
             bound = part.in_features**-0.5
             for weight in part.parameters():
-                fill(weight, bound, generator)
+                fill_uniform(weight, bound, generator)
         elif isinstance(part, nn.Embedding):
             part.weight.copy_(torch.randn(part.weight.shape, generator=generator))
         elif isinstance(part, nn.LayerNorm):
@@ -306,6 +307,6 @@ def reset_linear(module: nn.Module, generator: torch.Generator) -> None:
 
 
 @torch.no_grad()
-def fill(weight: Tensor, bound: float, generator: torch.Generator) -> None:
-    """Draw weights evenly up to a bound, both ways."""
+def fill_uniform(weight: Tensor, bound: float, generator: torch.Generator) -> None:
+    """Draw weights uniformly from ±`bound`."""
     weight.copy_((torch.rand(weight.shape, generator=generator) * 2 - 1) * bound)

@@ -67,6 +67,7 @@ class LMPNN(Matching):
         keys = F.pad(F.normalize(entities, dim=1), (0, 0, 0, -len(entities) % MULTIPLE))
         self.register_buffer("keys", keys, persistent=False)
         width = entities.shape[1]
+        # These names are in stored weights: the first vectors of answers, and of other variables.
         self.asked = nn.Parameter(torch.empty(width))
         self.between = nn.Parameter(torch.empty(width))
         self.network = network(width, settings.hidden, 1, width)
@@ -97,16 +98,16 @@ class LMPNN(Matching):
         rounds.
         """
         graphs = [(graph, slots) for slots in queries for graph in query_graphs(slots[0])]
-        vectors = self._first(graphs)
-        for left in reversed(range(max(graph.depth for graph, _ in graphs))):
+        vectors = self._initial_vectors(graphs)
+        for farthest in reversed(range(max(graph.depth for graph, _ in graphs))):
             receivers = [
                 (number, term)
                 for number, (graph, _) in enumerate(graphs)
-                if graph.depth > left
+                if graph.depth > farthest
                 for term, distance in graph.distances.items()
-                if term >= FREE and distance <= left
+                if term >= FREE and distance <= farthest
             ]
-            sums = self._messages_to(graphs, vectors, receivers)
+            sums = self._sum_messages(graphs, vectors, receivers)
             inputs = torch.cat(sums)
             outputs = inputs + self.network(inputs) if self.residual else self.network(inputs)
             parts = outputs.split([len(part) for part in sums])
@@ -114,7 +115,9 @@ class LMPNN(Matching):
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
         return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
 
-    def _first(self, graphs: Sequence[tuple[QueryGraph, Slots]]) -> dict[GraphTerm, Tensor]:
+    def _initial_vectors(
+        self, graphs: Sequence[tuple[QueryGraph, Slots]]
+    ) -> dict[GraphTerm, Tensor]:
         """The vectors that terms start from."""
         vectors: dict[GraphTerm, Tensor] = {}
         for number, (graph, (_, entities, relations)) in enumerate(graphs):
@@ -126,29 +129,28 @@ class LMPNN(Matching):
                     vectors[number, term] = start.expand(len(relations), -1)
         return vectors
 
-    def _messages_to(
+    def _sum_messages(
         self,
         graphs: Sequence[tuple[QueryGraph, Slots]],
         vectors: dict[GraphTerm, Tensor],
         receivers: Sequence[GraphTerm],
     ) -> list[Tensor]:
         """The messages to each of some terms, summed with a little of its own vector."""
-        senders = []
-        ids = []
-        for number, term in receivers:
-            graph, (_, _, relations) = graphs[number]
-            for sender, relation, _ in graph.received(term):
-                if relation is not None:
-                    senders.append(vectors[number, sender])
-                    ids.append(relations[:, relation.slot] ^ int(relation.flip))
+        atoms = [
+            (vectors[number, sender], graphs[number][1][2][:, relation.slot] ^ int(relation.flip))
+            for number, term in receivers
+            for sender, relation, _ in graphs[number][0].messages_to(term)
+            if relation is not None
+        ]
         messages: Iterator[Tensor] = iter(())  # empty where all links are denials
-        if ids:
+        if atoms:
+            senders, ids = zip(*atoms, strict=True)
             composed = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
             messages = iter(composed.split([len(part) for part in ids]))
         sums = []
         for number, term in receivers:
             total = OWN * vectors[number, term]
-            for sender, relation, negated in graphs[number][0].received(term):
+            for sender, relation, negated in graphs[number][0].messages_to(term):
                 message = vectors[number, sender] if relation is None else next(messages)
                 total = total - message if negated else total + message
             sums.append(total)

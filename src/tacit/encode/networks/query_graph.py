@@ -64,7 +64,7 @@ class QueryGraph:
         distances = {FREE: 0}
         frontier = [FREE]
         for term in frontier:  # which grows as it is read
-            for sender, _, _ in self.received(term):
+            for sender, _, _ in self.messages_to(term):
                 if sender not in distances:
                     distances[sender] = distances[term] + 1
                     if sender >= FREE:  # entities do not pass messages on
@@ -76,16 +76,16 @@ class QueryGraph:
         """The number of rounds after which messages of every term have arrived."""
         return max(self.distances.values())
 
-    def received(self, term: int) -> list[tuple[int, Relation | None, bool]]:
+    def messages_to(self, term: int) -> list[tuple[int, Relation | None, bool]]:
         """The messages to a term: sender, relation towards the term, and whether negated."""
-        senders: list[tuple[int, Relation | None, bool]] = []
+        messages: list[tuple[int, Relation | None, bool]] = []
         for link in self.links:
             if link.target == term:
-                senders.append((link.source, link.relation, link.negated))
+                messages.append((link.source, link.relation, link.negated))
             if link.source == term and link.relation is not None:
-                back = replace(link.relation, flip=not link.relation.flip)
-                senders.append((link.target, back, link.negated))
-        return senders
+                inverse = replace(link.relation, flip=not link.relation.flip)
+                messages.append((link.target, inverse, link.negated))
+        return messages
 
 
 @lru_cache(maxsize=1024)
@@ -102,9 +102,10 @@ def query_graphs(plan: Plan) -> tuple[QueryGraph, ...]:
     for graph in graphs:
         if not graph.links:
             _refuse("a part that says nothing of its answers (Everything)")
-        ends_of_links = [{link.source, link.target} for link in graph.links]
-        if any(max(ends) < FREE or not ends <= graph.distances.keys() for ends in ends_of_links):
-            _refuse("a part that no answer occurs in (Best, At)")
+        for link in graph.links:
+            ends = {link.source, link.target}
+            if max(ends) < FREE or not ends <= graph.distances.keys():
+                _refuse("a part that no answer occurs in (Best, At)")
     return graphs
 
 
@@ -135,10 +136,10 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
     def cutset(self, step: Cutset, place: EvalContext[int]) -> tuple[Links, ...]:
         """The links of the body, with the slot as a variable; candidates add no link."""
         self.cut[step.slot] = self._new_variable()
-        inside = self.of(step.body, place)
+        links = self.of(step.body, place)
         self.scope.pop()
         del self.cut[step.slot]
-        return inside
+        return links
 
     def everything(self, step: Everything, place: EvalContext[int]) -> tuple[Links, ...]:
         """No link."""
@@ -181,10 +182,11 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         answer = self._new_variable()
         self.scope.pop()
 
-        def moved(end: int) -> int:
-            return answer if end == term else end
-
-        inside = (replace(x, source=moved(x.source), target=moved(x.target)) for x in links)
+        renamed = {end: end for end in ends} | {term: answer}
+        inside = (
+            replace(link, source=renamed[link.source], target=renamed[link.target])
+            for link in links
+        )
         return (*inside, Link(answer, term, None, negated=True))
 
     def _new_variable(self) -> int:

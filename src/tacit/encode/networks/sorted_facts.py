@@ -115,16 +115,16 @@ def remaining_facts(
 ) -> Tensor:
     """The facts that remain when followed ones and their inverses are dropped, `[E]`.
 
-    `draws [E]` are uniform. What has to be inferred must not stand there; still every entity keeps
-    a fact, the one with the largest draw where all of them would go.
+    `draws [E]` are uniform. An answer must be inferred, not looked up; still every entity keeps a
+    fact, the one with the largest draw where all of them would go.
     """
-    seen = mask.any(0)
-    seen = seen | seen[inverses]
-    both = torch.minimum(inverses, torch.arange(len(facts), device=inverses.device))
-    draws = draws[both]  # a fact and its inverse go together
-    order = draws + (~seen).to(draws.dtype)
+    followed = mask.any(0)
+    followed = followed | followed[inverses]
+    pairs = torch.minimum(inverses, torch.arange(len(facts), device=inverses.device))
+    draws = draws[pairs]  # a fact and its inverse go together
+    order = draws + (~followed).to(draws.dtype)
     largest = order.new_full((facts.num_entities,), -1.0).scatter_reduce(
         0, facts.tails, order, "amax"
     )
     last = order == largest[facts.tails]
-    return ~seen | (draws >= rate) | last | last[inverses]
+    return ~followed | (draws >= rate) | last | last[inverses]

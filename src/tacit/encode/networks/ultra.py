@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tacit.encode.layers import network
 from tacit.encode.networks.aggregation import sum_messages
-from tacit.encode.networks.graph_network import SetProjector, boundary_of, read, states_after
+from tacit.encode.networks.graph_network import SetProjector, boundary_of, readout, states_after
 from tacit.encode.networks.sorted_facts import DirectedFacts, SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import DataError
@@ -32,7 +32,7 @@ from tacit.run_folder.folder import RunFolder
 
 _MOST_CACHED = 1 << 28  # numbers in the cache of relation vectors, at most
 JOINTS = 4  # ways to share an entity: head and head, tail and tail, head and tail, tail and head
-_OURS = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
+_NAME = re.compile(r"(?:model\.)*((?:relation|entity)_model\..+)")
 _LAYER = re.compile(r"entity_model\.layers\.(\d+)\.linear\.weight")
 
 
@@ -80,10 +80,8 @@ class _EntityLayer(SummedLayer):
 
     def relations(self, vectors: Tensor) -> Tensor:
         """Vectors of the inverse relations, since published messages go to the head of a fact."""
-        along: Tensor = (
-            self.relation_projection(vectors).unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
-        )
-        return along
+        projected: Tensor = self.relation_projection(vectors)
+        return torch.flatten(projected.unflatten(0, (-1, 2)).flip(1), 0, 1)
 
 
 class Ultra(SetProjector):
@@ -119,7 +117,7 @@ class Ultra(SetProjector):
         states = states_after(
             self.entity_model["layers"], vectors, boundary_of(log_sets, query), self.facts, keep
         )
-        return read(self.entity_model["mlp"], deque(states, 1), query)
+        return readout(self.entity_model["mlp"], deque(states, 1), query)
 
     def _vectors(self, relations: Tensor) -> Tensor:
         """The vectors of all relations relative to query relations, `[n] -> [R, n, d]`."""
@@ -185,7 +183,7 @@ def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSett
     run = path.parent if path.name == ENCODER else path
     stored = RunFolder.open(run).tensors(ENCODER).items() if run.is_dir() else load_tensors(path)
     weights = {
-        match[1]: tensor.float() for name, tensor in stored if (match := _OURS.fullmatch(name))
+        match[1]: tensor.float() for name, tensor in stored if (match := _NAME.fullmatch(name))
     }
     layers = [tensor for name, tensor in weights.items() if _LAYER.fullmatch(name)]
     readout = weights.get("entity_model.mlp.0.weight")
@@ -200,10 +198,8 @@ def import_checkpoint(path: str | Path, graph: Graph) -> tuple[Ultra, EncodeSett
     for name, own in encoder.state_dict().items():
         weight = weights.pop(name, None)
         if weight is None or weight.shape != own.shape or not bool(weight.isfinite().all()):
-            is_there = "is missing" if weight is None else f"is {tuple(weight.shape)} or not finite"
-            raise DataError(
-                f"{name} {is_there}; {tuple(own.shape)} finite numbers are needed", path
-            )
+            state = "is missing" if weight is None else f"is {tuple(weight.shape)} or not finite"
+            raise DataError(f"{name} {state}; {tuple(own.shape)} finite numbers are needed", path)
         own.copy_(weight)
     if weights:
         raise DataError(f"holds {next(iter(weights))}, which ULTRA does not have", path)

@@ -152,8 +152,8 @@ def distances(
     tall = _tiles(n, rows)
     wide = _tiles(m, _COLUMNS)
     parts, chunk = _cut(d, tall * wide)
-    x = _packed([part.T for part in states], parts * chunk, rows)
-    v = _packed([part.T for part in places], parts * chunk, _COLUMNS)
+    x = _pack([part.T for part in states], parts * chunk, rows)
+    v = _pack([part.T for part in places], parts * chunk, _COLUMNS)
     out = x.new_zeros(parts, tall * rows, wide * _COLUMNS)
     kernels()[0][(wide, tall, parts)](
         x, v, out, parts * chunk, chunk, inside, KINDS.index(kind), len(states), len(places), rows,
@@ -190,21 +190,21 @@ def _gradients(
     tall = _tiles(a, rows)
     wide = _tiles(d, _COLUMNS)
     parts, chunk = _cut(b, tall * wide)
-    mine = pad(torch.stack(own), (0, wide * _COLUMNS - d, 0, tall * rows - a))
-    theirs = _packed(other, parts * chunk, _COLUMNS)
-    up = _packed([upstream], parts * chunk, rows)
-    out = mine.new_empty(
+    own_tiles = pad(torch.stack(own), (0, wide * _COLUMNS - d, 0, tall * rows - a))
+    other_tiles = _pack(other, parts * chunk, _COLUMNS)
+    upstream_tiles = _pack([upstream], parts * chunk, rows)
+    out = own_tiles.new_empty(
         parts, 2 if of_states and kind != "l1" else 1, tall * rows, wide * _COLUMNS
     )
     kernels()[1][(wide, tall, parts)](
-        mine, theirs, up, out, parts * chunk, chunk, inside, KINDS.index(kind), of_states,
-        len(other), rows, _COLUMNS, num_warps=8,
+        own_tiles, other_tiles, upstream_tiles, out, parts * chunk, chunk, inside,
+        KINDS.index(kind), of_states, len(other), rows, _COLUMNS, num_warps=8,
     )  # fmt: skip
     return _sum(out)[:, :a, :d].contiguous()
 
 
 def _tiles(size: int, tile: int) -> int:
-    return (size + tile - 1) // tile
+    return -(-size // tile)
 
 
 def _cut(length: int, tiles: int) -> tuple[int, int]:
@@ -213,12 +213,12 @@ def _cut(length: int, tiles: int) -> tuple[int, int]:
     return parts, _tiles(length, parts)
 
 
-def _packed(parts: Sequence[Tensor], length: int, tile: int) -> Tensor:
+def _pack(parts: Sequence[Tensor], length: int, tile: int) -> Tensor:
     """Pack arguments `[l, size]` as `[tiles, length, arguments, tile]`, padded with zeros."""
     steps, size = parts[0].shape
     tiles = _tiles(size, tile)
-    whole = pad(torch.stack(tuple(parts), 1), (0, tiles * tile - size, 0, 0, 0, length - steps))
-    return whole.view(length, len(parts), tiles, tile).permute(2, 0, 1, 3).contiguous()
+    padded = pad(torch.stack(tuple(parts), 1), (0, tiles * tile - size, 0, 0, 0, length - steps))
+    return padded.view(length, len(parts), tiles, tile).permute(2, 0, 1, 3).contiguous()
 
 
 def _sum(parts: Tensor) -> Tensor:

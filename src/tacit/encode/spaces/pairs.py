@@ -1,9 +1,9 @@
 """Distances between all states and entities, summed over dimensions in little memory.
 
 All kinds are of one form, `Σ_d f(v − x, s)`: an entity has a place `v`, a state a place `x` and
-perhaps an extent `s`. The backward pass works the two slopes of `f` out anew; they are all that the
+perhaps an extent `s`. The backward pass computes the two slopes of `f` again; they are all that the
 gradients of `x`, `s` and `v` need. Where each state has entities of its own, `[n, m, d]`, pairs are
-few, and `[n, m]` distances come of plain operations.
+few, and plain operations give the `[n, m]` distances.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def cone(axes: Tensor, apertures: Tensor, angles: Tensor, inside: float) -> Tens
 def _distances(
     kind: str, inside: float, points: Tensor, extents: Tensor | None, entities: Tensor
 ) -> Tensor:
-    distances: Tensor = _Distances.apply(kind, inside, points, extents, entities)  # type: ignore[no-untyped-call]
+    distances: Tensor = _Distances.apply(  # type: ignore[no-untyped-call]
+        kind, inside, points, extents, entities
+    )
     return distances
 
 
@@ -98,22 +100,19 @@ class _Distances(torch.autograd.Function):
         points = states[0]
         entities = places[0]
         if _in_kernels(points, entities):
-            return (
-                None,
-                None,
-                *pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient),
-            )
+            gradients = pair_kernels.gradients(ctx.kind, ctx.inside, states, places, gradient)
+            return None, None, *gradients
         to_points = torch.zeros_like(points)
         to_extents = None if ctx.of_states == 1 else torch.zeros_like(points)
         to_entities = torch.zeros_like(entities)
         for rows, columns, x, v in _blocks(states, places):
-            here = gradient[rows, columns, None]
+            upstream = gradient[rows, columns, None]
             place, extent = _slopes(ctx.kind, ctx.inside, x, v)
-            place *= here
+            place *= upstream
             to_points[rows] -= place.sum(1)
             to_entities[columns] += place.sum(0)
             if to_extents is not None and extent is not None:
-                to_extents[rows] += extent.mul_(here).sum(1)
+                to_extents[rows] += extent.mul_(upstream).sum(1)
         return None, None, to_points, to_extents, to_entities
 
 
