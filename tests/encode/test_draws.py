@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.encode.settings import TRAINED
+from encoder_runs import QUICK, grid
+from tacit.encode.settings import TRAINED, EncodeSettings
 from tacit.encode.training import slot_filling
 from tacit.encode.training.draws import GivenQueries, OnlineQueries, counts
+from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.encode.training.slot_filling import DeviceFacts
 from tacit.errors import PlanError, TrainingError
 from tacit.graph.datasets import load
@@ -36,6 +38,11 @@ NESTED = Plan(
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return load("world")
+
+
+@pytest.fixture(scope="module")
+def rows() -> Graph:
+    return grid()
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +195,86 @@ def test_the_share_of_negation_may_be_anything() -> None:
     assert counts(plans, 300, 1.0) == {"1p": 200, "2i": 1, "2in": 100}
     assert counts({"2in": plans["2in"]}, 7, 0.0) == {"2in": 7}
     assert counts({"2i": plans["2i"]}, 7, 1.0) == {"2i": 7}
+
+
+def test_a_step_has_as_many_answers_as_are_set(rows: Graph) -> None:
+    training = EncoderTraining(
+        rows, EncodeSettings("gqe", **QUICK, answers=3).with_derived(rows.num_entities), valid={}
+    )
+    training.step(0)
+    assert {drawn.answers.shape[1] for drawn in training.batches.queries()} == {3}
+
+
+def test_likely_negatives_answer_other_queries_and_the_rest_is_anything(rows: Graph) -> None:
+    settings = EncodeSettings(
+        "gqe", **QUICK | {"negatives": 20}, likely=0.75, loss="softmax"
+    ).with_derived(30)
+    training = EncoderTraining(rows, settings, valid={})
+    answers = torch.tensor([4, 4, 9])
+    drawn = torch.stack([training.batches.negatives(answers) for _ in range(60)])
+    assert set(drawn[:, :15].flatten().tolist()) == {4, 9}
+    assert set(drawn[:, 15:].flatten().tolist()) == set(range(30))
+    every = EncoderTraining(rows, settings.changed(negatives=30), valid={})
+    assert every.batches.negatives(answers).tolist() == list(range(30))
+
+
+def test_what_is_drawn_stands_for_all_entities_in_a_softmax(rows: Graph) -> None:
+    """The importance-weighted sum over negatives has the mean of that over all entities."""
+    settings = EncodeSettings(
+        "gqe", **QUICK | {"negatives": 12}, likely=0.5, loss="softmax"
+    ).with_derived(30)
+    training = EncoderTraining(rows, settings, valid={})
+    seen: dict[str, torch.Tensor] = {}
+
+    def loss(batch: object, negatives: torch.Tensor, often: torch.Tensor) -> torch.Tensor:
+        seen.update(negatives=negatives, often=often)
+        return training.module.entities.sum()
+
+    training.module.loss = loss  # type: ignore[method-assign,assignment]
+    training.step(0)
+    facts = rows.train
+    ends = [0.0] * 30
+    for head, _, tail in facts.tolist():
+        ends[head] += 0.5 / len(facts)
+        ends[tail] += 0.5 / len(facts)
+    expected = [12 * (0.5 / 30 + 0.5 * ends[entity]) for entity in seen["negatives"].tolist()]
+    assert seen["often"].exp().tolist() == pytest.approx(expected, rel=1e-5)
+    worth = torch.rand(30, generator=torch.Generator().manual_seed(0))
+    drawn = torch.Generator().manual_seed(1)
+    answers = torch.tensor([end for head, _, tail in facts.tolist() for end in (head, tail)])
+    log_frequencies = training.batches.log_frequencies
+    assert log_frequencies is not None
+    sums = []
+    for _ in range(4000):
+        some = training.batches.negatives(
+            answers[torch.randint(len(answers), (16,), generator=drawn)]
+        )
+        sums.append(float((worth[some] / log_frequencies[some].exp()).sum()))
+    assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
+    by_margin = EncoderTraining(rows, settings.changed(loss="margin"), valid={})
+    assert by_margin.batches.log_frequencies is None
+
+
+@pytest.mark.parametrize("likely", [0.04, 0.5, 1.0])
+def test_answers_of_given_queries_count_as_often_as_they_are_drawn(
+    likely: float, rows: Graph
+) -> None:
+    """Half of the batch is stored queries, drawn by their 4 and 2 answers, half are facts."""
+    ids = np.array([[0], [1]], np.int32)
+    hard = AnswerSets.of([{4}, {4, 9, 29}])
+    given = QuerySet(SHAPES["1p"], ids, ids, AnswerSets.none(2), hard)
+    settings = EncodeSettings(
+        "gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p"
+    )
+    training = EncoderTraining(rows, settings.with_derived(30), {"1p": given}, valid={})
+    often = training.batches.log_frequencies
+    shares = [0.0] * 30
+    for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):
+        shares[entity] += share / 2
+    for head, _, tail in rows.train.tolist():
+        shares[head] += 1 / 4 / len(rows.train)
+        shares[tail] += 1 / 4 / len(rows.train)
+    many = round(12 * likely)
+    expected = [(12 - many) / 30 + many * share for share in shares]
+    assert (often is None) == (many == 0)
+    assert often is None or often.exp().tolist() == pytest.approx(expected, rel=1e-5)

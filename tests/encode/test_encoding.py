@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.encode.models import load_encoder, make_encoder
+from encoder_runs import QUICK, grid
+from tacit.encode.models import load_encoder
 from tacit.encode.settings import ENCODERS, EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.encode.training.encoding import EncodeResult, encode
-from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
@@ -25,18 +25,10 @@ from tacit.query.text.text import parse
 from tacit.run_folder.files import ENCODER, ENCODING
 from tacit.run_folder.folder import RunFolder
 
-QUICK = {
-    "steps": 12, "width": 4, "batch": 16, "negatives": 8, "validate_queries": 5,
-    "validate_every": 0.5, "device": "cpu",
-}  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    """Thirty entities in five rows of six, with the next of a row and that below."""
-    facts = [(f"e{i}", "next", f"e{i + 1}") for i in range(30) if i % 6 < 5]
-    facts += [(f"e{i}", "leap", f"e{i + 6}") for i in range(24)]
-    return Graph.of(facts, valid=[("e0", "next", "e2"), ("e3", "leap", "e5"), ("e7", "next", "e9")])
+    return grid()
 
 
 def trained_on(graph: Graph) -> dict[str, QuerySet]:
@@ -262,55 +254,6 @@ def test_the_published_recipe_runs(graph: Graph) -> None:
     assert np.isfinite(result.trace[-1]["loss"])
 
 
-@pytest.mark.parametrize("model", ["gqe", "q2b"])
-def test_an_encoder_is_a_link_predictor(model: str, graph: Graph) -> None:
-    """Each atom by hand from the weights, and an engine that searches over it."""
-    encoder = make_encoder(EncodeSettings(model, width=5).with_derived(30), graph)
-    encoder.reset(torch.Generator().manual_seed(1))
-    scorer = encoder.scorer()
-    weights = encoder.state_dict()
-    heads = torch.tensor([0, 3])
-    relations = torch.tensor([1, 2])
-    tails = torch.tensor([7, 3])
-    row = scorer.logits(heads, relations)
-    for i, (h, r, t) in enumerate(
-        zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)
-    ):
-        moved = weights["relations"][r]
-        gap = (weights["entities"][t] - weights["entities"][h] - moved[:5]).abs()
-        if model == "q2b":
-            offset = moved[5:]
-            gap = (gap - offset).clamp(min=0) + 0.02 * torch.minimum(gap, offset).abs()
-        assert float(row[i, t]) == pytest.approx(encoder.margin - float(gap.sum()), rel=1e-5)
-    assert torch.allclose(scorer.logits_of(heads, relations, tails), row[[0, 1], tails])
-    engine = Engine(graph, scorer, calibration="sigmoid", observed="none")
-    assert len(engine.ask("?x : exists ?y . next(e0, ?y) & leap(?y, ?x)", top=3)) == 3
-
-
-@pytest.mark.parametrize("model", ["gqe", "q2b"])
-def test_intersections_by_hand(model: str, graph: Graph) -> None:
-    encoder = make_encoder(EncodeSettings(model, width=3).with_derived(30), graph)
-    encoder.reset(torch.Generator().manual_seed(1))
-    states = torch.randn(2, 3, encoder.width, generator=torch.Generator().manual_seed(2))
-    w = encoder.state_dict()
-    for row, found in zip(states, encoder.intersect(states), strict=True):
-        points = row[:, :3]
-        hidden = [
-            (w["attention.inner.weight"] @ x + w["attention.inner.bias"]).clamp(min=0)
-            for x in points
-        ]
-        raw = [w["attention.outer.weight"] @ h + w["attention.outer.bias"] for h in hidden]
-        total = sum(torch.exp(one) for one in raw)
-        centre = sum(torch.exp(one) / total * x for one, x in zip(raw, points, strict=True))
-        assert torch.allclose(found[:3], centre, atol=1e-6)
-        if model == "q2b":
-            inner = (
-                sum((w["inner.weight"] @ o + w["inner.bias"]).clamp(min=0) for o in row[:, 3:]) / 3
-            )
-            shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
-            assert torch.allclose(found[3:], row[:, 3:].min(0).values * shrink, atol=1e-6)
-
-
 def test_what_does_not_fit_in_memory_says_what_to_lower(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,14 +280,6 @@ def test_more_negation_is_for_large_graphs_and_so_are_likely_negatives_of_betae(
             "betae": (1, 4),
             "fuzzqe": (4, 1),
         }.get(model, (1, 1))
-
-
-def test_a_step_has_as_many_answers_as_are_set(graph: Graph) -> None:
-    training = EncoderTraining(
-        graph, EncodeSettings("gqe", **QUICK, answers=3).with_derived(graph.num_entities), valid={}
-    )
-    training.step(0)
-    assert {drawn.answers.shape[1] for drawn in training.batches.queries()} == {3}
 
 
 def test_a_loss_over_sets_is_one_of_graph_networks_alone(graph: Graph) -> None:
@@ -379,79 +314,6 @@ def test_bfloat16_is_near_and_for_learning_alone(model: str, graph: Graph) -> No
     for learns in (False, True):  # whatever mode a module is left in
         exact, near = (training.module.train(learns).logits(plan, *slots) for training in trainings)
         assert torch.equal(exact, near)
-
-
-def test_likely_negatives_answer_other_queries_and_the_rest_is_anything(graph: Graph) -> None:
-    settings = EncodeSettings(
-        "gqe", **QUICK | {"negatives": 20}, likely=0.75, loss="softmax"
-    ).with_derived(30)
-    training = EncoderTraining(graph, settings, valid={})
-    answers = torch.tensor([4, 4, 9])
-    drawn = torch.stack([training.batches.negatives(answers) for _ in range(60)])
-    assert set(drawn[:, :15].flatten().tolist()) == {4, 9}
-    assert set(drawn[:, 15:].flatten().tolist()) == set(range(30))
-    every = EncoderTraining(graph, settings.changed(negatives=30), valid={})
-    assert every.batches.negatives(answers).tolist() == list(range(30))
-
-
-def test_what_is_drawn_stands_for_all_entities_in_a_softmax(graph: Graph) -> None:
-    """The importance-weighted sum over negatives has the mean of that over all entities."""
-    settings = EncodeSettings(
-        "gqe", **QUICK | {"negatives": 12}, likely=0.5, loss="softmax"
-    ).with_derived(30)
-    training = EncoderTraining(graph, settings, valid={})
-    seen: dict[str, torch.Tensor] = {}
-
-    def loss(batch: object, negatives: torch.Tensor, often: torch.Tensor) -> torch.Tensor:
-        seen.update(negatives=negatives, often=often)
-        return training.module.entities.sum()
-
-    training.module.loss = loss  # type: ignore[method-assign,assignment]
-    training.step(0)
-    facts = graph.train
-    ends = [0.0] * 30
-    for head, _, tail in facts.tolist():
-        ends[head] += 0.5 / len(facts)
-        ends[tail] += 0.5 / len(facts)
-    expected = [12 * (0.5 / 30 + 0.5 * ends[entity]) for entity in seen["negatives"].tolist()]
-    assert seen["often"].exp().tolist() == pytest.approx(expected, rel=1e-5)
-    worth = torch.rand(30, generator=torch.Generator().manual_seed(0))
-    drawn = torch.Generator().manual_seed(1)
-    answers = torch.tensor([end for head, _, tail in facts.tolist() for end in (head, tail)])
-    sums = []
-    for _ in range(4000):
-        some = training.batches.negatives(
-            answers[torch.randint(len(answers), (16,), generator=drawn)]
-        )
-        sums.append(float((worth[some] / training.batches.log_frequencies[some].exp()).sum()))  # type: ignore[index]
-    assert np.mean(sums) == pytest.approx(float(worth.sum()), rel=0.02)
-    by_margin = EncoderTraining(graph, settings.changed(loss="margin"), valid={})
-    assert by_margin.batches.log_frequencies is None
-
-
-@pytest.mark.parametrize("likely", [0.04, 0.5, 1.0])
-def test_answers_of_given_queries_count_as_often_as_they_are_drawn(
-    likely: float, graph: Graph
-) -> None:
-    """Half of the batch is stored queries, drawn by their 4 and 2 answers, half are facts."""
-    ids = np.array([[0], [1]], np.int32)
-    hard = AnswerSets.of([{4}, {4, 9, 29}])
-    given = QuerySet(SHAPES["1p"], ids, ids, AnswerSets.none(2), hard)
-    settings = EncodeSettings(
-        "gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p"
-    )
-    training = EncoderTraining(graph, settings.with_derived(30), {"1p": given}, valid={})
-    often = training.batches.log_frequencies
-    shares = [0.0] * 30
-    for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):
-        shares[entity] += share / 2
-    for head, _, tail in graph.train.tolist():
-        shares[head] += 1 / 4 / len(graph.train)
-        shares[tail] += 1 / 4 / len(graph.train)
-    many = round(12 * likely)
-    expected = [(12 - many) / 30 + many * share for share in shares]
-    assert (often is None) == (many == 0)
-    assert often is None or often.exp().tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_files_that_do_not_fit_are_refused(graph: Graph, tmp_path: Path) -> None:

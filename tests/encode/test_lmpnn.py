@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 import tacit
 from family_runs import families
@@ -264,7 +264,9 @@ def test_a_step_takes_more_work_the_wider_the_predictor_is() -> None:
 
 def test_a_run_keeps_it_beside_its_predictor_and_answers_cycles(run: RunFolder) -> None:
     opened = tacit.open(run.path)
-    before = {name: weight.clone() for name, weight in opened.engine.scorer.state_dict().items()}  # type: ignore[attr-defined]
+    predictor = opened.engine.scorer
+    assert isinstance(predictor, nn.Module)
+    before = {name: weight.clone() for name, weight in predictor.state_dict().items()}
     opened.encode(
         model="lmpnn", steps=3, hidden=8, batch=16, validate_queries=4, device="cpu", progress=False
     )

@@ -1,4 +1,4 @@
-"""BetaE, ConE and FuzzQE: operators against formulas written anew, and what must hold of them."""
+"""Query embeddings: operators against formulas written again, and what must hold of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 from torch.distributions import Beta, kl_divergence
 
+from encoder_runs import grid
 from tacit.encode.layers import exact_products, rows
+from tacit.encode.models import make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.beta import BetaE
 from tacit.encode.spaces.cones import ConE
 from tacit.encode.spaces.fuzzy import FuzzQE
 from tacit.encode.spaces.space import Space
 from tacit.encode.spaces.translations import GQE, Query2Box
+from tacit.engine.engine import Engine
 
 MODELS = {"betae": BetaE, "cone": ConE, "fuzzqe": FuzzQE}
 ENTITIES = 9
@@ -296,3 +299,53 @@ def test_an_exact_product_has_its_gradients_and_leaves_the_precision_of_others()
     )
     assert torch.autograd.gradcheck(exact_products, (left, right))
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_an_encoder_is_a_link_predictor(model: str) -> None:
+    """Each atom by hand from the weights, and an engine that searches over it."""
+    graph = grid()
+    encoder = make_encoder(EncodeSettings(model, width=5).with_derived(30), graph)
+    encoder.reset(torch.Generator().manual_seed(1))
+    scorer = encoder.scorer()
+    weights = encoder.state_dict()
+    heads = torch.tensor([0, 3])
+    relations = torch.tensor([1, 2])
+    tails = torch.tensor([7, 3])
+    row = scorer.logits(heads, relations)
+    for i, (h, r, t) in enumerate(
+        zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)
+    ):
+        moved = weights["relations"][r]
+        gap = (weights["entities"][t] - weights["entities"][h] - moved[:5]).abs()
+        if model == "q2b":
+            offset = moved[5:]
+            gap = (gap - offset).clamp(min=0) + 0.02 * torch.minimum(gap, offset).abs()
+        assert float(row[i, t]) == pytest.approx(encoder.margin - float(gap.sum()), rel=1e-5)
+    assert torch.allclose(scorer.logits_of(heads, relations, tails), row[[0, 1], tails])
+    engine = Engine(graph, scorer, calibration="sigmoid", observed="none")
+    assert len(engine.ask("?x : exists ?y . next(e0, ?y) & leap(?y, ?x)", top=3)) == 3
+
+
+@pytest.mark.parametrize("model", ["gqe", "q2b"])
+def test_intersections_by_hand(model: str) -> None:
+    encoder = make_encoder(EncodeSettings(model, width=3).with_derived(30), grid())
+    encoder.reset(torch.Generator().manual_seed(1))
+    states = torch.randn(2, 3, encoder.width, generator=torch.Generator().manual_seed(2))
+    w = encoder.state_dict()
+    for row, found in zip(states, encoder.intersect(states), strict=True):
+        points = row[:, :3]
+        hidden = [
+            (w["attention.inner.weight"] @ x + w["attention.inner.bias"]).clamp(min=0)
+            for x in points
+        ]
+        raw = [w["attention.outer.weight"] @ h + w["attention.outer.bias"] for h in hidden]
+        total = sum(torch.exp(one) for one in raw)
+        centre = sum(torch.exp(one) / total * x for one, x in zip(raw, points, strict=True))
+        assert torch.allclose(found[:3], centre, atol=1e-6)
+        if model == "q2b":
+            inner = (
+                sum((w["inner.weight"] @ o + w["inner.bias"]).clamp(min=0) for o in row[:, 3:]) / 3
+            )
+            shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
+            assert torch.allclose(found[3:], row[:, 3:].min(0).values * shrink, atol=1e-6)
