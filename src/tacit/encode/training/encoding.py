@@ -62,31 +62,25 @@ def encode(
         check_ids(query_sets, graph)
     size = f"model {settings.model}, batch {settings.batch} and answers {settings.answers}"
     advice = "lower those numbers, `negatives`, `width`, `hidden` or `bases`"
-
-    def begin(trainer: Trainer) -> None:
-        training.clock = lambda: trainer.share
-        if run is None:
-            return
-        run.tidy()
-        alone = "train" not in run.settings
-        unfinished = "encode" in run.settings and not run.has(ENCODER)
-        if not resume:
-            run.drop("encode")
-        if alone or unfinished:  # a killed training resumes by these
-            run.write_settings("encode", settings.to_dict())
-
     with (
         _lock_facts(run, graph),
         clear_memory_errors(size, advice),
         _isolate_generators(pick_device(settings.device)),
     ):
         training = EncoderTraining(graph, settings, queries, valid, scorer)
+
+        def begin(trainer: Trainer) -> None:
+            training.clock = lambda: trainer.share
+            if run is not None:
+                _claim(run, settings, resume)
+
         with float32_products(training.products):
             trainer = fit(training, settings, progress, run, ENCODING, resume=resume, begin=begin)
-        training.module.renew()
+        encoder = training.module
+        encoder.renew()
         summary = trainer.summary() | {
             "model": settings.model,
-            "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+            "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
             "learned_from": {
                 name: "given" if name in training.queries else "drawn"
                 for name in training.batches.shapes
@@ -95,9 +89,20 @@ def encode(
             "seed": settings.seed,
         }
         if run is not None:
-            save_encoder(run, training.module, settings, summary)
+            save_encoder(run, encoder, settings, summary)
             run.remove(ENCODING)
-    return EncodeResult(training.module, settings, trainer.at.history, summary)
+    return EncodeResult(encoder, settings, trainer.at.history, summary)
+
+
+def _claim(run: RunFolder, settings: EncodeSettings, resume: bool) -> None:
+    """Make a run that of this training before its first step, which deletes another encoder."""
+    run.tidy()
+    alone = "train" not in run.settings
+    unfinished = "encode" in run.settings and not run.has(ENCODER)
+    if not resume:
+        run.drop("encode")
+    if alone or unfinished:  # a killed training resumes by these
+        run.write_settings("encode", settings.to_dict())
 
 
 def training_queries(
