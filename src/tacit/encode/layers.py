@@ -96,7 +96,7 @@ def products(states: Tensor, keys: Tensor) -> Tensor:
 
 
 def exact_products(states: Tensor, keys: Tensor) -> Tensor:
-    """The same in float32, and so are their gradients, whatever other products are rounded to."""
+    """The inner products and their gradients in float32, whatever others are rounded to."""
     if keys.dim() == 3:  # no matrix product, so nothing is rounded
         return products(states, keys)
     exact: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]

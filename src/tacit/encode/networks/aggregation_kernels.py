@@ -1,9 +1,8 @@
 """Relational aggregation as kernels, where Triton can compile for the GPU.
 
-A program goes through a piece of at most 64 facts with everything it adds up in registers, so that
-each fact costs the rows it reads and nothing more. What the pieces of one key give is put together
-by a second kernel in a fixed order: there are no atomic additions, and the same numbers come out
-every time.
+A program goes through a piece of at most 64 facts and keeps its sums in registers, so that each
+fact costs the rows it reads and nothing more. A second kernel adds the pieces of one key in a fixed
+order: there are no atomic additions, and results are the same every time.
 """
 
 from __future__ import annotations
@@ -198,7 +197,7 @@ def _slopes() -> Any:
 
 @cache
 def _shares() -> Any:
-    """The kernel that works out the gradients of single messages."""
+    """The kernel that computes the terms of the slopes of messages."""
     import triton
     import triton.language as tl
 
@@ -282,11 +281,10 @@ MessageSlopes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def message_slopes(
     out: Tensor, grad: Tensor, ties: Tensor, boundary: Tensor, counts: Tensor
 ) -> tuple[MessageSlopes, Tensor]:
-    """The slopes of messages by their aggregates, and the boundary condition's gradient.
+    """The terms of the slopes of messages, and the boundary condition's gradient.
 
-    That of a message `m` is `base + factor · m`, `[N, W]` each, with a share of the gradient of an
-    extreme where it is one, which each of the largest and of the smallest gets, `[N, W]` each;
-    extremes are read from `out`.
+    A message `m` to an entity has the slope `base + factor · m`, plus `highs` where it is the
+    largest and `lows` where it is the smallest, `[N, W]` each; `out` holds these extremes.
     """
     b = out.shape[1]
     d = out.shape[3]

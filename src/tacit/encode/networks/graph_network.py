@@ -1,9 +1,9 @@
 """NBFNet from a fuzzy set along a relation, and questions answered by it hop by hop.
 
 A set `p` over all entities and the vector `q` of a relation give the boundary condition `x_v = p_v
-· q`, which is also the first state of every entity. A layer adds to each state what its neighbours
-tell it, and what the last states are worth beside `q` is the logit of each entity. States are `[N,
-B, d]`: what belongs to an entity lies side by side.
+· q`, which is also the first state of every entity. A layer adds the messages of neighbours to each
+state, and a small network turns the last states and `q` into the logit of each entity. States are
+`[N, B, d]`: what belongs to an entity lies side by side.
 
 The engine combines hops by its own algebra, and uses single hops as a link predictor. For training
 a state is two sets side by side, as log-scores: the network's, and the exact set of the training

@@ -48,12 +48,12 @@ class SortedFacts(nn.Module):
 class Segments(nn.Module):
     """Facts sorted by a key, cut into pieces of at most `PIECE` facts of one key, for kernels.
 
-    The piece of a key that has one is written to the row of the key. Of a longer one the pieces are
-    written to rows behind these, from which the row of the key is made: `wide` keys, whose rows
-    `firsts[i] : firsts[i + 1]` they are.
+    The single piece of a key is written to the key's row. A key of several pieces is `wide`: its
+    pieces are written to extra rows behind those of keys, `firsts[i] : firsts[i + 1]` of them for
+    the wide key `i`, and then added up into the key's row.
     """
 
-    heads: Tensor  # [E], or one of these two is what they are sorted by
+    heads: Tensor  # [E]; the column that facts are sorted by is left out
     relations: Tensor
     tails: Tensor
     order: Tensor  # [E] the fact at each place

@@ -1,9 +1,9 @@
 """Schedules that turn a mix of plans into batches of operators of a space.
 
-A schedule is worked out once for a mix, whatever the numbers of queries: it is an algebra over
-plans whose values are operations, so that equal steps of a plan are one operation. All operations
-of one kind that can run at the same time are one step, those of all plans together, and hops run
-when nothing else can: so a mix takes as many projections as its longest chain has hops.
+A schedule is computed once for a mix, whatever the numbers of queries: it is an algebra over plans
+whose values are operations, so that equal steps of a plan are one operation. Operations of one kind
+that can run at the same time are one step, those of all plans together, and hops run when nothing
+else can: a mix takes as many projections as its longest chain has hops.
 
 Where a space has no union, the value of a step is a tuple of branches, of which the best counts:
 hops and intersections are distributed over them, and a complement is the intersection of their
@@ -56,7 +56,7 @@ class Operation(NamedTuple):
     plan: int  # which of the mix
     inputs: tuple[int, ...] = ()
     slot: int = 0  # of the entity of an anchor, of the relation of a projection
-    flip: bool = False  # whether the inverse of the relation is meant
+    flip: bool = False  # whether a projection follows the inverse relation
 
 
 class Schedule(NamedTuple):

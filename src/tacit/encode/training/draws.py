@@ -118,7 +118,7 @@ class OnlineQueries:
 
 
 class Batches:
-    """What each step learns from; it depends on seed and number alone, so nothing is stored.
+    """What each step learns from, by the seed and its number alone, so that nothing is stored.
 
     The queries of a block of steps are written to where those of the block before lie, so that a
     recorded step finds them.
@@ -209,8 +209,8 @@ class Batches:
     def _log_frequencies(self) -> Tensor | None:
         """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
 
-        None where the loss is no softmax over all entities, which the drawn ones stand for, or
-        where all are compared, or all are equally likely.
+        None where nothing is to be corrected: the loss is no softmax, all entities are compared,
+        or all are equally likely to be drawn.
         """
         settings = self.settings
         many = self.num_entities

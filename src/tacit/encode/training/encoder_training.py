@@ -33,10 +33,10 @@ AHEAD = 32  # steps queued on a GPU between synchronisations, for the clock's sa
 
 
 class EncoderTraining(Task):
-    """A step draws and learns from queries; a validation ranks hard answers of others.
+    """A step draws queries and learns from them; a validation ranks hard answers of others.
 
     On a GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries
-    lie where those before it lay.
+    are written to where those of the step before lie.
     """
 
     faster = "fewer steps, minutes or a smaller batch would be faster"
@@ -96,7 +96,7 @@ class EncoderTraining(Task):
         self.batches.draw(number)
 
     def _optimize(self) -> Tensor:
-        """Take an optimizer step on the weighted mean loss of the batch; its summed loss."""
+        """Take an optimizer step on the weighted mean loss of the batch; return its sum."""
         self.module.train()
         self.optimizer.zero_grad(set_to_none=False)  # gradients of rows are added in place
         # No break on a GPU, whose step may be being recorded.
@@ -141,7 +141,7 @@ class EncoderTraining(Task):
 
     @property
     def precision(self) -> str:
-        """Of products, while it learns."""
+        """The precision of products while it learns."""
         settings = self.settings
         if settings.precision != "auto":
             return settings.precision

@@ -95,7 +95,7 @@ def encode(
 
 
 def _claim(run: RunFolder, settings: EncodeSettings, resume: bool) -> None:
-    """Make a run that of this training before its first step, which deletes another encoder."""
+    """Delete the encoder that a new training replaces, and write the settings of a first one."""
     run.tidy()
     alone = "train" not in run.settings
     unfinished = "encode" in run.settings and not run.has(ENCODER)
@@ -108,7 +108,7 @@ def _claim(run: RunFolder, settings: EncodeSettings, resume: bool) -> None:
 def training_queries(
     graph: Graph, settings: EncodeSettings, source: str | Path | QuerySets | None
 ) -> tuple[QuerySets, QuerySets | None]:
-    """The queries to learn from, by shape or from a folder, and the folder's validation queries.
+    """The queries to learn from, and the validation queries of the folder they are from.
 
     Of a folder these are the train queries of the shapes of the settings, and the valid queries of
     any shape.
@@ -143,7 +143,7 @@ def training_queries(
 
 @contextmanager
 def _lock_facts(run: RunFolder | None, graph: Graph) -> Iterator[None]:
-    """Lock the facts of a run; without other weights, the encoder replaces those there."""
+    """Lock the facts of a run, alone where its only weights are those of the encoder."""
     if run is None:
         yield
         return

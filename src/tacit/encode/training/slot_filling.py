@@ -1,4 +1,4 @@
-"""Slots of queries that are filled backwards over facts, from an answer down, on the device.
+"""Slots of queries, filled on the device from an answer backwards over facts.
 
 A fact that leads to the answer is drawn first, then one that leads to its source, and so on. A
 negated part is filled from a sibling of the answer, an entity that the last fact's source and
