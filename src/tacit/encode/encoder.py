@@ -52,8 +52,8 @@ class Encoder(nn.Module, ABC):
     num_entities: int
     num_relations: int
     captured = True  # on a GPU, whether a step can be recorded once and replayed
-    narrow = False  # whether its networks compute in bfloat16 while they learn
-    narrows = False  # whether the recipe lean sets `narrow` on a GPU by default
+    in_bfloat16 = False  # whether its networks compute in bfloat16 while they learn
+    lean_in_bfloat16 = False  # whether the recipe lean sets the above on a GPU
     _cached_state: State = ()  # of the weights that the cached tables come from
 
     @property

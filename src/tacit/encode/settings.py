@@ -12,55 +12,58 @@ from tacit.settings import Settings, device_setting, setting
 RECIPES = ("lean", "paper")
 LOSSES = ("margin", "ranking", "softmax", "sets")
 DECAYS = ("cosine", "steps", "none")
-SMALL = 20_000  # entities below which a narrow model does
+SMALL = 20_000  # entities below which a model of little width is enough
 
 # the shapes to learn from, as in BetaE
 TRAINED = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")
 ENDLESS = 10**9  # steps, where time decides
 
-_ANY: dict[str, Any] = {
+_EVERY_MODEL: dict[str, Any] = {
     "hidden": 1600, "layers": 2, "bases": 30, "margin": 24.0, "temperature": 0.05, "dropout": 0.0,
     "loss": "margin", "likely": 0.0, "answers": 1, "negated": 0.2, "weight_decay": 0.0,
     "validate_every": 0.1, "validate_queries": 200,
 }  # fmt: skip
 # Defaults of a recipe, for what neither the user nor the model's own table sets.
 RECIPE: dict[str, dict[str, Any]] = {
-    "paper": _ANY | {
+    "paper": _EVERY_MODEL | {
         "steps": 1_350_000, "residual": False, "adversarial": 0.0, "negatives": 128,
         "private": True, "batch": 512, "lr": 1e-4, "decay": "steps",
     },
-    "lean": _ANY | {
-        "steps": 100_000, "residual": True, "adversarial": 0.5, "negatives": 512, "private": False,
-        "batch": 2048, "lr": 1e-3, "decay": "cosine",
+    "lean": _EVERY_MODEL | {
+        "steps": 100_000, "residual": True, "loss": "softmax", "adversarial": 0.5,
+        "negatives": 512, "private": False, "batch": 2048, "lr": 1e-3, "decay": "cosine",
     },
     "small": {
         "steps": 12_000, "hidden": 128, "negatives": 128, "batch": 256, "negated": 0.2, "lr": 5e-3,
     },
 }  # fmt: skip
-# Graph networks: all entities against all answers; a quarter of a hop's facts is dropped.
-_SETS = {
+# Graph networks compare all entities with all answers, and drop a quarter of a hop's facts.
+_GRAPH_NETWORK = {
     "loss": "sets", "adversarial": 5.0, "dropout": 0.25, "negatives": 1, "private": False,
     "batch": 32,
 }  # fmt: skip
-_PUBLISHED = {"decay": "none", "through": False}
-_LEAN = {"steps": 10_000, "through": True, "joined": False}
-_FEW: dict[str, Any] = {
+_GRAPH_NETWORK_PAPER = {"decay": "none", "through": False}
+_GRAPH_NETWORK_LEAN = {"steps": 10_000, "through": True, "joined": False}
+_GRAPH_NETWORK_SMALL: dict[str, Any] = {
     "width": 16, "layers": 3, "hidden": 32, "batch": 16, "steps": 600, "negatives": 1,
     "validate_every": 0.25, "validate_queries": 20,  # a hop takes its time
 }  # fmt: skip
-# Points and boxes.
-_SOFT = {"loss": "softmax", "weight_decay": 0.3}
-_FEW_STEPS = {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0}
+# Points and boxes, which relations translate.
+_TRANSLATION: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "lean": {"weight_decay": 0.3},
+    "small": {"width": 64, "margin": 9.0, "steps": 1500, "weight_decay": 1.0},
+}
 # Defaults of a model: in both recipes, and in each; `small` is `lean` on a graph of few entities.
 BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
-    "gqe": {"both": {"width": 800}, "paper": {}, "lean": _SOFT, "small": _FEW_STEPS},
-    "q2b": {"both": {"width": 400}, "paper": {}, "lean": _SOFT, "small": _FEW_STEPS},
+    "gqe": _TRANSLATION | {"both": {"width": 800}},
+    "q2b": _TRANSLATION | {"both": {"width": 400}},
     "betae": {
         "both": {"width": 400, "margin": 60.0},
         "paper": {},
         "lean": {
-            "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.7, "loss": "softmax",
-            "lr": 2e-3, "weight_decay": 0.3,
+            "negatives": 4096, "likely": 0.5, "answers": 4, "negated": 0.7, "lr": 2e-3,
+            "weight_decay": 0.3,
         },
         "small": {
             "width": 32, "margin": 20.0, "negatives": 512, "likely": 0.0, "answers": 1, "lr": 1e-2,
@@ -71,8 +74,7 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
         "both": {"width": 800, "margin": 20.0},
         "paper": {"dropout": 0.2, "steps": 900_000},
         "lean": {
-            "negatives": 2048, "likely": 0.5, "answers": 4, "negated": 0.5, "loss": "softmax",
-            "weight_decay": 4.0,
+            "negatives": 2048, "likely": 0.5, "answers": 4, "negated": 0.5, "weight_decay": 4.0,
         },
         "small": {"width": 64, "margin": 12.0, "weight_decay": 1.0},
     },
@@ -82,20 +84,20 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "loss": "ranking", "lr": 5e-4, "weight_decay": 5e-2, "decay": "cosine",
             "steps": 900_000,
         },
-        "lean": {"loss": "softmax", "likely": 0.5, "lr": 2e-3},
+        "lean": {"likely": 0.5, "lr": 2e-3},
         "small": {"width": 128, "bases": 8, "answers": 4, "lr": 5e-3},
     },
     "gnnqe": {
-        "both": _SETS | {"width": 32, "layers": 4, "lr": 5e-3},
-        "paper": _PUBLISHED | {"hidden": 160, "joined": True, "steps": 30_000},
-        "lean": _LEAN | {"hidden": 64},
-        "small": _FEW,
+        "both": _GRAPH_NETWORK | {"width": 32, "layers": 4, "lr": 5e-3},
+        "paper": _GRAPH_NETWORK_PAPER | {"hidden": 160, "joined": True, "steps": 30_000},
+        "lean": _GRAPH_NETWORK_LEAN | {"hidden": 64},
+        "small": _GRAPH_NETWORK_SMALL,
     },
     "ultra": {
-        "both": _SETS | {"width": 64, "layers": 6, "hidden": 128},
-        "paper": _PUBLISHED | {"steps": 40_000, "lr": 5e-4},
-        "lean": _LEAN,
-        "small": _FEW,
+        "both": _GRAPH_NETWORK | {"width": 64, "layers": 6, "hidden": 128},
+        "paper": _GRAPH_NETWORK_PAPER | {"steps": 40_000, "lr": 5e-4},
+        "lean": _GRAPH_NETWORK_LEAN,
+        "small": _GRAPH_NETWORK_SMALL,
     },
     "lmpnn": {  # width is that of the link predictor
         "both": {"hidden": 8192, "temperature": 0.1, "loss": "softmax", "weight_decay": 1e-4},

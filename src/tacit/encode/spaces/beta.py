@@ -36,7 +36,7 @@ class BetaE(Space):
     """
 
     name = "BetaE"
-    narrows = True
+    lean_in_bfloat16 = True
     terms: tuple[Tensor, Tensor]  # cached φ and f of all entities, [N, W] and [N]
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:

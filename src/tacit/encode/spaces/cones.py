@@ -33,7 +33,7 @@ class ConE(Space):
     """
 
     name = "ConE"
-    narrows = True
+    lean_in_bfloat16 = True
     unit: Tensor  # the number in a table that stands for one turn
 
     def __init__(self, num_entities: int, num_relations: int, settings: EncodeSettings) -> None:
@@ -85,9 +85,8 @@ class ConE(Space):
         edges = torch.cat((axes - apertures, axes + apertures), 2)
         weights = torch.softmax(self.weigh(edges), 1)
         shrink = torch.sigmoid(self.outer(self.inner(edges).relu().mean(1)))
-        narrowest = (
-            dropout(apertures, self.settings.dropout, self.training).amin(1).clamp(max=math.pi)
-        )
+        dropped = dropout(apertures, self.settings.dropout, self.training)
+        narrowest = dropped.amin(1).clamp(max=math.pi)
         x = (weights * axes.cos()).sum(1)
         y = (weights * axes.sin()).sum(1)
         # Opposite directions cancel, and the slope would have no bound.

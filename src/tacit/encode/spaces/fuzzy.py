@@ -25,7 +25,7 @@ class FuzzQE(Space):
     """
 
     name = "FuzzQE"
-    narrows = True
+    lean_in_bfloat16 = True
     unions = True
     degrees: Tensor  # cached, of all entities, normalised, [N, W]
 

@@ -70,12 +70,12 @@ class Matching(Encoder):
         self, batch: Sequence[Drawn], negatives: Tensor, log_frequencies: Tensor | None = None
     ) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             outputs = self.states(
                 [(drawn.plan, drawn.entities, drawn.relations) for drawn in batch]
             )
         states = torch.cat([branch for branches in outputs for branch in branches])
-        states = states.float() if self.narrow else states
+        states = states.float() if self.in_bfloat16 else states
         most = max(drawn.answers.shape[1] for drawn in batch)
         answers = torch.cat([drawn.answers.expand(-1, most) for drawn in batch])  # [n, A]
         right = _best(self.match_of(states, _repeated(answers, outputs)), outputs)

@@ -55,7 +55,7 @@ class EncoderTraining(Task):
         encoder.reset(torch.Generator().manual_seed(settings.seed))
         self.settings = settings
         self.module: Encoder = encoder.to(device)
-        self.module.narrow = self.precision == "bf16"
+        self.module.in_bfloat16 = self.precision == "bf16"
         self.remedy = self._remedy()
         self.queries = {
             name: query_set.share(settings.share, settings.seed)
@@ -147,7 +147,7 @@ class EncoderTraining(Task):
             return settings.precision
         if self.module.device.type != "cuda":
             return "float32"
-        return "bf16" if settings.recipe == "lean" and self.module.narrows else "tf32"
+        return "bf16" if settings.recipe == "lean" and self.module.lean_in_bfloat16 else "tf32"
 
     @property
     def products(self) -> str:
