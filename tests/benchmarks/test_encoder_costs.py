@@ -86,7 +86,7 @@ def test_what_bfloat16_leaves_alone_is_counted_apart() -> None:
     )
     encoder, sizes = made(settings)
     encoder.reset(torch.Generator().manual_seed(0))
-    encoder.narrow = True
+    encoder.in_bfloat16 = True
     with Products() as counted:
         encoder.loss(drawn(MIX), torch.arange(6)).backward()
     formula = encoder_costs.step_cost("fuzzqe", settings, sizes, MIX)
