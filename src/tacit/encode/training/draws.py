@@ -206,6 +206,10 @@ class Batches:
         anywhere = torch.randint(many, (count - self._num_likely,), device=self.device)
         return torch.cat((answers[places], anywhere))
 
+    def log_frequencies_of(self, negatives: Tensor) -> Tensor | None:
+        """The logs of how often shared negatives are drawn, `[K]`, where losses correct for it."""
+        return None if self.log_frequencies is None else self.log_frequencies[negatives]
+
     def _log_frequencies(self) -> Tensor | None:
         """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
 

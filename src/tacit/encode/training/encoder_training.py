@@ -102,12 +102,12 @@ class EncoderTraining(Task):
         # No break on a GPU, whose step may be being recorded.
         with breakable() if self.module.device.type == "cpu" else nullcontext():
             batch = self.batches.queries()
-            negatives = self.batches.negatives(torch.cat([drawn.answers[:, 0] for drawn in batch]))
-            log_frequencies = self.batches.log_frequencies
-            if log_frequencies is not None:
-                log_frequencies = log_frequencies[negatives]
+            answers = torch.cat([drawn.answers[:, 0] for drawn in batch])  # [B]
+            weights = torch.cat([drawn.weights for drawn in batch])  # [B]
+            negatives = self.batches.negatives(answers)  # [K] or [B, K]
+            log_frequencies = self.batches.log_frequencies_of(negatives)
             loss = self.module.loss(batch, negatives, log_frequencies)
-            loss = loss / torch.cat([drawn.weights for drawn in batch]).sum().clamp(min=1e-6)
+            loss = loss / weights.sum().clamp(min=1e-6)
             loss.backward()
         self.optimizer.step()
         return loss.detach() * self.settings.batch
