@@ -16,7 +16,7 @@ import tacit
 from formulas import RELATIONS as NAMES
 from formulas import queries
 from set_space import RELATIONS, SIZE, random_facts
-from tacit.encode.encoder import Drawn
+from tacit.encode.encoder import Drawn, Slots
 from tacit.encode.layers import network
 from tacit.encode.models import load_encoder, make_encoder
 from tacit.encode.networks.gnnqe import GNNQE, DescribedLayer
@@ -92,7 +92,7 @@ def test_a_perfect_projector_finds_the_symbolic_answers(name: str) -> None:
     wanted = SymbolicReasoner(INDEX, SIZE).scores(plan, *ids) == 0
     assert torch.equal(encoder.reasoner().scores(plan, *ids) > math.log(0.5), wanted)
     assert torch.equal(encoder.logits(plan, *ids) > 0, wanted)
-    states = encoder.states([(plan, *ids)])[0][0]
+    states = encoder.states([Slots(plan, *ids)])[0][0]
     assert torch.equal(states[:, SIZE:] == 0, wanted)
     assert torch.equal(states[:, :SIZE] > math.log(0.5), wanted)
 
@@ -295,7 +295,7 @@ def test_single_answers_and_states_score_as_all_of_them_do(name: str, thirty: Gr
     drawn = draws(
         (name,), {}, thirty.index("train"), thirty.num_entities, 20, 1, torch.device("cpu")
     )[0]()
-    asked = drawn.plan, drawn.entities, drawn.relations
+    asked = drawn.slots
     every = encoder.logits(*asked)
     assert torch.equal(
         encoder.logits_of(*asked, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0]

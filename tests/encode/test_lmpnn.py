@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import tacit
 from family_runs import families
-from tacit.encode.encoder import Drawn
+from tacit.encode.encoder import Drawn, Slots
 from tacit.encode.networks.lmpnn import LMPNN
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
@@ -87,7 +87,7 @@ def state(made: LMPNN, query: Query) -> Tensor:
     prepared = compile_query(query)
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
-    (branches,) = made.states([(prepared.plan, entities, relations)])
+    (branches,) = made.states([Slots(prepared.plan, entities, relations)])
     return torch.stack([branch[0] for branch in branches])
 
 
@@ -144,7 +144,7 @@ def test_a_negated_path_is_a_question_of_its_own() -> None:
     torch.testing.assert_close(found, by_hand(made, said, 3)[None])
     path = SHAPES["2p"].plan
     denied = replace(path, root=Complement(path.root))  # where nothing else is said, either
-    ((alone,),) = made.states([(denied, torch.tensor([[0]]), torch.tensor([[0, 2]]))])
+    ((alone,),) = made.states([Slots(denied, torch.tensor([[0]]), torch.tensor([[0, 2]]))])
     torch.testing.assert_close(alone, by_hand(made, said[:3], 3)[None])
 
 
@@ -177,9 +177,8 @@ def test_a_mix_of_shapes_is_encoded_as_each_is_alone() -> None:
     mix = []
     for number, shape in enumerate(SHAPES.values()):
         entities = torch.randint(0, N, (2 + number % 2, shape.num_entities), generator=generator)
-        mix.append(
-            (shape.plan, entities, torch.randint(0, R, (len(entities), shape.num_relations)))
-        )
+        relations = torch.randint(0, R, (len(entities), shape.num_relations))
+        mix.append(Slots(shape.plan, entities, relations))
     for together, slots in zip(made.states(mix), mix, strict=True):
         (alone,) = made.states([slots])
         for one, other in zip(together, alone, strict=True):

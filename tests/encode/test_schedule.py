@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from formulas import queries
 from set_space import RELATIONS, SIZE, SetSpace, random_facts
-from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner
+from tacit.encode.encoder import Drawn, Encoder, EncoderReasoner, Slots
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.fuzzy import FuzzQE
 from tacit.encode.spaces.schedule import limited_branches, schedule_of
@@ -112,7 +112,8 @@ def test_any_question_is_answered_rightly_or_refused_by_name(query: Query, union
 def test_a_mix_of_plans_is_its_plans_one_by_one_in_few_calls() -> None:
     space = SetSpace(FACTS, unions=False)
     mix = [
-        (shape.plan, *slots(shape.plan, 2 + number)) for number, shape in enumerate(SHAPES.values())
+        Slots(shape.plan, *slots(shape.plan, 2 + number))
+        for number, shape in enumerate(SHAPES.values())
     ]
     together = space.states(mix)
     calls = {kind: space.calls.count(kind) for kind in space.calls}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 _ROWS = 1024  # queries at once, where single scores come from whole rows
 
 
+class Slots(NamedTuple):
+    """Queries of one plan, by what fills its slots."""
+
+    plan: Plan
+    entities: Tensor  # [n, E]
+    relations: Tensor  # [n, R]
+
+
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """Training queries of one plan, with some of their right answers and weights."""
@@ -34,6 +42,11 @@ class Drawn:
     relations: Tensor  # [n, R]
     answers: Tensor  # [n, A]; where a query has fewer, some of them twice
     weights: Tensor  # [n]
+
+    @property
+    def slots(self) -> Slots:
+        """The queries alone."""
+        return Slots(self.plan, self.entities, self.relations)
 
     @property
     def columns(self) -> tuple[Tensor, ...]:

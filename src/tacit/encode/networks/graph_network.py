@@ -162,7 +162,7 @@ class SetProjector(Space):
         """The loss by the settings; `sets` compares all entities with the exact sets."""
         if self.settings.loss != "sets":
             return super().loss(batch, negatives, log_frequencies)
-        outputs = self.states([(drawn.plan, drawn.entities, drawn.relations) for drawn in batch])
+        outputs = self.states([drawn.slots for drawn in batch])
         sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
         weights = torch.cat([drawn.weights for drawn in batch])
         return (set_loss(sets, exact == 0.0, self.settings.adversarial) * weights).sum()

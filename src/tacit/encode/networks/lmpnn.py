@@ -22,10 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tacit.encode.encoder import Slots
 from tacit.encode.layers import network, products, reset_layers, zero_last_layer
 from tacit.encode.networks.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
-from tacit.encode.spaces.space import Matching, Slots
+from tacit.encode.spaces.space import Matching
 from tacit.errors import SettingsError
 from tacit.links.embeddings import MULTIPLE
 from tacit.links.factors import BilinearModel
@@ -97,7 +98,7 @@ class LMPNN(Matching):
         Rounds are counted from the last: a term `d` links away is not updated in the last `d`
         rounds.
         """
-        graphs = [(graph, slots) for slots in queries for graph in query_graphs(slots[0])]
+        graphs = [(graph, slots) for slots in queries for graph in query_graphs(slots.plan)]
         vectors = self._initial_vectors(graphs)
         for farthest in reversed(range(max(graph.depth for graph, _ in graphs))):
             receivers = [
@@ -113,20 +114,20 @@ class LMPNN(Matching):
             parts = outputs.split([len(part) for part in sums])
             vectors |= dict(zip(receivers, parts, strict=True))
         ends = iter([vectors[number, FREE] for number in range(len(graphs))])
-        return [[next(ends) for _ in query_graphs(plan)] for plan, _, _ in queries]
+        return [[next(ends) for _ in query_graphs(slots.plan)] for slots in queries]
 
     def _initial_vectors(
         self, graphs: Sequence[tuple[QueryGraph, Slots]]
     ) -> dict[GraphTerm, Tensor]:
         """The vectors that terms start from."""
         vectors: dict[GraphTerm, Tensor] = {}
-        for number, (graph, (_, entities, relations)) in enumerate(graphs):
+        for number, (graph, slots) in enumerate(graphs):
             for term in graph.distances:
                 if term < FREE:
-                    vectors[number, term] = self.entities[entities[:, -1 - term]]
+                    vectors[number, term] = self.entities[slots.entities[:, -1 - term]]
                 else:
                     start = self.asked if term in graph.answers else self.between
-                    vectors[number, term] = start.expand(len(relations), -1)
+                    vectors[number, term] = start.expand(len(slots.relations), -1)
         return vectors
 
     def _sum_messages(
@@ -136,15 +137,16 @@ class LMPNN(Matching):
         receivers: Sequence[GraphTerm],
     ) -> list[Tensor]:
         """The messages to each of some terms, summed with a little of its own vector."""
-        atoms = [
-            (vectors[number, sender], graphs[number][1][2][:, relation.slot] ^ int(relation.flip))
-            for number, term in receivers
-            for sender, relation, _ in graphs[number][0].messages_to(term)
-            if relation is not None
-        ]
+        senders = []
+        ids = []
+        for number, term in receivers:
+            graph, slots = graphs[number]
+            for sender, relation, _ in graph.messages_to(term):
+                if relation is not None:
+                    senders.append(vectors[number, sender])
+                    ids.append(slots.relations[:, relation.slot] ^ int(relation.flip))
         messages: Iterator[Tensor] = iter(())  # empty where all links are denials
-        if atoms:
-            senders, ids = zip(*atoms, strict=True)
+        if ids:
             composed = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
             messages = iter(composed.split([len(part) for part in ids]))
         sums = []

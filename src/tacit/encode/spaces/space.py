@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from tacit.encode.encoder import Drawn, Encoder
+from tacit.encode.encoder import Drawn, Encoder, Slots
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.schedule import Operation, schedule_of
 from tacit.errors import PlanError
 from tacit.query.plans.plan import Plan
 
-# a plan with the entities [n, E] and the relations [n, R] of its queries
-Slots = tuple[Plan, Tensor, Tensor]
 LACKS = {
     "union": "union of its own",
     "complement": "complement (Complement); ask without negation, or another model",
@@ -57,12 +55,12 @@ class Matching(Encoder):
 
     def logits(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Raw scores of every entity, `[B, E] x [B, R] -> [B, N]`; of branches the best counts."""
-        branches = self.states([(plan, entities, relations)])[0]
+        branches = self.states([Slots(plan, entities, relations)])[0]
         return _best(self.match(torch.cat(branches)), [branches])
 
     def logits_of(self, plan: Plan, entities: Tensor, relations: Tensor, answers: Tensor) -> Tensor:
         """Raw scores of single answers, `[B, E] x [B, R] x [B] -> [B]`."""
-        branches = self.states([(plan, entities, relations)])[0]
+        branches = self.states([Slots(plan, entities, relations)])[0]
         own = answers.repeat(len(branches))[:, None]
         return _best(self.match_of(torch.cat(branches), own), [branches])[:, 0]
 
@@ -71,9 +69,7 @@ class Matching(Encoder):
     ) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            outputs = self.states(
-                [(drawn.plan, drawn.entities, drawn.relations) for drawn in batch]
-            )
+            outputs = self.states([drawn.slots for drawn in batch])
         states = torch.cat([branch for branches in outputs for branch in branches])
         states = states.float() if self.in_bfloat16 else states
         most = max(drawn.answers.shape[1] for drawn in batch)
@@ -138,13 +134,13 @@ class Space(Matching):
                 raise self.lacks(kind)
 
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
-        schedule = schedule_of(tuple(plan for plan, _, _ in queries), self.unions)
+        schedule = schedule_of(tuple(slots.plan for slots in queries), self.unions)
         values: dict[int, Tensor] = {}
         for step in schedule.steps:
             operations = [schedule.operations[number] for number in step]
             columns = zip(*(each.inputs for each in operations), strict=True)
             inputs = [torch.cat([values[number] for number in column]) for column in columns]
-            sizes = [len(queries[each.plan][2]) for each in operations]
+            sizes = [len(queries[each.plan].relations) for each in operations]
             states = self._step(operations, inputs, queries, sum(sizes))
             values.update(zip(step, states.split(sizes), strict=True))
         return [[values[branch] for branch in branches] for branches in schedule.outputs]
@@ -159,12 +155,15 @@ class Space(Matching):
         """The states of a step: one call of an operator for all of its operations."""
         match operations[0].kind:
             case "anchor":
-                ids = [queries[each.plan][1][:, each.slot] for each in operations]
+                ids = [queries[each.plan].entities[:, each.slot] for each in operations]
                 return self.anchor(torch.cat(ids))
             case "everything":
                 return self.everything().expand(size, -1)
             case "project":
-                ids = [queries[each.plan][2][:, each.slot] ^ int(each.flip) for each in operations]
+                ids = [
+                    queries[each.plan].relations[:, each.slot] ^ int(each.flip)
+                    for each in operations
+                ]
                 return self.project(inputs[0], torch.cat(ids))
             case "complement":
                 return self.complement(inputs[0])
