@@ -63,10 +63,10 @@ def fit_variant(
     """Train a variant of a link predictor, which stays as it is."""
     settings = settings.with_derived(len(graph.valid) > 0)
     training = VariantTraining(variant, graph, model, queries, settings, valid)
-    fitting = fit(training, settings, progress=False)
+    trainer = fit(training, settings, progress=False)
     training.write()
     fitted = training.fitted.requires_grad_(False).eval()
-    return FittedVariant(fitted, training.own_calibration, fitting.at.history)
+    return FittedVariant(fitted, training.own_calibration, trainer.state.history)
 
 
 class VariantTraining(AdapterTraining):

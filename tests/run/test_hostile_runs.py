@@ -16,7 +16,7 @@ import torch
 from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
-from tacit.fitting.checkpoint import Checkpoint, TrainerState, about
+from tacit.fitting.checkpoint import Checkpoint, TrainerState, read_state
 from tacit.fitting.parts import RunFiles
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
@@ -152,7 +152,7 @@ def test_positions_of_odd_types(run: RunFolder, change: dict[str, Any]) -> None:
         CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": "{}"}
     )
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
-        about(run, CHECKPOINT)
+        read_state(run, CHECKPOINT)
 
 
 @pytest.mark.parametrize("stamp", ["[1]", DEEP, "nothing", '"a"'])

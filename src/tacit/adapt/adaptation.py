@@ -67,10 +67,10 @@ def adapt(
         if run is not None:
             run.begin(graph)
         training = AdapterTraining(graph, scorer, queries, settings, valid)
-        fitting = fit(training, settings, progress, run, ADAPTATION, resume=resume)
+        trainer = fit(training, settings, progress, run, ADAPTATION, resume=resume)
         adapter = training.adapter
-        summary = fitting.summary() | {
-            "unadapted_mrr": fitting.at.history[0]["valid_mrr"],
+        summary = trainer.summary() | {
+            "unadapted_mrr": trainer.state.history[0]["valid_mrr"],
             "parameters": adapter.num_parameters,
             "queries": {name: len(drawn) for name, drawn in training.batches.items()},
             "seed": settings.seed,
@@ -82,7 +82,7 @@ def adapt(
                 with run.changed_results() as results:
                     results["adapt"] = summary
             run.remove(ADAPTATION)
-    return AdaptResult(training.calibration, adapter, settings, fitting.at.history, summary)
+    return AdaptResult(training.calibration, adapter, settings, trainer.state.history, summary)
 
 
 def _verdict(

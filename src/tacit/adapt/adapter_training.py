@@ -37,6 +37,9 @@ class AdapterTraining(Task):
     A validation ranks the answers of other queries.
     """
 
+    name = "adapt"
+    unit = "step"
+    examples = "queries"
     faster = "fewer steps, a smaller batch or fewer shapes would be faster"
 
     def __init__(
@@ -102,14 +105,11 @@ class AdapterTraining(Task):
         """Steps, with a validation before the first and after every few."""
         settings = self.settings
         return TrainingSchedule(
-            name="adapt",
-            unit="step",
             units=settings.steps,
             steps_per_unit=1,
             round=settings.validate_every,
             validate_every=settings.validate_every,
             patience=settings.patience,
-            examples="queries",
             validate_first=True,
             checkpoint_seconds=30.0,
         )

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a training in one file, from which it resumes exactly.
+"""CheckpointStore: the state of a training in one file, from which it resumes exactly.
 
 Reading the progress of a training does not import torch.
 """
@@ -6,6 +6,7 @@ Reading the progress of a training does not import torch.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.run_folder.files import ADAPTATION, CHECKPOINT, ENCODING, MODEL
+from tacit.run_folder.files import ADAPTATION, BEST, CHECKPOINT, ENCODING, MODEL
 from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from tacit.fitting.parts import RunFiles
-    from tacit.fitting.task import Weights
+    from tacit.fitting.task import Task, Weights
 
 FORMAT = "tacit checkpoint 3"
+GROUPS = ("model", "best", "optimizer", "state")
 # the command that continues from each file
 COMMANDS = {CHECKPOINT: "train", ADAPTATION: "adapt", ENCODING: "encode"}
 
@@ -54,7 +56,7 @@ class TrainerState:
         return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 
 
-def about(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str, Any]]:
+def read_state(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str, Any]]:
     """The state in a checkpoint, whether its training is complete, and its stamp."""
     metadata = run.metadata(name)
     try:
@@ -106,34 +108,142 @@ class Checkpoint:
     @classmethod
     def read(cls, files: RunFiles, name: str, stamp: Mapping[str, str]) -> Checkpoint:
         """Read a file that was written with the same stamp."""
-        run = files.run
         path = files.run.path / name
-        position, complete, made_with = about(run, name)
+        position, complete, stored = read_state(files.run, name)
         for what, value in stamp.items():
-            if made_with.get(what) != value:
-                raise _other(path, what, made_with.get(what), value)
-        if complete and not run.has(MODEL):
+            if stored.get(what) != value:
+                raise _other_stamp(path, what, stored.get(what), value)
+        if complete and not files.run.has(MODEL):
             raise RunError(
                 f"{path} is of a complete training, and {MODEL} with its weights is gone; "
                 f"{restart_hint(name)}",
                 command=COMMANDS.get(name),
             )
-        groups: dict[str, dict[str, Tensor]] = {
-            "model": {},
-            "best": {},
-            "optimizer": {},
-            "state": {},
-        }
+        groups: dict[str, dict[str, Tensor]] = {name: {} for name in GROUPS}
         for key, tensor in files.contents(name)[1].items():
-            group, _, rest = key.partition(".")
-            groups.setdefault(group, {})[rest] = tensor
+            group, _, parameter = key.partition(".")
+            groups.setdefault(group, {})[parameter] = tensor
         if complete:
             for group in ("model", "best") if position.best_step else ("model",):
                 groups[group] = groups[group] or files.contents(MODEL)[1]
         return cls(position, groups, complete)
 
 
-def _other(path: Path, what: str, before: Any, now: str) -> RunError:
+class CheckpointStore:
+    """Keeps the checkpoint of a training, and its best weights, in memory or in files of the run.
+
+    Without a run there is no checkpoint, and the best weights are in memory.
+    """
+
+    def __init__(
+        self, files: RunFiles | None, name: str, stamp: Mapping[str, str], best_in_run: bool
+    ) -> None:
+        self.files = files
+        self.name = name
+        self.stamp = stamp
+        self.best: Weights = {}  # where they are in memory
+        self._best_in_run = best_in_run
+        self._step = -1  # of the last checkpoint
+        self._saved = time.monotonic()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the run has a checkpoint."""
+        return self.files is not None and self.files.run.has(self.name)
+
+    def is_older(self, seconds: float) -> bool:
+        """Whether the last checkpoint is older than so many seconds."""
+        return time.monotonic() - self._saved >= seconds
+
+    def lacks(self, step: int) -> bool:
+        """Whether there is a run, and its last checkpoint is not of this step."""
+        return self.files is not None and self._step != step
+
+    def read(self) -> Checkpoint | None:
+        """The checkpoint of the run, if there is one."""
+        if self.files is None or not self.exists:
+            return None
+        return Checkpoint.read(self.files, self.name, self.stamp)
+
+    def restore(self, task: Task) -> Checkpoint | None:
+        """Restore a task from the checkpoint of the run, if there is one."""
+        checkpoint = self.read()
+        if checkpoint is None or self.files is None:
+            return None
+        groups = checkpoint.groups
+        position = checkpoint.position
+        with self.files.run.fits(self.name, restart_hint(self.name)):
+            task.module.load_state_dict(groups["model"])
+            restore_optimizer(task.optimizer, task.module, groups["optimizer"])
+            task.restore(groups["state"])
+        best_file = BEST.format(step=position.best_step)
+        if position.best is not None and not (self._best_in_run and self.files.run.has(best_file)):
+            if not groups["best"]:
+                raise RunError(
+                    f"the run has no {best_file}, the best weights so far; "
+                    f"{restart_hint(self.name)}",
+                    command=COMMANDS.get(self.name),
+                )
+            device = next(task.module.parameters()).device
+            self.keep_best(
+                position.best_step, {k: value.to(device) for k, value in groups["best"].items()}
+            )
+        self._step = -1 if checkpoint.complete else position.step
+        return checkpoint
+
+    def write(self, position: TrainerState, task: Task) -> None:
+        """Write a checkpoint of a task under way."""
+        weights = {"best": self.best, "model": task.module.state_dict()}
+        self._write(Checkpoint(position, weights | _state_groups(task)))
+        self._remove_best_except(position.best_step)
+        self._step = position.step
+        self._saved = time.monotonic()
+
+    def close(
+        self, position: TrainerState, task: Task, last: Weights, best: Weights, best_step: int
+    ) -> None:
+        """Write the checkpoint of a complete training, without the weights that the run has.
+
+        `best` are the best weights of the position, where those of the run are of a later
+        `best_step`.
+        """
+        is_same = position.best_step == best_step
+        weights = {"model": last, "best": {} if is_same else best}
+        self._write(Checkpoint(position, weights | _state_groups(task), complete=True))
+        self._remove_best_except(None if is_same else position.best_step)
+
+    def keep_best(self, step: int, weights: Weights) -> None:
+        """Keep the weights of a step as the best ones."""
+        if self._best_in_run and self.files is not None:
+            self.files.write(BEST.format(step=step), weights, {})
+        else:
+            self.best = {name: tensor.clone() for name, tensor in weights.items()}
+
+    def best_weights(self, step: int) -> Weights:
+        """The best weights, which are those of a step."""
+        if self._best_in_run and self.files is not None:
+            return self.files.contents(BEST.format(step=step))[1]
+        return self.best
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        if self.files is not None:
+            checkpoint.write(self.files, self.name, self.stamp)
+
+    def _remove_best_except(self, step: int | None) -> None:
+        """Delete the files of best weights, except those of one step."""
+        if self._best_in_run and self.files is not None and self.files.shards.leads:
+            run = self.files.run
+            for path in run.path.glob(BEST.format(step="*")):
+                if path.name.split("-")[1].split(".")[0] != str(step):
+                    run.remove(path.name)
+
+
+def _state_groups(task: Task) -> dict[str, Weights]:
+    """The groups of a checkpoint that hold no weights."""
+    return {"optimizer": optimizer_tensors(task.optimizer, task.module), "state": task.state()}
+
+
+def _other_stamp(path: Path, what: str, before: Any, now: str) -> RunError:
     """The error for a checkpoint with another stamp, with the settings that differ."""
     difference = ""
     remedy = f"give those, or {restart_hint(path.name)}"

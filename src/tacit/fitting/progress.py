@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 LINE_SECONDS = 10.0  # between plain lines
-_GLIMPSE = 3.0  # seconds of steps to judge the rest by
 
 
 @dataclass(frozen=True)
-class Event:
+class Count:
+    """How much of some work is done, in its units."""
+
+    what: str
+    done: int
+    total: int
+    where: str = ""  # in words: "epoch 3 of 30", or what is counted: "2p"
+
+
+@dataclass(frozen=True)
+class Event(Count):
     """The progress of some work: `done` of `total`, where a total of 0 is unknown.
 
     In a training they are steps, and `what` happened is a `step` (reported a few times a second), a
@@ -23,10 +32,6 @@ class Event:
     facts.
     """
 
-    what: str
-    done: int
-    total: int
-    where: str = ""  # in words: "epoch 3 of 30", or what is counted: "2p"
     loss: float | None = None  # the mean of the last round
     metric: float | None = None  # of the last validation: the mean reciprocal rank
     rate: float | None = None  # examples a second
@@ -63,46 +68,6 @@ class Event:
 
 # calls with progress take such a function, or True to show it, or False
 Progress = Callable[[Event], None]
-
-
-class Pace:
-    """The speed of steps, without the first one, which warms up."""
-
-    def __init__(self) -> None:
-        self.steps = self.examples = 0
-        self.began: float | None = None
-        self.estimated = False
-
-    def count(self, examples: int) -> None:
-        """Count a step."""
-        if self.began is None:
-            self.began = time.monotonic()
-        else:
-            self.steps, self.examples = self.steps + 1, self.examples + examples
-
-    @property
-    def rate(self) -> float | None:
-        """Examples per second."""
-        return None if self.began is None or not self.steps else self.examples / self._elapsed
-
-    def estimate(self, steps: int) -> float:
-        """The estimated seconds of so many more steps, returned once; otherwise 0."""
-        if self.estimated or not self.steps or self._elapsed < _GLIMPSE:
-            return 0.0
-        self.estimated = True
-        return self._elapsed / self.steps * steps
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Exclude a block of code from the measured time."""
-        before = time.monotonic()
-        yield
-        if self.began is not None:
-            self.began += time.monotonic() - before
-
-    @property
-    def _elapsed(self) -> float:
-        return max(1e-9, time.monotonic() - (self.began or 0.0))
 
 
 @contextmanager

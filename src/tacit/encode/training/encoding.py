@@ -97,7 +97,7 @@ def encode(
         if run is not None:
             save_encoder(run, training.module, settings, summary)
             run.remove(ENCODING)
-    return EncodeResult(training.module, settings, trainer.at.history, summary)
+    return EncodeResult(training.module, settings, trainer.state.history, summary)
 
 
 def training_queries(

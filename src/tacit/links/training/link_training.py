@@ -84,24 +84,24 @@ def _trained(
     if run is not None:
         run.check_unchanged()
 
-    def begin(fitting: Trainer) -> None:
+    def begin(trainer: Trainer) -> None:
         if run is not None and shards.leads:
             run.tidy()
             if resume:
                 run.write_settings("train", settings.to_dict())
 
-    def keep(fitting: Trainer) -> None:
+    def keep(trainer: Trainer, complete: bool) -> None:
         if run is not None:
             # that of a training that was stopped can be used before going on
             save_model(run, training.model)
-            if fitting.over and shards.leads:
+            if complete and shards.leads:
                 about = {
                     "precision": training.precision,
                     "seed": settings.seed,
                     "ties": "realistic",
                 }
                 with run.changed_results() as results:
-                    results["train"] = fitting.summary() | about
+                    results["train"] = trainer.summary() | about
 
     advice = (
         of_scores(settings) if settings.negatives else f"{of_scores(settings)}, or set `memory`"
@@ -128,6 +128,10 @@ class Training(Task):
 
     `validate` replaces the validation by other metrics.
     """
+
+    name = "epoch"
+    unit = "epoch"
+    examples = "facts"
 
     def __init__(
         self,
@@ -186,14 +190,11 @@ class Training(Task):
         """Epochs, some of which end with a validation."""
         settings = self.settings
         return TrainingSchedule(
-            name="epoch",
-            unit="epoch",
             units=settings.epochs,
             steps_per_unit=self.steps,
             round=1,
             validate_every=settings.validate_every,
             patience=settings.patience,
-            examples="facts",
             checkpoint_seconds=settings.checkpoint_seconds,
         )
 

@@ -49,6 +49,9 @@ def fit_new_embeddings(
 class VectorFitting(Task):
     """The training of new rows: a step is a batch of the facts that touch them."""
 
+    name = "growth"
+    unit = "epoch"
+    examples = "facts"
     faster = "fewer facts at a time would be faster"
     remedy = "the facts added are too unlike those trained on; train the graph anew"
 
@@ -92,7 +95,7 @@ class VectorFitting(Task):
     def schedule(self) -> TrainingSchedule:
         """Epochs by the number of facts, without validation."""
         epochs = max(EPOCHS, min(MOST, EXAMPLES // len(self.triples)))
-        return TrainingSchedule("growth", "epoch", epochs, self.steps, epochs, epochs, 1, "facts")
+        return TrainingSchedule(epochs, self.steps, epochs, epochs, patience=1)
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from the next facts, in an order that depends on seed and epoch alone."""
