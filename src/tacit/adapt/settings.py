@@ -30,19 +30,8 @@ def _shapes(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class AdaptSettings(Settings):
-    """How to train an adapter.
-
-    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed,
-    held-out queries where there are validation facts. The `paper`'s is sigmoid scores, nothing
-    observed, training queries and the loss of eq. 6.
-
-    `held_out` takes queries that need a validation fact instead of training queries, as Platt
-    scaling asks: scores of facts a predictor was trained on say little about those of others. The
-    loss of a held-out query leaves its other right answers out; eq. 6 does not.
-    """
-
-    noun = "adaptation"
+class LearningSettings:
+    """What an adapter sees and learns from."""
 
     recipe: str = setting(
         "asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES)
@@ -64,6 +53,12 @@ class AdaptSettings(Settings):
         "Learn from validation queries, which need facts not trained on; by default where there "
         "are such facts.",
     )
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """The scores of the queries that an adapter learns from."""
+
     calibration: str = setting(
         None,
         "What the adapter works in: softmax-count, or sigmoid in the paper's recipe.",
@@ -79,6 +74,24 @@ class AdaptSettings(Settings):
         read=observed_splits,
     )
     k: int = setting(64, "Candidates of a variable, for shapes that have any.", least=1)
+
+
+# the fields of the last base come first
+@dataclass(frozen=True)
+class AdaptSettings(Settings, ScoreSettings, LearningSettings):
+    """How to train an adapter.
+
+    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed,
+    held-out queries where there are validation facts. The `paper`'s is sigmoid scores, nothing
+    observed, training queries and the loss of eq. 6.
+
+    `held_out` takes queries that need a validation fact instead of training queries, as Platt
+    scaling asks: scores of facts a predictor was trained on say little about those of others. The
+    loss of a held-out query leaves its other right answers out; eq. 6 does not.
+    """
+
+    noun = "adaptation"
+
     validate_every: int = setting(50, "Steps between validations.", least=1)
     validate_queries: int = setting(
         200, "Queries of each shape to validate with, at most.", least=1
