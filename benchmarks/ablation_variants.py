@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.adapt.adapter_training import PRECISION, AdapterTraining
-from tacit.adapt.conjunctions import literals
+from tacit.adapt.query_batches import literals
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
 from tacit.engine.atoms.atoms import Atoms
@@ -96,11 +96,11 @@ class VariantTraining(AdapterTraining):
             self.fitted = make_like(self.model, model.num_entities, model.num_relations, rank).to(
                 model.device
             )
-        self.scorer = self.fitted.requires_grad_(True)
+        self.fitted.requires_grad_(True)
         self.module = nn.ModuleList([self.maps if len(self.maps) else self.fitted])
         self.own_calibration: Calibration = self.calibration
         if variant == "af":
-            self.module.append(self.adapter)
+            self.module.append(self.calibration.adapter)
         else:
             self.own_calibration = self.calibration.calibration
         self.reasoner = self._search(TrainedAtoms)

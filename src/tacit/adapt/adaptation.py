@@ -68,11 +68,11 @@ def adapt(
             run.begin(graph)
         training = AdapterTraining(graph, scorer, queries, settings, valid)
         trainer = fit(training, settings, progress, run, ADAPTATION, resume=resume)
-        adapter = training.adapter
+        adapter = training.calibration.adapter
         summary = trainer.summary() | {
             "unadapted_mrr": trainer.state.history[0]["valid_mrr"],
             "parameters": adapter.num_parameters,
-            "queries": {name: len(drawn) for name, drawn in training.batches.items()},
+            "queries": {name: len(each) for name, each in training.batches.items()},
             "seed": settings.seed,
         }
         if run is not None:
@@ -113,16 +113,17 @@ def _compared(run: RunFolder, graph: Graph, training: AdapterTraining) -> Adapte
     Each uses the engine settings it was trained for; the observed facts are the same for all.
     """
     settings = training.settings
+    scorer = training.reasoner.atoms.scorer
     rivals: dict[str, tuple[Mapping[str, Any], Adapted | None]] = {"none": ({}, None)}
     if run.has(ADAPTER):
-        present, learned = load_adapter(run, training.scorer)
+        present, learned = load_adapter(run, scorer)
         rivals["present"] = learned.engine, Adapted(calibration(learned.calibration), present)
     rivals["new"] = settings.engine, training.calibration
     search = {"observed": training.observable, "k": settings.k, "memory": settings.memory}
     figures = {}
     for name, (values, adapted) in rivals.items():
         chosen = EngineSettings.of({**values, **search})
-        engine = Engine(graph, training.scorer, chosen, adapter=adapted)
+        engine = Engine(graph, scorer, chosen, adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, training.valid)
     negated = {name for name, each in training.valid.items() if each.shape.plan.has(Complement)}
     return AdapterComparison(figures, frozenset(negated))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 
 import numpy as np
 import torch
@@ -50,19 +51,15 @@ class AdapterTraining(Task):
         settings: AdaptSettings,
         valid: QuerySets | None = None,
     ) -> None:
-        self.scorer = scorer
         self.settings = settings
-        self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
-        self.adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
-        self.module: nn.Module = self.adapter
-        facts = (
-            KnownFacts(graph.index(*settings.observed), scorer.device)
-            if settings.observed
-            else None
-        )
+        adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
+        self.module: nn.Module = adapter
+        facts = None
+        if settings.observed:
+            facts = KnownFacts(graph.index(*settings.observed), scorer.device)
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
-        self.calibration = Adapted(calibration(settings.calibration, counted), self.adapter)
+        self.calibration = Adapted(calibration(settings.calibration, counted), adapter)
         atoms = Atoms(scorer, self.calibration, facts, precision=PRECISION)
         logic = Logic(settings.logic, settings.negation, settings.strength)
         self.reasoner = MessageReasoner(atoms, logic, settings.k, settings.memory)
@@ -71,9 +68,8 @@ class AdapterTraining(Task):
             for name, query_set in queries.items()
         }
         # facts observed in comparisons: with training facts, training queries would be known
-        self.observable = (
-            settings.observed if valid is None and not settings.held_out else ("train",)
-        )
+        learns_from_train = valid is not None or settings.held_out
+        self.observable = ("train",) if learns_from_train else settings.observed
         if valid is None:
             queries, valid = set_apart(queries, settings.validate_queries, random)
         self.valid = with_hard_answers(valid, settings.validate_queries, random)
@@ -81,7 +77,7 @@ class AdapterTraining(Task):
             name: Batches(query_set, graph.num_entities, random)
             for name, query_set in queries.items()
         }
-        self.batches = {name: drawn for name, drawn in batches.items() if len(drawn)}
+        self.batches = {name: each for name, each in batches.items() if len(each)}
         if not self.batches:
             raise TrainingError(
                 f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from; "
@@ -91,14 +87,18 @@ class AdapterTraining(Task):
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     @property
+    def remedy(self) -> str:  # type: ignore[override]
+        """Advice against numbers that explode."""
+        return f"lower `lr` (it is {self.settings.lr})"
+
+    @property
     def flops(self) -> float:
         """The approximate operations of a step: a row of products per atom of its queries."""
-        if not isinstance(self.scorer, BilinearScorer):
+        scorer = self.reasoner.atoms.scorer
+        if not isinstance(scorer, BilinearScorer):
             return math.inf
-        entities, width = self.scorer.keys().shape
-        atoms = sum(drawn.queries.shape.num_relations for drawn in self.batches.values()) / len(
-            self.batches
-        )
+        entities, width = scorer.keys().shape
+        atoms = statistics.fmean(each.queries.shape.num_relations for each in self.batches.values())
         return 2.0 * entities * width * atoms * self.settings.batch
 
     def schedule(self) -> TrainingSchedule:
@@ -146,17 +146,15 @@ class AdapterTraining(Task):
     def state(self) -> dict[str, Tensor]:
         """The order of the queries to come, and the state of the random generator."""
         source = json.dumps(self.random.bit_generator.state).encode()
-        orders = {
-            name: torch.from_numpy(drawn.order.copy()) for name, drawn in self.batches.items()
-        }
+        orders = {name: torch.from_numpy(each.order.copy()) for name, each in self.batches.items()}
         return {**orders, "random": torch.frombuffer(bytearray(source), dtype=torch.uint8)}
 
     def restore(self, state: Weights) -> None:
         """Restore the order of the queries and the random generator."""
-        for name, drawn in self.batches.items():
-            drawn.order = state[name].numpy()
+        for name, each in self.batches.items():
+            each.order = state[name].numpy()
         self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
 
     def checksums(self) -> dict[str, str]:
         """A checksum of the queries."""
-        return {"queries": checksum({name: d.queries for name, d in self.batches.items()})}
+        return {"queries": checksum({name: each.queries for name, each in self.batches.items()})}

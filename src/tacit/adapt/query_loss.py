@@ -21,8 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.adapt.conjunctions import literals
-from tacit.adapt.query_batches import Batch
+from tacit.adapt.query_batches import Batch, literals
 from tacit.adapt.streamed_loss import StreamedTotals, streamed
 from tacit.engine.logic import log1mexp
 from tacit.engine.message_reasoner import MessageReasoner

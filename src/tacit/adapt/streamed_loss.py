@@ -19,8 +19,7 @@ from torch import Tensor
 
 from tacit.adapt import sum_kernels
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.conjunctions import Conjunctions, literals
-from tacit.adapt.query_batches import Batch
+from tacit.adapt.query_batches import Batch, Conjunctions, literals
 from tacit.adapt.shared_rows import ComputedRows, SharedRows
 from tacit.distributed.threads import spread
 from tacit.engine.atoms.known_facts import KnownTails

@@ -142,7 +142,7 @@ class CheckpointStore:
         self.name = name
         self.stamp = stamp
         self.best: Weights = {}  # where they are in memory
-        self._best_in_run = best_in_run
+        self.best_files = files if best_in_run else None
         self._step = -1  # of the last checkpoint
         self._saved = time.monotonic()
 
@@ -177,7 +177,8 @@ class CheckpointStore:
             restore_optimizer(task.optimizer, task.module, groups["optimizer"])
             task.restore(groups["state"])
         best_file = BEST.format(step=position.best_step)
-        if position.best is not None and not (self._best_in_run and self.files.run.has(best_file)):
+        in_run = self.best_files is not None and self.files.run.has(best_file)
+        if position.best is not None and not in_run:
             if not groups["best"]:
                 raise RunError(
                     f"the run has no {best_file}, the best weights so far; "
@@ -214,16 +215,16 @@ class CheckpointStore:
 
     def keep_best(self, step: int, weights: Weights) -> None:
         """Keep the weights of a step as the best ones."""
-        if self._best_in_run and self.files is not None:
-            self.files.write(BEST.format(step=step), weights, {})
-        else:
+        if self.best_files is None:
             self.best = {name: tensor.clone() for name, tensor in weights.items()}
+        else:
+            self.best_files.write(BEST.format(step=step), weights, {})
 
     def best_weights(self, step: int) -> Weights:
         """The best weights, which are those of a step."""
-        if self._best_in_run and self.files is not None:
-            return self.files.contents(BEST.format(step=step))[1]
-        return self.best
+        if self.best_files is None:
+            return self.best
+        return self.best_files.contents(BEST.format(step=step))[1]
 
     def _write(self, checkpoint: Checkpoint) -> None:
         if self.files is not None:
@@ -231,8 +232,8 @@ class CheckpointStore:
 
     def _remove_best_except(self, step: int | None) -> None:
         """Delete the files of best weights, except those of one step."""
-        if self._best_in_run and self.files is not None and self.files.shards.leads:
-            run = self.files.run
+        if self.best_files is not None and self.best_files.shards.leads:
+            run = self.best_files.run
             for path in run.path.glob(BEST.format(step="*")):
                 if path.name.split("-")[1].split(".")[0] != str(step):
                     run.remove(path.name)
@@ -267,16 +268,10 @@ def _other_stamp(path: Path, what: str, before: Any, now: str) -> RunError:
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """The state of an optimizer, by parameter name."""
-    named = module.named_parameters()
-    states = {
-        name: optimizer.state[parameter]
-        for name, parameter in named
-        if parameter in optimizer.state
-    }
     return {
         f"{name}.{field}": tensor
-        for name, state in states.items()
-        for field, tensor in state.items()
+        for name, parameter in module.named_parameters()
+        for field, tensor in optimizer.state.get(parameter, {}).items()
     }
 
 
