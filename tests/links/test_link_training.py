@@ -25,7 +25,7 @@ from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation
 from tacit.links.training.link_training import Training, train
-from tacit.links.training.memory import _from_cgroup, of_tables, table_bytes
+from tacit.links.training.memory import _from_cgroup, table_advice, table_bytes
 from tacit.links.training.step import TrainStep
 from tacit.run_folder.files import MODEL
 
@@ -297,7 +297,7 @@ def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_advised_where_tables_do_not_fit_makes_them_smaller(
     settings: TrainSettings, advice: str
 ) -> None:
-    assert of_tables(settings) == advice
+    assert table_advice(settings) == advice
     changes = {
         "lower `rank`": {"rank": 3},
         "use `negatives`": {"negatives": 5},

@@ -59,8 +59,8 @@ def adapt(
     saved if it is better than both; otherwise the run stays as it is.
     """
     settings = (settings or AdaptSettings()).with_derived(len(graph.valid) > 0)
-    for each in (queries, valid or {}):
-        check_ids(each, graph)
+    for query_sets in (queries, valid or {}):
+        check_ids(query_sets, graph)
     in_use = nullcontext() if run is None else run.in_use()
     size = f"batch {settings.batch} and k {settings.k}"
     with in_use, clear_memory_errors(size, "lower those or `memory`"):
@@ -99,11 +99,11 @@ def _verdict(
             "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.2%}",
         }
     comparison = _compared(run, graph, training)
-    kept = comparison.won or always
+    keeps = comparison.won or always
     return {
-        "kept": kept,
+        "kept": keeps,
         "compared": comparison.means,
-        "verdict": f"{'kept' if kept else 'not kept'}: {comparison}",
+        "verdict": f"{'kept' if keeps else 'not kept'}: {comparison}",
     }
 
 
@@ -122,11 +122,12 @@ def _compared(run: RunFolder, graph: Graph, training: AdapterTraining) -> Adapte
     search = {"observed": training.observable, "k": settings.k, "memory": settings.memory}
     figures = {}
     for name, (values, adapted) in rivals.items():
-        chosen = EngineSettings.of({**values, **search})
-        engine = Engine(graph, scorer, chosen, adapter=adapted)
+        engine = Engine(graph, scorer, EngineSettings.of({**values, **search}), adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, training.valid)
-    negated = {name for name, each in training.valid.items() if each.shape.plan.has(Complement)}
-    return AdapterComparison(figures, frozenset(negated))
+    negated = frozenset(
+        name for name, queries in training.valid.items() if queries.shape.plan.has(Complement)
+    )
+    return AdapterComparison(figures, negated)
 
 
 @dataclass(frozen=True)

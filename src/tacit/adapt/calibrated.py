@@ -63,8 +63,8 @@ class Adapted(Calibration):
         )
         if not self.by_odds:
             return ByRow(shift, scale)
-        before = self.calibration.by_row(logits, heads, relations)
-        return ByRow(shift, scale, before.cap, before.shift)
+        unadapted = self.calibration.by_row(logits, heads, relations)
+        return ByRow(shift, scale, unadapted.cap, unadapted.shift)
 
     def log_sums(self, logits: Tensor) -> Tensor:
         """The log-sums of the calibration."""

@@ -40,9 +40,9 @@ class Batch:
 
     def slots(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Entities, relations and targets as tensors."""
-        entities, relations, targets = (
-            torch.from_numpy(ids.astype(np.int64)).to(device)
-            for ids in (self.queries.entities, self.queries.relations, self.targets)
+        queries = self.queries
+        entities, relations, targets = _tensors(
+            device, queries.entities, queries.relations, self.targets
         )
         return entities, relations, targets
 
@@ -51,28 +51,27 @@ class Batch:
         rows = np.arange(len(self))
         ids = self.targets
         if masked:
-            easy = self.queries.easy
-            hard = self.queries.hard
-            rows = np.concatenate([easy.rows, hard.rows])
-            ids = np.concatenate([easy.ids, hard.ids])
-        return KnownTails(
-            *(
-                torch.from_numpy(np.asarray(column, dtype=np.int64)).to(device)
-                for column in (rows, ids)
-            )
-        )
+            answers = self.queries.easy, self.queries.hard
+            rows = np.concatenate([each.rows for each in answers])
+            ids = np.concatenate([each.ids for each in answers])
+        return KnownTails(*_tensors(device, rows, ids))
 
     def negatives(self, num_entities: int, random: np.random.Generator) -> Ints:
         """A random entity per query that is none of its answers."""
         easy = self.queries.easy.keys(num_entities)
         hard = self.queries.hard.keys(num_entities)
         answers = np.concatenate([easy, hard])
-        wrong = np.arange(len(self))
-        drawn = np.empty(len(self), dtype=np.int64)
-        while len(wrong):
-            drawn[wrong] = random.integers(0, num_entities, len(wrong))
-            wrong = wrong[np.isin(wrong * num_entities + drawn[wrong], answers)]
-        return drawn
+        negatives = np.empty(len(self), dtype=np.int64)
+        open_rows = np.arange(len(self))
+        while len(open_rows):
+            negatives[open_rows] = random.integers(0, num_entities, len(open_rows))
+            keys = open_rows * num_entities + negatives[open_rows]
+            open_rows = open_rows[np.isin(keys, answers)]
+        return negatives
+
+
+def _tensors(device: torch.device, *columns: NDArray[np.integer]) -> list[Tensor]:
+    return [torch.from_numpy(column.astype(np.int64)).to(device) for column in columns]
 
 
 class Batches:
@@ -93,49 +92,48 @@ class Batches:
         """The next queries, each with one of its hard answers."""
         if len(self.order) < size:
             rounds = range(-((len(self.order) - size) // len(self)))
-            self.order = np.concatenate(
-                [self.order, *(self._random.permutation(len(self)) for _ in rounds)]
-            )
-        drawn = self.queries.subset(self.order[:size])
+            orders = [self._random.permutation(len(self)) for _ in rounds]
+            self.order = np.concatenate([self.order, *orders])
+        queries = self.queries.subset(self.order[:size])
         self.order = self.order[size:]
-        at = drawn.hard.offsets[:-1] + (self._random.random(size) * drawn.hard.counts).astype(
-            np.int64
-        )
-        return Batch(drawn, drawn.hard.ids[at].astype(np.int64))
+        answers = queries.hard
+        places = (self._random.random(size) * answers.counts).astype(np.int64)
+        targets = answers.ids[answers.offsets[:-1] + places]
+        return Batch(queries, targets.astype(np.int64))
 
 
 def literals(plan: Plan) -> list[Literal] | None:
     """The literals of a plan that only intersects literals, positive ones first, or None."""
-    listed = []
+    atoms = []
     for part in conjuncts(plan.root):
         affirmed = part.part if isinstance(part, Complement) else part
         atom = single_atom(affirmed)
         if atom is None:
             return None
-        listed.append((*atom, affirmed is not part))
-    return sorted(listed, key=itemgetter(2))
+        atoms.append((*atom, affirmed is not part))
+    return sorted(atoms, key=itemgetter(2))
 
 
 class Conjunctions:
     """The queries of a batch as literals: keys of rows, known tails and excluded entities."""
 
     def __init__(self, batch: Batch, masked: bool, atoms: Atoms) -> None:
-        listed = literals(batch.queries.shape.plan) or ()
+        parts = literals(batch.queries.shape.plan) or ()
         entities, relations, self.targets = batch.slots(torch.device("cpu"))
-        heads = torch.cat([entities[:, slot] for slot, _, _ in listed])  # [A · Q]
+        heads = torch.cat([entities[:, slot] for slot, _, _ in parts])  # [A · Q]
         ids = torch.cat(
-            [relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in listed]
+            [relations[:, relation.slot] ^ int(relation.flip) for _, relation, _ in parts]
         )
         self.keys: Ints = (heads * atoms.scorer.num_relations + ids).numpy()
-        self.shape = len(listed), len(batch)
-        self.positive = sum(not negated for _, _, negated in listed)
+        self.shape = len(parts), len(batch)
+        self.positive = sum(not negated for _, _, negated in parts)
         self.excluded = batch.excluded(masked, atoms.device)
         self.known: tuple[Tensor, Tensor] | None = None  # rows and tails, in no order
         self._fixed: Tensor | None = None  # [A, Q], atoms of the targets that are known
         self.observed = atoms.observed
         if atoms.facts is not None:
             self.known = atoms.facts.tails(heads.to(atoms.device), ids.to(atoms.device))
-            targets = self.targets.repeat(len(listed))
+            targets = self.targets.repeat(len(parts))
             known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 

@@ -104,12 +104,12 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
     device: str = device_setting()
 
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings and those of the recipe; with sizes, `held_out` as well.
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings and those of the recipe; with sizes, `held_out` as well.
 
         Without such facts nothing is observed: all there is to learn from would be known.
         """
-        chosen = {**RECIPES[given.get("recipe", cls.recipe)], **given}
+        chosen = {**RECIPES[explicit.get("recipe", cls.recipe)], **explicit}
         if sizes and "held_out" not in chosen:
             chosen |= {"held_out": True} if sizes[0] else {"held_out": False, "observed": ()}
         return chosen

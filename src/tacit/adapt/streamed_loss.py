@@ -66,16 +66,16 @@ class StreamedTotals:
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         """Split the queries into parts whose rows fit in the table."""
         part = list[Batch]()
-        left = self.rows.capacity
+        room = self.rows.capacity
         for batch in batches:
             size = len(literals(batch.queries.shape.plan) or ())
             for piece in batch.parts(max(1, self.rows.capacity // size)):
-                if part and left < size * len(piece):
+                if part and room < size * len(piece):
                     yield part
                     part = []
-                    left = self.rows.capacity
+                    room = self.rows.capacity
                 part.append(piece)
-                left -= size * len(piece)
+                room -= size * len(piece)
         if part:
             yield part
 
@@ -104,9 +104,9 @@ class StreamedTotals:
             )
             alpha, beta = (part[row].view(each.shape) for part in (scale, shift))  # [A, Q] each
             scores.append(each.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
-            # Differences that are zero, and have a gradient.
-            moved = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
-            totals.append((total + moved.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
+            # differences that are zero, and have a gradient
+            gradients = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
+            totals.append((total + gradients.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
         return torch.cat(scores), torch.cat(totals)
 
     def _sums(
@@ -198,8 +198,8 @@ class Sums:
 
     def add(self, block: int, x: Tensor, c: Tensor) -> None:
         """Add the rows of a block; excluded entities do not count, and known atoms are constant."""
-        x = self._expanded("expanded x", x)
-        c = self._expanded("expanded c", c)
+        x = self._of_literals("expanded x", x)
+        c = self._of_literals("expanded c", c)
         if self._known is not None:
             c[self._known[block]] = self.observed
         literals = c.view(*self._slopes.shape[1:], -1)  # [A, Q, n]
@@ -260,7 +260,7 @@ class Sums:
             negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
         return literals
 
-    def _expanded(self, name: str, distinct: Tensor) -> Tensor:
+    def _of_literals(self, name: str, distinct: Tensor) -> Tensor:
         """The rows of all literals, from the distinct ones."""
         out = self.parent.buffers(name, (len(self.rows), distinct.shape[1]), distinct.device)
         return torch.index_select(distinct, 0, self.rows, out=out)

@@ -28,7 +28,7 @@ def training_queries(
     Missing shapes of a folder are sampled.
     """
     if not (source is None or isinstance(source, str | Path)):
-        return source  # or what is none, which is refused where it is learned from
+        return source  # checked where it is learned from
     split = "valid" if settings.with_derived(len(graph.valid) > 0).held_out else "train"
     if source and split == "valid" and not has_queries(source, split):
         if not has_queries(source, "train"):
@@ -55,9 +55,9 @@ def validation_queries(
 
 
 def set_apart(
-    queries: QuerySets, most: int, random: np.random.Generator
+    queries: QuerySets, limit: int, random: np.random.Generator
 ) -> tuple[dict[str, QuerySet], dict[str, QuerySet]]:
-    """Split queries for training and validation: a tenth of each set, at most `most`.
+    """Split queries for training and validation: a tenth of each set, at most `limit`.
 
     A question that a file lists twice, with its branches swapped, stays on one side.
     """
@@ -65,11 +65,11 @@ def set_apart(
     validation = {}
     for name, query_set in queries.items():
         order = random.permutation(len(query_set))
-        chosen, rest = np.split(order, [min(most, len(query_set) // 10)])
+        valid, train = np.split(order, [min(limit, len(query_set) // 10)])
         question = _question(query_set)
-        rest = rest[~np.isin(question[rest], question[chosen])]
-        validation[name] = query_set.subset(np.sort(chosen))
-        training[name] = query_set.subset(np.sort(rest))
+        train = train[~np.isin(question[train], question[valid])]
+        validation[name] = query_set.subset(np.sort(valid))
+        training[name] = query_set.subset(np.sort(train))
     return training, validation
 
 

@@ -49,11 +49,12 @@ class TrainerState:
         """Whether counts are valid integers and measures are numbers, maybe infinite ones."""
         counts = (self.step, self.done, self.examples, self.best_step, self.stale)
         measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
-        rounds = isinstance(self.history, list) and all(
-            isinstance(line, dict) for line in self.history
+        return (
+            isinstance(self.history, list)
+            and all(isinstance(line, dict) for line in self.history)
+            and all(type(count) is int and 0 <= count < 2**63 for count in counts)
+            and all(type(measure) in (int, float) for measure in measures)
         )
-        whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
-        return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 
 
 def read_state(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str, Any]]:
@@ -244,19 +245,18 @@ def _state_groups(task: Task) -> dict[str, Weights]:
     return {"optimizer": optimizer_tensors(task.optimizer, task.module), "state": task.state()}
 
 
-def _other_stamp(path: Path, what: str, before: Any, now: str) -> RunError:
+def _other_stamp(path: Path, what: str, stored: Any, current: str) -> RunError:
     """The error for a checkpoint with another stamp, with the settings that differ."""
     difference = ""
     remedy = f"give those, or {restart_hint(path.name)}"
     with suppress(ValueError, TypeError):
         old, new = (
-            dict(from_json(values)) if what == "settings" else {} for values in (before, now)
+            dict(from_json(values)) if what == "settings" else {} for values in (stored, current)
         )
-        pairs = {name: (old.get(name, "unset"), new.get(name, "unset")) for name in old | new}
         differing = [
-            f"{name} {was}, not {requested}"
-            for name, (was, requested) in pairs.items()
-            if was != requested
+            f"{name} {old.get(name, 'unset')}, not {new.get(name, 'unset')}"
+            for name in old | new
+            if old.get(name, "unset") != new.get(name, "unset")
         ]
         difference = f" ({'; '.join(differing)})" if differing else ""
         if old.keys() != new.keys():  # settings of another version

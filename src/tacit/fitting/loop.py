@@ -254,10 +254,9 @@ class Trainer:
             self._fail("a weight")
 
     def _fail(self, what: str) -> NoReturn:
-        whole = " the last checkpoint is whole;" if self.checkpoints.exists else ""
-        raise TrainingError(
-            f"{what} is not a number in {self.report.place(self.state)};{whole} {self.task.remedy}"
-        )
+        place = self.report.place(self.state)
+        comfort = " the last checkpoint is whole;" if self.checkpoints.exists else ""
+        raise TrainingError(f"{what} is not a number in {place};{comfort} {self.task.remedy}")
 
 
 def fit(

@@ -101,22 +101,22 @@ class TrainSettings(Settings, LossSettings, OptimizationSettings):
             )
 
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings; with sizes of the graph, also those that suit it.
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings; with sizes of the graph, also those that suit it.
 
         >>> TrainSettings(rank=7).with_derived(5216, 135).rank
         7
         """
         if not sizes:
-            return dict(given)
+            return dict(explicit)
         facts, entities = sizes
-        chosen = by_size(facts, entities) | dict(given)
+        chosen = by_size(facts, entities) | dict(explicit)
         both_ways = max(1, 2 * facts)
         enough = -(-STEPS * min(chosen["batch"], both_ways) // both_ways)
         return {"validate_every": max(5, enough, chosen["epochs"] // 10)} | chosen
 
-    def describe_defaults(self, given: TrainSettings, facts: int, entities: int) -> str:
-        """What was chosen for a graph where nothing was `given`, in a line; nothing where all was.
+    def describe_defaults(self, explicit: TrainSettings, facts: int, entities: int) -> str:
+        """What was chosen for a graph beside the `explicit` settings, in a line, or "".
 
         >>> settings = TrainSettings(rank=50)
         >>> note = settings.with_derived(5216, 135).describe_defaults(settings, 5216, 135)
@@ -132,7 +132,7 @@ class TrainSettings(Settings, LossSettings, OptimizationSettings):
         chosen = [
             text.format(getattr(self, name))
             for name, text in templates.items()
-            if getattr(given, name) is None
+            if getattr(explicit, name) is None
         ]
         if not chosen:
             return ""

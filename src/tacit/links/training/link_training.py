@@ -21,9 +21,9 @@ from tacit.links.training.fact_validation import Validate, Validation
 from tacit.links.training.finished import is_complete
 from tacit.links.training.memory import (
     clear_memory_errors,
-    faster,
-    of_scores,
+    score_advice,
     score_budget,
+    speed_advice,
     table_bytes,
 )
 from tacit.links.training.step import TrainStep
@@ -95,17 +95,14 @@ def _trained(
             # that of a training that was stopped can be used before going on
             save_model(run, training.module)
             if complete and shards.leads:
-                about = {
-                    "precision": training.precision,
-                    "seed": settings.seed,
-                    "ties": "realistic",
-                }
                 with run.changed_results() as results:
-                    results["train"] = trainer.summary() | about
+                    results["train"] = trainer.summary() | {
+                        "precision": training.precision,
+                        "seed": settings.seed,
+                        "ties": "realistic",
+                    }
 
-    advice = (
-        of_scores(settings) if settings.negatives else f"{of_scores(settings)}, or set `memory`"
-    )
+    advice = score_advice(settings) + ("" if settings.negatives else ", or set `memory`")
     with clear_memory_errors(f"rank {settings.rank} and batch {settings.batch}", advice):
         training = Training(graph, settings, validate, shards=shards, holds_best=run is None)
         with float32_products(training.precision):
@@ -218,7 +215,7 @@ class Training(Task):
     @property
     def faster(self) -> str:  # type: ignore[override]
         """Advice for a training that takes long."""
-        return faster(self.settings)
+        return speed_advice(self.settings)
 
     @property
     def remedy(self) -> str:  # type: ignore[override]
@@ -254,8 +251,8 @@ class Training(Task):
         """Learn from the next facts, in an order that depends on seed and epoch alone."""
         epoch, step = divmod(number, self.steps)
         triples = self.facts.of_step(epoch, step)
-        own = (self.shards.rank,) if self.shards.rank else ()
-        loss = self.update(triples, _generator(self.settings.seed, epoch, 1 + step, *own))
+        rank = (self.shards.rank,) if self.shards.rank else ()
+        loss = self.update(triples, _generator(self.settings.seed, epoch, 1 + step, *rank))
         return loss * len(triples), len(triples)
 
     def validate(self) -> dict[str, float]:
@@ -278,7 +275,7 @@ def _generator(*numbers: int) -> torch.Generator:
 
 
 def meet_others(device: str) -> None:
-    """Join the processes that train together before reading a graph takes them apart."""
+    """Join the processes that train together, before each takes its own time to read a graph."""
     Shards.joined(0, device=str(pick_device(local_device(device))))
 
 

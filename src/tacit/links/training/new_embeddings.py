@@ -111,7 +111,7 @@ class VectorFitting(Task):
             order = torch.randperm(len(self.triples), generator=generator).to(self.triples.device)
             self._order = epoch, torch.split(order, BATCH)
         own = self._order[1][place]
-        batch, drawn, weights = self._drawn(self.triples[own], generator)
+        batch, sample, weights = self._samples(self.triples[own], generator)
         heads, relations, tails = batch.T.contiguous()
         tail_table = "tails" if "tails" in self.old else "entities"
         rows = (
@@ -121,26 +121,24 @@ class VectorFitting(Task):
         )
         queries = self.model.compose(rows[0], rows[1])
         right = self.model.match_pairs(queries, rows[2])
-        wrong = self.model.match(queries, self.rows(tail_table, drawn))
+        wrong = self.model.match(queries, self.rows(tail_table, sample))
         with torch.no_grad():
             loss, by_right, by_wrong = sampled_softmax(
-                right, wrong + weights.log(), drawn, tails, self.shards
+                right, wrong + weights.log(), sample, tails, self.shards
             )
-            if len(own) < len(batch):  # what few are drawn stands for all of the others
-                drawn_facts = len(batch) - len(own)
-                by_wrong[len(own) :] *= (
-                    len(self.others) / len(self.triples) * len(own) / drawn_facts
-                )
-        pulled: list[tuple[Tensor, Tensor | None]] = [(right, by_right), (wrong, by_wrong)]
+            if len(own) < len(batch):  # the few of them stand for all of the others
+                of_others = len(batch) - len(own)
+                by_wrong[len(own) :] *= len(self.others) / len(self.triples) * len(own) / of_others
+        terms: list[tuple[Tensor, Tensor | None]] = [(right, by_right), (wrong, by_wrong)]
         if self.settings.reg:
             penalty = REGULARISERS[self.settings.regulariser](self.model.squares(*rows))
-            pulled.append((self.settings.reg * penalty, None))
+            terms.append((self.settings.reg * penalty, None))
         self.optimizer.zero_grad()
-        roots, seeds = zip(*(pair for pair in pulled if pair[0].requires_grad), strict=True)
+        roots, seeds = zip(*(pair for pair in terms if pair[0].requires_grad), strict=True)
         torch.autograd.backward(roots, seeds)
         return loss * len(heads), len(heads)
 
-    def _drawn(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def _samples(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """A batch with some other facts behind it, and weighted entities to compare with.
 
         Half of the entities are new ones, which are few: the weights correct for it.
@@ -149,16 +147,16 @@ class VectorFitting(Task):
         total = self.shards.total
         device = batch.device
         if total > old and len(self.others):
-            chosen = torch.randint(len(self.others), (BATCH // 2,), generator=generator).to(device)
-            batch = torch.cat((batch, self.others[chosen]))
-        drawn = list[Tensor]()
+            ids = torch.randint(len(self.others), (BATCH // 2,), generator=generator).to(device)
+            batch = torch.cat((batch, self.others[ids]))
+        sample = list[Tensor]()
         weights = list[Tensor]()
         of_new = NEGATIVES // 2 if total > old else 0
         for start, stop, count in ((0, old, NEGATIVES - of_new), (old, total, of_new)):
             if count:
-                drawn.append(torch.randint(start, stop, (count,), generator=generator))
+                sample.append(torch.randint(start, stop, (count,), generator=generator))
                 weights.append(torch.full((count,), (stop - start) / total * NEGATIVES / count))
-        return batch, torch.cat(drawn).to(device), torch.cat(weights).to(device)
+        return batch, torch.cat(sample).to(device), torch.cat(weights).to(device)
 
     def rows(self, table: str, ids: Tensor) -> Tensor:
         """The rows of ids, `[B] -> [B, D]`: constant old ones and fitted new ones."""

@@ -15,8 +15,8 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training.losses import REGULARISERS, OneVsAll, relation_loss, sampled_softmax
 
 EPSILON = 1e-10  # as in torch's Adagrad
-# some rows of a table: the table, their ids, and copies with gradients
-Touched = tuple[Embeddings, Tensor, Tensor]
+# the gradients of some rows: their table, their ids, and copies that have them
+RowGradients = tuple[Embeddings, Tensor, Tensor]
 
 
 class TrainStep:
@@ -55,11 +55,11 @@ class TrainStep:
                 rows = [row.requires_grad_() for row in self.model.rows(*ids)]
             queries = self.model.compose(rows[0], rows[1])
             if self.full is None:
-                loss, touched = self._sampled(queries, rows, ids, generator)
+                loss, updates = self._sampled(queries, rows, ids, generator)
             else:
                 loss = self._full(self.full, queries, rows, ids)
-                touched = []
-        self._update_rows(touched)
+                updates = []
+        self._update_rows(updates)
         self.optimizer.step()  # of the tables that have a dense gradient
         return loss
 
@@ -82,42 +82,41 @@ class TrainStep:
 
     def _sampled(
         self, queries: Tensor, rows: list[Tensor], ids: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, list[Touched]]:
-        """The loss, and the rows of entities that it touches."""
+    ) -> tuple[Tensor, list[RowGradients]]:
+        """The loss, and the gradients of the rows of entities that it compares."""
         model = self.model
         shards = self.shards
         heads, relations, tails = ids
         by_relation = _gradient(model.relations.storage).zero_()  # the loss of relations adds to it
         first, last = share(self.settings.negatives, shards.rank, shards.world)
-        drawn = torch.randint(shards.start, shards.stop, (last - first,), generator=generator).to(
+        sample = torch.randint(shards.start, shards.stop, (last - first,), generator=generator).to(
             ids.device
         )
         with torch.no_grad():
             negatives = model.tail_table.storage.index_select(
-                0, drawn - shards.start
+                0, sample - shards.start
             ).requires_grad_()
         leaves = queries.detach().requires_grad_()
         right = model.match_pairs(queries, rows[2])
         wrong = model.match(leaves, negatives)
         with torch.no_grad():
-            loss, by_right, by_wrong = sampled_softmax(right, wrong, drawn, tails, shards)
+            loss, by_right, by_wrong = sampled_softmax(right, wrong, sample, tails, shards)
         torch.autograd.backward(wrong, by_wrong)
         self._backward([queries, right], [shards.sum(_gradient(leaves)), by_right], rows, relations)
         by_relation.index_add_(0, relations, _gradient(rows[1]))
-        touched: list[Touched] = [
+        return loss, [
             (model.head_table, heads, rows[0]),
             (model.tail_table, tails, rows[2]),
+            (model.tail_table, sample, negatives),
         ]
-        touched.append((model.tail_table, drawn, negatives))
-        return loss, touched
 
-    def _update_rows(self, touched: list[Touched]) -> None:
-        """Update the rows of entities that a sampled loss touches."""
+    def _update_rows(self, updates: list[RowGradients]) -> None:
+        """Update rows of entities."""
         model = self.model
         shards = self.shards
-        for table in {model.head_table, model.tail_table} if touched else ():
-            ids = torch.cat([ids for owner, ids, _ in touched if owner is table])
-            gradients = torch.cat([_gradient(row) for owner, _, row in touched if owner is table])
+        for table in {model.head_table, model.tail_table} if updates else ():
+            of_table = [(ids, _gradient(rows)) for owner, ids, rows in updates if owner is table]
+            ids, gradients = (torch.cat(column) for column in zip(*of_table, strict=True))
             is_local, places = shards.inside(ids)
             if shards.world > 1:
                 places = places[is_local]
