@@ -38,7 +38,7 @@ from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import digest, to_toml
 from tacit.errors import TacitError
-from tacit.fitting.checkpoint import Checkpoint
+from tacit.fitting.checkpoint import CheckpointStore
 from tacit.fitting.parts import RunFiles
 from tacit.graph.datasets import load
 from tacit.graph.formats.label_tables import write_tsv
@@ -330,7 +330,7 @@ def ask_by_index(folder: Path) -> None:
 def read_checkpoint(folder: Path) -> None:
     """Reads what a training would go on from."""
     run = RunFolder.open(folder / "run")
-    Checkpoint.read(RunFiles(run), CHECKPOINT, {})
+    CheckpointStore(RunFiles(run), CHECKPOINT, {}).read()
 
 
 def read_all_queries(folder: Path) -> None:

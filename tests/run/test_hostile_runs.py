@@ -16,7 +16,7 @@ import torch
 from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
-from tacit.fitting.checkpoint import Checkpoint, TrainerState, read_state
+from tacit.fitting.checkpoint import CheckpointStore, TrainerState, read_state
 from tacit.fitting.parts import RunFiles
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
@@ -162,7 +162,7 @@ def test_stamps_of_odd_types(run: RunFolder, stamp: str) -> None:
         CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": stamp}
     )
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
-        Checkpoint.read(RunFiles(run), CHECKPOINT, {"settings": "1"})
+        CheckpointStore(RunFiles(run), CHECKPOINT, {"settings": "1"}).read()
 
 
 def header(change: Callable[[dict[str, Any]], object], data: bytes) -> bytes:

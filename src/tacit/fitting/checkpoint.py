@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tacit.fitting.task import Task, Weights
 
 FORMAT = "tacit checkpoint 3"
-GROUPS = ("model", "best", "optimizer", "state")
 # the command that continues from each file
 COMMANDS = {CHECKPOINT: "train", ADAPTATION: "adapt", ENCODING: "encode"}
 
@@ -89,55 +89,22 @@ class Checkpoint:
 
     position: TrainerState
     groups: Mapping[str, Weights]
-    complete: bool = False
-
-    def write(self, files: RunFiles, name: str, stamp: Mapping[str, str]) -> None:
-        """Write the file; `stamp` identifies the settings and data of the training."""
-        tensors = {
-            f"{group}.{key}": tensor
-            for group, weights in self.groups.items()
-            for key, tensor in weights.items()
-        }
-        metadata = {
-            "format": FORMAT,
-            "position": json.dumps(asdict(self.position)),
-            "stamp": json.dumps(dict(stamp)),
-        }
-        tag = f"{self.position.step}{'-end' if self.complete else ''}"
-        files.write(name, tensors, metadata | ({"complete": "yes"} if self.complete else {}), tag)
-
-    @classmethod
-    def read(cls, files: RunFiles, name: str, stamp: Mapping[str, str]) -> Checkpoint:
-        """Read a file that was written with the same stamp."""
-        path = files.run.path / name
-        position, complete, stored = read_state(files.run, name)
-        for what, value in stamp.items():
-            if stored.get(what) != value:
-                raise _other_stamp(path, what, stored.get(what), value)
-        if complete and not files.run.has(MODEL):
-            raise RunError(
-                f"{path} is of a complete training, and {MODEL} with its weights is gone; "
-                f"{restart_hint(name)}",
-                command=COMMANDS.get(name),
-            )
-        groups: dict[str, dict[str, Tensor]] = {name: {} for name in GROUPS}
-        for key, tensor in files.contents(name)[1].items():
-            group, _, parameter = key.partition(".")
-            groups.setdefault(group, {})[parameter] = tensor
-        if complete:
-            for group in ("model", "best") if position.best_step else ("model",):
-                groups[group] = groups[group] or files.contents(MODEL)[1]
-        return cls(position, groups, complete)
+    complete: bool
 
 
 class CheckpointStore:
     """Keeps the checkpoint of a training, and its best weights, in memory or in files of the run.
 
-    Without a run there is no checkpoint, and the best weights are in memory.
+    Without a run there is no checkpoint, and the best weights are in memory. The `stamp` identifies
+    the settings and data of the training: a checkpoint with another one is refused.
     """
 
     def __init__(
-        self, files: RunFiles | None, name: str, stamp: Mapping[str, str], best_in_run: bool
+        self,
+        files: RunFiles | None,
+        name: str,
+        stamp: Mapping[str, str],
+        best_in_run: bool = False,
     ) -> None:
         self.files = files
         self.name = name
@@ -164,7 +131,24 @@ class CheckpointStore:
         """The checkpoint of the run, if there is one."""
         if self.files is None or not self.exists:
             return None
-        return Checkpoint.read(self.files, self.name, self.stamp)
+        run = self.files.run
+        path = run.path / self.name
+        position, complete, stored = read_state(run, self.name)
+        for what, value in self.stamp.items():
+            if stored.get(what) != value:
+                raise _other_stamp(path, what, stored.get(what), value)
+        if complete and not run.has(MODEL):
+            raise self._unusable(
+                f"{path} is of a complete training, and {MODEL} with its weights is gone"
+            )
+        groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for key, tensor in self.files.contents(self.name)[1].items():
+            group, _, parameter = key.partition(".")
+            groups[group][parameter] = tensor
+        if complete:
+            for group in ("model", "best") if position.best_step else ("model",):
+                groups[group] = groups[group] or self.files.contents(MODEL)[1]
+        return Checkpoint(position, groups, complete)
 
     def restore(self, task: Task) -> Checkpoint | None:
         """Restore a task from the checkpoint of the run, if there is one."""
@@ -181,22 +165,17 @@ class CheckpointStore:
         in_run = self.best_files is not None and self.files.run.has(best_file)
         if position.best is not None and not in_run:
             if not groups["best"]:
-                raise RunError(
-                    f"the run has no {best_file}, the best weights so far; "
-                    f"{restart_hint(self.name)}",
-                    command=COMMANDS.get(self.name),
-                )
+                raise self._unusable(f"the run has no {best_file}, the best weights so far")
             device = next(task.module.parameters()).device
-            self.keep_best(
-                position.best_step, {k: value.to(device) for k, value in groups["best"].items()}
-            )
+            best = {name: tensor.to(device) for name, tensor in groups["best"].items()}
+            self.keep_best(position.best_step, best)
         self._step = -1 if checkpoint.complete else position.step
         return checkpoint
 
     def write(self, position: TrainerState, task: Task) -> None:
         """Write a checkpoint of a task under way."""
         weights = {"best": self.best, "model": task.module.state_dict()}
-        self._write(Checkpoint(position, weights | _state_groups(task)))
+        self._write(position, task, weights, {})
         self._remove_best_except(position.best_step)
         self._step = position.step
         self._saved = time.monotonic()
@@ -210,9 +189,33 @@ class CheckpointStore:
         `best_step`.
         """
         is_same = position.best_step == best_step
-        weights = {"model": last, "best": {} if is_same else best}
-        self._write(Checkpoint(position, weights | _state_groups(task), complete=True))
+        weights = {"best": {} if is_same else best, "model": last}
+        self._write(position, task, weights, {"complete": "yes"})
         self._remove_best_except(None if is_same else position.best_step)
+
+    def _write(
+        self,
+        position: TrainerState,
+        task: Task,
+        weights: dict[str, Weights],
+        complete: dict[str, str],
+    ) -> None:
+        if self.files is None:
+            return
+        optimizer = optimizer_tensors(task.optimizer, task.module)
+        groups = weights | {"optimizer": optimizer, "state": task.state()}
+        tensors = {
+            f"{group}.{key}": tensor
+            for group, named in groups.items()
+            for key, tensor in named.items()
+        }
+        metadata = {
+            "format": FORMAT,
+            "position": json.dumps(asdict(position)),
+            "stamp": json.dumps(dict(self.stamp)),
+        }
+        tag = f"{position.step}{'-end' if complete else ''}"
+        self.files.write(self.name, tensors, metadata | complete, tag)
 
     def keep_best(self, step: int, weights: Weights) -> None:
         """Keep the weights of a step as the best ones."""
@@ -227,22 +230,18 @@ class CheckpointStore:
             return self.best
         return self.best_files.contents(BEST.format(step=step))[1]
 
-    def _write(self, checkpoint: Checkpoint) -> None:
-        if self.files is not None:
-            checkpoint.write(self.files, self.name, self.stamp)
-
     def _remove_best_except(self, step: int | None) -> None:
         """Delete the files of best weights, except those of one step."""
         if self.best_files is not None and self.best_files.shards.leads:
             run = self.best_files.run
             for path in run.path.glob(BEST.format(step="*")):
+                # also of a part, such as best-36-00001-of-00002.safetensors
                 if path.name.split("-")[1].split(".")[0] != str(step):
                     run.remove(path.name)
 
-
-def _state_groups(task: Task) -> dict[str, Weights]:
-    """The groups of a checkpoint that hold no weights."""
-    return {"optimizer": optimizer_tensors(task.optimizer, task.module), "state": task.state()}
+    def _unusable(self, problem: str) -> RunError:
+        hint = restart_hint(self.name)
+        return RunError(f"{problem}; {hint}", command=COMMANDS.get(self.name))
 
 
 def _other_stamp(path: Path, what: str, stored: Any, current: str) -> RunError:
