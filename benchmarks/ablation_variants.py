@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.adapt.adapter_training import PRECISION, AdapterTraining
-from tacit.adapt.query_batches import literals
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.training_queries import literals
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.message_reasoner import MessageReasoner

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.training_queries import set_apart
+from tacit.adapt.training_queries import Batches, set_apart
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts

@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.adapt.query_batches import Batch, literals
 from tacit.adapt.streamed_loss import StreamedTotals, streamed
+from tacit.adapt.training_queries import Batch, literals
 from tacit.engine.logic import log1mexp
 from tacit.engine.message_reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext

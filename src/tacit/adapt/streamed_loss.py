@@ -19,8 +19,8 @@ from torch import Tensor
 
 from tacit.adapt import sum_kernels
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.query_batches import Batch, Conjunctions, literals
 from tacit.adapt.shared_rows import ComputedRows, SharedRows
+from tacit.adapt.training_queries import Batch, Conjunctions, literals
 from tacit.distributed.threads import spread
 from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E
