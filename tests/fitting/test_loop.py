@@ -195,7 +195,8 @@ def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
     fitting, _ = told(Walk([]), run=run)
     fitting.save()
     whole = (run.path / FILE).read_bytes()
-    fitting.task.step = lambda number: (torch.tensor(float("nan")), 1)  # type: ignore[method-assign]
+    exploding = (torch.tensor(float("nan")), 1)
+    fitting.task.step = lambda number: exploding  # type: ignore[method-assign]
     with pytest.raises(
         TrainingError, match="not a number in lap 1 of 3; the last checkpoint is whole; walk slower"
     ):

@@ -101,7 +101,7 @@ OPTIMIZERS = {"adagrad": torch.optim.Adagrad, "rowwise": PlainRowwise, "adam": t
 def test_a_step_is_the_plain_step(name: str, extra: dict[str, object]) -> None:
     if "relation_weight" in extra and name in ("transe", "rotate"):
         extra = {}
-    settings = replace(SMALL, model=name, reg=0.1, lr=0.05, init=1.0, **extra)  # type: ignore[arg-type]
+    settings = SMALL.changed(model=name, reg=0.1, lr=0.05, init=1.0, **extra)
     training = Training(GRAPH, settings)
     plain = make_model(name, GRAPH.num_entities, GRAPH.num_relations, settings.rank)
     plain.load_state_dict(training.module.state_dict())
@@ -305,7 +305,8 @@ def test_what_is_advised_where_tables_do_not_fit_makes_them_smaller(
     }
     needed = table_bytes(settings, SIZE, 4, holds_best=True)
     for words in advice.split(" or "):
-        assert table_bytes(replace(settings, **changes[words]), SIZE, 4, holds_best=True) < needed  # type: ignore[arg-type]
+        changed = settings.changed(**changes[words])
+        assert table_bytes(changed, SIZE, 4, holds_best=True) < needed
 
 
 def test_what_is_advised_where_training_takes_long_is_not_there_already() -> None:

@@ -87,23 +87,28 @@ class StreamedTotals:
         r = self.atoms.scorer.num_relations
         device = self.atoms.device
         conjunctions = [Conjunctions(batch, masked, self.atoms) for batch in batches]
+        sizes = [len(queries.keys) for queries in conjunctions]
         keys, which = np.unique(
-            np.concatenate([each.keys for each in conjunctions]), return_inverse=True
+            np.concatenate([queries.keys for queries in conjunctions]), return_inverse=True
         )
         heads, ids = (torch.from_numpy(column).to(device) for column in np.divmod(keys, r))
         places = self.rows.places(keys)
         scale, shift = self.adapted.adapter(heads, ids)  # [D, 1] each
-        rows = torch.from_numpy(which).to(device).split([len(each.keys) for each in conjunctions])
+        parts = list(
+            zip(conjunctions, torch.from_numpy(which).to(device).split(sizes), strict=True)
+        )
         with torch.no_grad():
-            summed = self._sums(conjunctions, rows, places, scale, shift)
+            sums = self._sums(parts, places, scale, shift)
         scores = []
         totals = []
-        for each, row, (total, by_scale, by_shift) in zip(conjunctions, rows, summed, strict=True):
-            at = self.rows.at(places[row], each.targets.to(device).repeat(each.shape[0])).view(
-                each.shape
+        for (queries, rows), (total, by_scale, by_shift) in zip(parts, sums, strict=True):
+            targets = queries.targets.to(device).repeat(queries.shape[0])
+            x, alpha, beta = (
+                values.view(queries.shape)  # [A, Q]
+                for values in (self.rows.at(places[rows], targets), scale[rows], shift[rows])
             )
-            alpha, beta = (part[row].view(each.shape) for part in (scale, shift))  # [A, Q] each
-            scores.append(each.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
+            atoms = F.logsigmoid(torch.addcmul(beta, x, alpha))
+            scores.append(queries.combined(atoms, self.logic))
             # differences that are zero, and have a gradient
             gradients = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
             totals.append((total + gradients.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
@@ -111,8 +116,7 @@ class StreamedTotals:
 
     def _sums(
         self,
-        conjunctions: Sequence[Conjunctions],
-        rows: Sequence[Tensor],
+        parts: Sequence[tuple[Conjunctions, Tensor]],
         places: Tensor,
         scale: Tensor,
         shift: Tensor,
@@ -120,21 +124,18 @@ class StreamedTotals:
         """`Z` and its derivatives for all queries."""
         n = self.atoms.num_entities
         device = places.device
-        if sum_kernels.available(device, max(each.shape[0] for each in conjunctions)):
+        if sum_kernels.available(device, max(queries.shape[0] for queries, _ in parts)):
             return [
                 self._kernel_sums(
-                    each, *(part[row].view(each.shape) for part in (places, scale, shift))
+                    queries, *(each[rows].view(queries.shape) for each in (places, scale, shift))
                 )
-                for each, row in zip(conjunctions, rows, strict=True)
+                for queries, rows in parts
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
         # rows start at cache lines
-        width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)
+        width = max(64, block // (256 * max(len(places), *(len(rows) for _, rows in parts))) * 64)
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        summed = [
-            Sums(self, each, row, width, len(blocks))
-            for each, row in zip(conjunctions, rows, strict=True)
-        ]
+        summed = [Sums(self, queries, rows, width, len(blocks)) for queries, rows in parts]
 
         def add(number: int) -> None:
             shape = len(places), blocks[number].stop - blocks[number].start

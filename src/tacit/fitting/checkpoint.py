@@ -93,7 +93,7 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """Keeps the checkpoint of a training, and its best weights, in memory or in files of the run.
+    """Keeps the checkpoint of a training, and its best weights, in a run or in memory.
 
     Without a run there is no checkpoint, and the best weights are in memory. The `stamp` identifies
     the settings and data of the training: a checkpoint with another one is refused.

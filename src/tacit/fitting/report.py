@@ -1,4 +1,4 @@
-"""The reports of a training: its clock, its pace, the events it sends and the lines it traces."""
+"""The reports of a training: its clock, its pace, its events and the lines of its trace."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Pace:
 
 
 class Report:
-    """Sends the events of a training to a callback, and traces it in its run, if there is one."""
+    """Sends the events of a training to a callback, and traces them in its run."""
 
     def __init__(self, task: Task, clock: Clock, progress: Progress, run: RunFolder | None) -> None:
         self.task = task
