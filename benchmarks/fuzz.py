@@ -39,7 +39,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.disk import digest, to_toml
 from tacit.errors import TacitError
 from tacit.fitting.checkpoint import CheckpointStore
-from tacit.fitting.parts import RunFiles
+from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.datasets import load
 from tacit.graph.formats.label_tables import write_tsv
 from tacit.links.imports import read_kbc

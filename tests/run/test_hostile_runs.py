@@ -17,7 +17,7 @@ from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
 from tacit.fitting.checkpoint import CheckpointStore, TrainerState, read_state
-from tacit.fitting.parts import RunFiles
+from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
 from tacit.links.loading import load_model, make_model, save_model

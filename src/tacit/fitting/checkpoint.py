@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from tacit.fitting.parts import RunFiles
     from tacit.fitting.task import Task, Weights
+    from tacit.fitting.tensor_files import RunFiles
 
 FORMAT = "tacit checkpoint 3"
 # the command that continues from each file

@@ -18,10 +18,10 @@ from tacit.distributed.threads import choose_again, threads_for
 from tacit.errors import TrainingError
 from tacit.fitting.checkpoint import CheckpointStore, TrainerState
 from tacit.fitting.interruption import Broken, Stopped, StopWish, breakable, stop_on_signals
-from tacit.fitting.parts import RunFiles
 from tacit.fitting.progress import Progress, shown
-from tacit.fitting.report import Clock, Report
 from tacit.fitting.task import Task, Weights
+from tacit.fitting.tensor_files import RunFiles
+from tacit.fitting.training_report import Clock, Report
 from tacit.run_folder.folder import RunFolder
 from tacit.settings import Settings
 
