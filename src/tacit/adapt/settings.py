@@ -12,8 +12,7 @@ from tacit.settings import Settings, device_setting, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
 LOSSES = ("1vsall", "bce", "log")
-# What a recipe decides where nothing else is said. As asked: for the scores that the run is asked
-# with.
+# the defaults of each recipe; `asked` is for the scores that the run is asked with
 RECIPES: dict[str, dict[str, Any]] = {
     "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
     "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},

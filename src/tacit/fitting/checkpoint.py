@@ -1,4 +1,4 @@
-"""CheckpointStore: the state of a training in one file, from which it resumes exactly.
+"""Checkpoints: the state of a training in one file, from which it resumes exactly.
 
 Reading the progress of a training does not import torch.
 """
@@ -225,7 +225,7 @@ class CheckpointStore:
             self.best_files.write(BEST.format(step=step), weights, {})
 
     def best_weights(self, step: int) -> Weights:
-        """The best weights, which are those of a step."""
+        """The best weights, of the step that has them."""
         if self.best_files is None:
             return self.best
         return self.best_files.contents(BEST.format(step=step))[1]

@@ -118,9 +118,10 @@ class OneVsAll:
 
     def _inside(self, targets: Tensor, start: int, size: int) -> tuple[Tensor, Tensor]:
         """Which targets lie in a block of this share, and a column for each, `[B]` and `[B, 1]`."""
-        start, size = start + self.shards.start, min(size, self.shards.size - start)
-        inside = (targets >= start) & (targets < start + size)
-        return inside, torch.where(inside, targets - start, 0)[:, None]
+        first = self.shards.start + start
+        last = first + min(size, self.shards.size - start)
+        inside = (targets >= first) & (targets < last)
+        return inside, torch.where(inside, targets - first, 0)[:, None]
 
     def _pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor) -> Tensor:
         # dividing by the batch size is cheaper on the small matrices
