@@ -132,7 +132,7 @@ def test_ranks_take_the_steps_of_one_process(tmp_path: Path) -> None:
                     got[key], expected, rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}"
                 )
     whole = Training(GRAPH, replace(SMALL, init=1.0))
-    mrr = Validation(GRAPH, 100, 0, 8).mrr(whole.model)
+    mrr = Validation(GRAPH, 100, 0, 8).mrr(whole.module)
     assert all(rank["validation"]["1p"] == pytest.approx(mrr, abs=1e-6) for rank in found)
 
 

@@ -12,6 +12,9 @@ from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
 
+# of a calibration, which an adapter does not change
+TRAITS = ("pointwise", "sigmoidal", "by_odds", "by_sum")
+
 
 class Adapted(Calibration):
     """`log σ(x(1 + α) + β)` of the raw score `x`, or of the log-odds of softmax-count."""
@@ -20,12 +23,10 @@ class Adapted(Calibration):
         super().__init__()
         self.calibration = calibration
         self.adapter = adapter
-        self.num_entities = adapter.num_entities
-        self.num_relations = adapter.num_relations
-        self.pointwise = calibration.pointwise
-        self.sigmoidal = calibration.sigmoidal
-        self.by_odds = calibration.by_odds
-        self.by_sum = calibration.by_sum
+        self.num_entities = adapter.scorer.num_entities
+        self.num_relations = adapter.scorer.num_relations
+        for trait in TRAITS:
+            setattr(self, trait, getattr(calibration, trait))
         self.monotone = adapter.by_row
         self.rowwise = (
             calibration.rowwise and adapter.by_row and (calibration.sigmoidal or self.by_odds)
@@ -62,8 +63,8 @@ class Adapted(Calibration):
         )
         if not self.by_odds:
             return ByRow(shift, scale)
-        before = self.calibration.by_row(logits, heads, relations)
-        return ByRow(shift, scale, before.cap, before.shift)
+        unadapted = self.calibration.by_row(logits, heads, relations)
+        return ByRow(shift, scale, unadapted.cap, unadapted.shift)
 
     def log_sums(self, logits: Tensor) -> Tensor:
         """The log-sums of the calibration."""

@@ -10,7 +10,7 @@ from torch import nn
 from tacit.disk import MAPS
 from tacit.distributed.shards import Shards
 from tacit.errors import RunError, SettingsError
-from tacit.fitting.parts import RunFiles
+from tacit.fitting.tensor_files import RunFiles
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, DistanceModel

@@ -91,7 +91,7 @@ def encode(
         if run is not None:
             save_encoder(run, encoder, settings, summary)
             run.remove(ENCODING)
-    return EncodeResult(encoder, settings, trainer.at.history, summary)
+    return EncodeResult(encoder, settings, trainer.state.history, summary)
 
 
 def _claim(run: RunFolder, settings: EncodeSettings, resume: bool) -> None:

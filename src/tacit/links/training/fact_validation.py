@@ -26,10 +26,9 @@ class Validation:
     ) -> None:
         facts = graph.triples("valid")
         if len(facts) > 2 * limit:
-            chosen = np.sort(
-                np.random.default_rng(seed).choice(len(facts) // 2, limit, replace=False)
-            )
-            facts = facts.reshape(-1, 2, 3)[chosen].reshape(-1, 3)
+            random = np.random.default_rng(seed)
+            sample = np.sort(random.choice(len(facts) // 2, limit, replace=False))
+            facts = facts.reshape(-1, 2, 3)[sample].reshape(-1, 3)
         self.batch = batch
         self.shards = shards
         keys = facts[:, 0].astype(np.int64) * graph.num_relations + facts[:, 1]
