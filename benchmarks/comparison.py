@@ -47,7 +47,6 @@ OLDER = {
     "tacit.evaluate.reliability": ("tacit.evaluate.calibration",),
     "tacit.graph.formats.label_tables": ("tacit.graph.label_tables", "tacit.graph.tsv"),
     "tacit.graph.labels.trie": ("tacit.graph.label_trie",),
-    "tacit.links.finders.cached_rows": ("tacit.links.cached_top",),
     "tacit.links.finders.retriever": ("tacit.links.top",),
     "tacit.links.finders.index": ("tacit.links.index_top",),
     "tacit.links.precision": ("tacit.links.products",),

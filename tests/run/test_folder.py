@@ -96,10 +96,13 @@ def test_refuses_to_overwrite(run: RunFolder, tmp_path: Path) -> None:
 
 def test_force_leaves_other_files_alone(run: RunFolder) -> None:
     (run.path / "notes.txt").write_text("mine")
+    (run.path / "rows.cache").write_text("of an earlier version")
     run.trace({"event": "old"})
+    assert RunFolder.open(run.path).graph().num_entities == GRAPH.num_entities
     RunFolder.create(run.path, GRAPH, {}, force=True)
     assert (run.path / "notes.txt").read_text() == "mine"
     assert not (run.path / TRACE).exists()
+    assert not (run.path / "rows.cache").exists()
 
 
 def test_tensors_keep_values_and_metadata(run: RunFolder) -> None:

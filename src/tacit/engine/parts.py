@@ -213,7 +213,6 @@ class EngineParts:
                 loopless,
                 nprobe=self.settings.nprobe,
                 sums=self.atoms.calibration.by_sum,
-                cached=self.settings.cached,
             )
         if self.candidates == "index":
             raise SettingsError(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RELIABILITY_QUERIES = 500
 # settings that change no rank, since all entities are ranked, and those of one search
-_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "cached", "budget")
+_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "budget")
 _BEAM = ("k",)
 _CONTINUOUS = ("steps", "step_size", "vector_reg")
 

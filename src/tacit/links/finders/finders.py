@@ -1,4 +1,4 @@
-"""Retrievers of the best tails in a run, by index, codes or keys, with a disk cache."""
+"""Retrievers of the best tails in a run, by index, codes or keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from tacit.disk import from_json, mapped_array, state, write_array, write_text
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.links.finders.cached_rows import CachedTop
 from tacit.links.finders.codes import Codes, shared_codes
 from tacit.links.finders.index import IndexTop, build_index
 from tacit.links.finders.retriever import TopKRetriever
@@ -87,41 +86,25 @@ class Finders:
         *,
         nprobe: int = 32,
         sums: bool = True,
-        cached: bool = True,
     ) -> TopKRetriever:
         """A retriever by `index` or `scan`; `loopless` relations `[R]` have no loops.
 
         A scan reads codes if the run has them, unless it must compute `sums`, which need the keys.
-        Weights that were changed in memory have neither codes nor cached rows nor an index on disk.
+        Weights that were changed in memory have neither codes nor an index on disk.
         """
         model = checked(scorer)
         weights = self._weights()
         written = self._written(model)
-        inner: TopKRetriever
         if kind == "index" and not self.indexed:
             raise RunError(
                 f"run '{self.run.path}' has no {INDEX}; build one first", command="index RUN"
             )
         if kind == "index" and not written:
-            inner = IndexTop(
-                model,
-                self.run.path / INDEX,
-                weights,
-                loopless,
-                self.run.graph().index("train"),
-                nprobe,
-            )
-            found_by = f"index {inner.nprobe} {inner.stamp.nlist} {inner.stamp.seed}"
-        elif sums or written or not self.run.has(CODES):
-            inner = ScanTop(model, loopless)
-            found_by = "scan"
-        else:
-            inner = CodedTop(model, self._codes(weights), loopless)
-            found_by = "scan"
-        if written or not cached:
-            return inner
-        rules = loopless.cpu().numpy().tobytes().hex()
-        return CachedTop(inner, model.num_relations, self.run.path, weights, rules, found_by)
+            facts = self.run.graph().index("train")
+            return IndexTop(model, self.run.path / INDEX, weights, loopless, facts, nprobe)
+        if sums or written or not self.run.has(CODES):
+            return ScanTop(model, loopless)
+        return CodedTop(model, self._codes(weights), loopless)
 
     @torch.no_grad()
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:

@@ -16,6 +16,7 @@ class TopK:
     logits: Tensor  # [B, m], exact; minus infinity where there are fewer tails
     # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
     rest: Tensor
+    log_sums: Tensor | None = None  # [B], exact, where the search sums rows on its way
 
 
 @runtime_checkable

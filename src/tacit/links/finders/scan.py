@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -27,17 +29,14 @@ class ScanTop:
         self.scorer = scorer
         self.loopless = loopless
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
-        return self.scan(heads, relations, m)[0]
-
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The exact `log Z` of each row."""
-        total = self.scan(heads, relations, 0)[1]
+        total = cast(Tensor, self.top(heads, relations, 0).log_sums)
         return total, torch.ones_like(total, dtype=torch.bool)
 
     @torch.no_grad()
-    def scan(self, heads: Tensor, relations: Tensor, m: int) -> tuple[TopK, Tensor]:
-        """The best `m` tails of rows and their `log Z`, `[B]`, in one pass."""
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
+        """The best `m` tails of rows and their `log Z` in one pass."""
         queries = self.scorer.queries(heads, relations)
         keys = self.scorer.keys()
         loops = self.loopless[relations].nonzero()[:, 0]
@@ -59,9 +58,8 @@ class ScanTop:
         missing = m + 1 - values.shape[1]
         values = F.pad(values, (0, missing), value=-torch.inf)
         ids = F.pad(ids, (0, missing), value=-1)
-        return TopK(
-            ids.masked_fill(values.isneginf(), -1)[:, :m], values[:, :m], values[:, m]
-        ), total
+        ids = ids.masked_fill(values.isneginf(), -1)
+        return TopK(ids[:, :m], values[:, :m], values[:, m], total)
 
 
 class CodedTop:
