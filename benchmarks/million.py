@@ -27,9 +27,8 @@ from tacit.engine.engine import Engine
 from tacit.graph.fact_index import distinct
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.finders.finders import Finders
-from tacit.links.loading import load_model, save_model
-from tacit.links.models import ComplEx
+from tacit.links.finders import Finders
+from tacit.links.models import ComplEx, load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
 from tacit.query.question import parse_question

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
     from tacit.engine.engine import Engine
-    from tacit.links.finders.finders import Finders
+    from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
 
 
@@ -53,7 +53,7 @@ class LoadedRun:
     @with_gradients
     def weights(self) -> LoadedWeights:
         """The trained models on the requested device."""
-        from tacit.links.loading import pick_device
+        from tacit.links.models import pick_device
 
         if self.read is not None:
             return self.read
@@ -92,8 +92,8 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
 
     With `shards`, only the rows of this process are read, and only of the link predictor.
     """
-    from tacit.links.finders.finders import Finders
-    from tacit.links.loading import load_model
+    from tacit.links.finders import Finders
+    from tacit.links.models import load_model
 
     # before the weights, so that a later change shows
     finders = Finders(folder)

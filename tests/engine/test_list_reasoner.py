@@ -18,12 +18,10 @@ from tacit.engine.engine import Engine
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.finders import index as index_top
-from tacit.links.finders.finders import Finders
-from tacit.links.finders.retriever import TopK
-from tacit.links.finders.scan import ScanTop
-from tacit.links.loading import load_model, save_model
-from tacit.links.models import ComplEx, TransE
+from tacit.links import index as index_top
+from tacit.links.finders import Finders
+from tacit.links.models import ComplEx, TransE, load_model, save_model
+from tacit.links.retrievers import ScanTop, TopK
 from tacit.links.settings import TrainSettings
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.files import CODES, INDEX, MODEL
@@ -166,7 +164,7 @@ def test_rows_are_scanned_wherever_the_weights_were_read_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # as where no file that is open may be replaced
-    monkeypatch.setattr("tacit.links.loading.MAPS", False)
+    monkeypatch.setattr("tacit.links.models.MAPS", False)
     with mode():
         run = opened(folder, candidates="scan", calibration="sigmoid")
     exact = opened(folder, search="exact", calibration="sigmoid")

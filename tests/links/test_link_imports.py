@@ -19,8 +19,7 @@ from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.imports import Imported, import_run, read_import, read_kbc
-from tacit.links.loading import load_model
-from tacit.links.models import ComplEx
+from tacit.links.models import ComplEx, load_model
 from tacit.links.pykeen import from_pykeen, read_triples
 
 KINDS = {

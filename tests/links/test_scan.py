@@ -8,10 +8,10 @@ from torch import Tensor
 
 from tacit.engine.atoms.weight_cache import WeightCache
 from tacit.links import scorer as links_scorer
-from tacit.links.finders.codes import FEW, Codes, shared_codes
-from tacit.links.finders.scan import CodedTop, ScanTop
+from tacit.links.codes import FEW, Codes, shared_codes
 from tacit.links.models import DistMult
 from tacit.links.precision import steady_product
+from tacit.links.retrievers import CodedTop, ScanTop
 
 R = 4
 LOOPLESS = torch.tensor([True, False, True, False])

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import FactorScorer
-from tacit.links.finders import scan
-from tacit.links.finders.retriever import TopKRetriever
-from tacit.links.finders.scan import ScanTop
+from tacit.links import retrievers as scan
+from tacit.links.retrievers import ScanTop, TopKRetriever
 
 
 def sorted_best(row: list[float], k: int) -> list[tuple[float, int]]:

@@ -25,8 +25,8 @@ from tacit.engine.engine import Engine
 from tacit.errors import DataError, RunError, SettingsError
 from tacit.evaluate.report import sections
 from tacit.fitting.progress import Event
-from tacit.links import loading
-from tacit.links.loading import load_model, save_model
+from tacit.links import models
+from tacit.links.models import load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training import new_embeddings
 from tacit.links.training.link_training import train
@@ -376,14 +376,14 @@ def test_what_is_measured_while_facts_change_is_kept(
             results["figure"] = 1
 
     writer = threading.Thread(target=measure)
-    save = loading.save_model
+    save = models.save_model
 
     def slowly(*given: Any) -> None:  # when the results to take over have been read
         writer.start()
         writer.join(0.2)
         save(*given)
 
-    monkeypatch.setattr(loading, "save_model", slowly)
+    monkeypatch.setattr(models, "save_model", slowly)
     add_facts(run.path, MORE, new=True)
     writer.join()
     results = RunFolder.open(run.path).results()

@@ -21,7 +21,7 @@ from tacit.encode.settings import ENCODERS
 from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.fitting.progress import Event
-from tacit.links.loading import load_model, save_model
+from tacit.links.models import load_model, save_model
 from tacit.loaded_run import read_weights
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.compare import compare

@@ -19,7 +19,7 @@ from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.errors import DataError, RunError, SettingsError, TacitError
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model, save_model
+from tacit.links.models import make_model, save_model
 from tacit.run_folder.files import ADAPTER, MODEL, SETTINGS
 from tacit.run_folder.folder import RunFolder
 

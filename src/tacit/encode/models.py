@@ -19,7 +19,7 @@ from tacit.encode.spaces.fuzzy import FuzzQE
 from tacit.encode.spaces.translations import GQE, Query2Box
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
-from tacit.links.loading import pick_device
+from tacit.links.models import pick_device
 from tacit.links.scorer import Scorer
 from tacit.run_folder.files import ENCODER, ENCODING
 from tacit.run_folder.folder import RunFolder

@@ -22,8 +22,7 @@ from tacit.graph.formats.pickles import rehearse
 from tacit.graph.graph import INVERSE, Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import about, make_like, save_model
-from tacit.links.models import ComplEx
+from tacit.links.models import ComplEx, about, make_like, save_model
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 from tacit.links.ranking import ranks
 from tacit.run_folder.folder import RunFolder

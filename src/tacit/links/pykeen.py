@@ -24,8 +24,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.formats.files import blocks, decoded
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model
 
 MODEL_FILE = "trained_model.pkl"
 TRIPLES = "training_triples"

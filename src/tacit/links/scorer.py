@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +18,7 @@ from tacit.graph.graph import Graph
 
 State = tuple[tuple[int, object], ...]
 COUNTER = "_version"  # torch's private count of writes to a tensor
+_BEHIND = 2**11  # extra floats at the end, so that kernels can use whole vectors
 _CERTAIN = 200.0  # the logit of a fact
 
 
@@ -143,3 +147,22 @@ def check_sizes(name: str, part: object, graph: Graph) -> None:
                 f"the {name} knows {known:,} {what}, the graph has {expected:,}; open the run that "
                 "was trained on this graph"
             )
+
+
+class ScratchBuffers:
+    """Reused memory for results, by thread: touching fresh memory costs time."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def __reduce__(self) -> tuple[type[ScratchBuffers], tuple[()]]:
+        return ScratchBuffers, ()  # the content is local to a process
+
+    def __call__(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
+        """A tensor of a shape, in the memory of its name, which grows as needed."""
+        rooms: dict[str, Tensor] = vars(self._own)
+        size = math.prod(shape)
+        if name not in rooms or rooms[name].numel() < size + _BEHIND:
+            with torch.inference_mode(False):  # so that it can be written to outside of that mode
+                rooms[name] = torch.empty(size + _BEHIND, device=device)
+        return rooms[name][:size].view(*shape)

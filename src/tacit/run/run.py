@@ -103,7 +103,7 @@ class Run(Answering):
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
         from tacit.adapt.training_queries import training_queries, validation_queries
-        from tacit.links.loading import pick_device
+        from tacit.links.models import pick_device
 
         chosen = AdaptSettings.of(settings)
         opened = self._opened

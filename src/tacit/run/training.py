@@ -55,7 +55,7 @@ def train(
     """
     from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
-    from tacit.links.loading import pick_device
+    from tacit.links.models import pick_device
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
 
@@ -122,7 +122,7 @@ def train_encoder(
     of `EncodeSettings`: model, recipe, minutes, steps, width, device, seed and so on, and options
     of `tacit.load` where `graph` is no run.
     """
-    from tacit.links.loading import pick_device
+    from tacit.links.models import pick_device
 
     _check_either(resume, force)
     reading = take_reading(settings)
@@ -159,7 +159,7 @@ def _encoded(
 ) -> RunFolder:
     """Train an encoder in its run folder, unless a resumed training is complete."""
     from tacit.encode.training.encoding import encode, training_queries
-    from tacit.links.loading import load_model, pick_device
+    from tacit.links.models import load_model, pick_device
 
     fresh = out is not None and not exists(out)
     if out is None:
@@ -221,7 +221,7 @@ def _check_replaceable(folder: RunFolder, resume: bool, force: bool) -> None:
 
 def _created(source: Any, out: NameOrPath, requested: EncodeSettings, force: bool) -> RunFolder:
     """A folder for an encoder, with a copy of the link predictor if the model needs one."""
-    from tacit.links.loading import load_model, save_model
+    from tacit.links.models import load_model, save_model
 
     on_predictor = requested.model in ON_PREDICTOR
     if on_predictor and not names_run(source):

@@ -11,8 +11,8 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.sharded import checked
 from tacit.engine.logic import ZERO
 from tacit.engine.search.bounds import Bounds
-from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.precision import even_product
+from tacit.links.retrievers import TopKRetriever
 from tacit.links.scorer import BilinearScorer
 
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adagrad, Adam, Optimizer
 
-from tacit.links.embeddings import Embeddings
-from tacit.links.factors import FactorModel
+from tacit.links.factors import Embeddings, FactorModel
 from tacit.links.settings import TrainSettings
 
 EPSILON = 1e-10  # as in torch's Adagrad

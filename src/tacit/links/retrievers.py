@@ -1,22 +1,44 @@
-"""Exact best tails by a scan of all keys, or of codes with a byte per number."""
+"""The contract of retrievers of the best tails, and exact scans of keys or of their codes."""
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import dataclass
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.links.finders.codes import Codes
-from tacit.links.finders.retriever import TopK
+from tacit.links.codes import Codes
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 
 _SCORES = 2**20  # scores of a block of columns: few enough to stay in cache
 _HELD = 2**23  # rough scores held at a time
 _PAIRS = 2**22  # floats of keys gathered at a time to score pairs
+
+
+@dataclass(frozen=True, eq=False)
+class TopK:
+    """The best tails of some rows `relation(head, ·)`, by falling logit and then by rising id."""
+
+    ids: Tensor  # [B, m], -1 where there are fewer tails
+    logits: Tensor  # [B, m], exact; minus infinity where there are fewer tails
+    # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
+    rest: Tensor
+    log_sums: Tensor | None = None  # [B], exact, where the search sums rows on its way
+
+
+@runtime_checkable
+class TopKRetriever(Protocol):
+    """Finds the best tails of rows, and how much all of their tails weigh together."""
+
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
+        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
+
+    def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """`log Z`, the log of the sum of `e^x` over a row, and whether it is exact, `[B]` each."""
 
 
 class ScanTop:

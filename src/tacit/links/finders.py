@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from tacit.disk import from_json, mapped_array, state, write_array, write_text
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.links.finders.codes import Codes, shared_codes
-from tacit.links.finders.index import IndexTop, build_index
-from tacit.links.finders.retriever import TopKRetriever
-from tacit.links.finders.scan import CodedTop, ScanTop
+from tacit.links.codes import Codes, shared_codes
+from tacit.links.index import IndexTop, build_index
+from tacit.links.retrievers import CodedTop, ScanTop, TopKRetriever
 from tacit.links.scorer import BilinearScorer, Scorer, state_of, writes_to
 from tacit.run_folder.files import BYTES, CODES, INDEX, MODEL, WEIGHTS
 from tacit.run_folder.folder import RunFolder

@@ -15,8 +15,7 @@ from torch import Tensor
 from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.finders.retriever import TopK
-from tacit.links.finders.scan import ScanTop, listed, pair_logits
+from tacit.links.retrievers import ScanTop, TopK, listed, pair_logits
 from tacit.links.scorer import BilinearScorer
 
 WORTH = 200_000  # entities below which a scan is faster
