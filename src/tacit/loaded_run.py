@@ -80,11 +80,8 @@ class LoadedRun:
         from tacit.links.training.finished import unfinished
 
         unfit = self.weights.unfit if self.is_read else None
-        lines = [
-            unfinished(self.folder),
-            "" if unfit is None else f"its encoder cannot be asked: {unfit}",
-        ]
-        return tuple(filter(None, lines))
+        problem = None if unfit is None else f"its encoder cannot be asked: {unfit}"
+        return tuple(filter(None, (unfinished(self.folder), problem)))
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> LoadedWeights:
@@ -105,15 +102,15 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
             f"run '{folder.path}' holds an encoder alone, which processes cannot share out; leave "
             "`shards` out"
         )
-    if shards is not None or not (alone or folder.has(ENCODER)):
-        model = load_model(folder, device, shards)
-        finders.watch(model)
-        return LoadedWeights(model, finders, files=files)
+    reads_encoder = shards is None and (alone or folder.has(ENCODER))
+    scorer = None
+    if folder.has(MODEL) or not reads_encoder:
+        scorer = load_model(folder, device, shards)
+        finders.watch(scorer)
+    if scorer is not None and not reads_encoder:
+        return LoadedWeights(scorer, finders, files=files)
     from tacit.encode.models import load_encoder
 
-    scorer = load_model(folder, device) if folder.has(MODEL) else None
-    if scorer is not None:
-        finders.watch(scorer)
     try:
         encoder, _ = load_encoder(folder, folder.graph(), device, scorer)
     except RunError as error:
@@ -140,7 +137,7 @@ def engine_of(
     encoder = (
         weights.unfit
         if weights.encoder is None
-        else weights.encoder.reasoner(trained=trained(folder))
+        else weights.encoder.reasoner(trained=describe_encoder(folder))
     )
     shared: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
     chosen = EngineSettings.of({**usual, **settings})
@@ -159,7 +156,7 @@ def engine_of(
     return Engine(graph, scorer, own, adapter=calibrated, **shared).with_settings(**settings)
 
 
-def trained(folder: RunFolder) -> str:
+def describe_encoder(folder: RunFolder) -> str:
     """The training of a run's encoder, in one line."""
     settings = folder.settings.get("encode", {})
     measured = folder.results().get("encode")
@@ -174,13 +171,9 @@ def trained(folder: RunFolder) -> str:
     return ", ".join(parts)
 
 
-def described(adapter: Mapping[str, Any]) -> str | None:
+def describe_adapter(adapter: Mapping[str, Any]) -> str | None:
     """The training of an adapter, in one line."""
     names = ("condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
     values = {name: adapter[name] for name in names if name in adapter}
-    return (
-        ", ".join(
-            f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()
-        )
-        or None
-    )
+    parts = (f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items())
+    return ", ".join(parts) or None

@@ -23,7 +23,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.codes import shared_codes
-from tacit.links.finders import Finders, checked
+from tacit.links.finders import Finders, require_bilinear
 from tacit.links.index import WORTH
 from tacit.links.retrievers import ScanTop, TopKRetriever
 from tacit.links.scorer import Scorer, check_sizes, shards_of
@@ -220,7 +220,7 @@ class EngineParts:
                 "candidates",
                 command="index RUN",
             )
-        return ScanTop(checked(self.scorer), loopless)
+        return ScanTop(require_bilinear(self.scorer), loopless)
 
     @cached_property
     @torch.inference_mode(False)  # these parts also serve callers outside of inference mode

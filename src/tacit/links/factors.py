@@ -15,7 +15,7 @@ from tacit.links.precision import even_product, parts_of_product, product
 
 # on a recent GPU, products with 63,361 rows are six times slower than with 63,488
 MULTIPLE = 128
-_DRAWN = 4096  # rows drawn at a time
+_BLOCK = 4096  # rows drawn at a time
 
 
 class Embeddings(nn.Module):
@@ -43,11 +43,9 @@ class Embeddings(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows of some ids, `[B] -> [B, D]`."""
-        return (
-            F.embedding(ids, self.storage)
-            if self.shards is None
-            else self.shards.rows(self.storage, ids)
-        )
+        if self.shards is None:
+            return F.embedding(ids, self.storage)
+        return self.shards.rows(self.storage, ids)
 
     def reset(self, scale: float, generator: torch.Generator | None = None) -> None:
         """Draw all rows from a normal distribution of a given scale.
@@ -57,15 +55,12 @@ class Embeddings(nn.Module):
         """
         shards = self.shards or Shards(self.rows)
         with torch.no_grad():
-            for first in range(0, shards.total, _DRAWN):
-                last = min(first + _DRAWN, shards.total)
-                drawn = torch.randn(last - first, self.width, generator=generator).mul_(scale)
-                start = max(first, shards.start)
-                stop = min(last, shards.stop)
-                if start < stop:
-                    self.weight[start - shards.start : stop - shards.start] = drawn[
-                        start - first : stop - first
-                    ]
+            for first in range(0, shards.total, _BLOCK):
+                last = min(first + _BLOCK, shards.total)
+                block = torch.randn(last - first, self.width, generator=generator).mul_(scale)
+                own = block[max(0, shards.start - first) : max(0, shards.stop - first)]
+                start = max(first, shards.start) - shards.start
+                self.weight[start : start + len(own)] = own
 
     def extra_repr(self) -> str:
         """The sizes that `print` shows."""
@@ -225,11 +220,9 @@ class FactorModel(nn.Module, ABC):
         """
         queries = self.compose(heads, self.relations(relations))
         table = self.tail_table
-        return (
-            self.match(queries, table.storage)[:, : table.rows]
-            if heads.is_cuda
-            else self.match(queries, table.weight)
-        )
+        if heads.is_cuda:
+            return self.match(queries, table.storage)[:, : table.rows]
+        return self.match(queries, table.weight)
 
 
 class BilinearModel(FactorModel):

@@ -22,7 +22,7 @@ from tacit.graph.formats.pickles import rehearse
 from tacit.graph.graph import INVERSE, Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.models import ComplEx, about, make_like, save_model
+from tacit.links.models import ComplEx, make_like, model_settings, save_model
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 from tacit.links.ranking import ranks
 from tacit.run_folder.folder import RunFolder
@@ -187,7 +187,7 @@ def import_run(
 ) -> RunFolder:
     """Write a run folder with an imported model, fitted to a graph."""
     model = imported.fitted(graph)
-    run = RunFolder.create(out, graph, about(model), force, resumable=False)
+    run = RunFolder.create(out, graph, model_settings(model), force, resumable=False)
     run.write_settings("import", {"source": source})
     save_model(run, model)
     return run

@@ -206,7 +206,8 @@ def make_model(
         raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
     kind = MODELS[name]
     rows = num_entities if shards is None else shards.size
-    model = kind(rows, num_relations, rank, *([norm] if issubclass(kind, DistanceModel) else []))
+    norms = [norm] if issubclass(kind, DistanceModel) else []
+    model = kind(rows, num_relations, rank, *norms)
     if shards is not None and shards.world > 1:
         model.num_entities = num_entities
         model.head_table.shards = model.tail_table.shards = shards
@@ -217,13 +218,12 @@ def make_like(
     model: FactorModel, num_entities: int, num_relations: int, rank: int | None = None
 ) -> FactorModel:
     """Create a model of the same kind for other sizes, all zeros."""
-    made_of = about(model)
-    return make_model(
-        made_of["model"], num_entities, num_relations, rank or model.rank, made_of["norm"]
-    )
+    settings = model_settings(model)
+    settings["rank"] = rank or model.rank
+    return make_model(settings.pop("model"), num_entities, num_relations, **settings)
 
 
-def about(model: FactorModel) -> dict[str, Any]:
+def model_settings(model: FactorModel) -> dict[str, Any]:
     """The name, rank and norm of a model, as settings name them."""
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     return {"model": name, "rank": model.rank, "norm": getattr(model, "norm", 1)}
@@ -242,7 +242,9 @@ def save_model(run: RunFolder, model: FactorModel) -> None:
             run.drop("encode")
         run.outdate("train")
     RunFiles(run, shards).write(
-        MODEL, model.state_dict(), {name: str(value) for name, value in about(model).items()}
+        MODEL,
+        model.state_dict(),
+        {name: str(value) for name, value in model_settings(model).items()},
     )
 
 
@@ -259,19 +261,18 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
             else "train it first"
         )
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}", command="train")
-    described = run.settings["graph"]
-    on = pick_device(device)
+    graph = run.settings["graph"]
+    target = pick_device(device)
+    mapped = MAPS and target.type == "cpu"  # padding is for a GPU's products
     with run.fits(MODEL, "train the run again"):
-        entities = int(described["entities"])
-        relations = int(described["relations"])
-        made_of, tables = RunFiles(run, shards or Shards(entities)).contents(MODEL)
-        rank = int(made_of["rank"])
-        norm = int(made_of["norm"])
+        sizes = graph["entities"], graph["relations"]
+        stamp, tables = RunFiles(run, shards or Shards(sizes[0])).contents(MODEL)
         with torch.device("meta"):
-            model = make_model(made_of["model"], entities, relations, rank, norm, shards)
-        mapped = MAPS and on.type == "cpu"  # padding is for a GPU's products
+            model = make_model(
+                stamp["model"], *sizes, int(stamp["rank"]), int(stamp["norm"]), shards
+            )
         if not mapped:
-            model.to_empty(device=on)
+            model.to_empty(device=target)
         for name, table in tables.items():
             if table.dtype != torch.float32:
                 raise ValueError(f"{name} is of {table.dtype}, not {torch.float32}")

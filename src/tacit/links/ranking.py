@@ -94,15 +94,8 @@ def _count(scores: Tensor, rows: Tensor, targets: Tensor, counts: Tensor) -> Non
     size = scores.shape[1]
     has_rows = scores.dtype == torch.float32 and scores.stride(1) == 1
     if scores.is_cuda and has_rows and has_triton():
-        arguments = (
-            scores,
-            scores.stride(0),
-            rows.contiguous(),
-            targets.contiguous(),
-            counts[0],
-            counts[1],
-        )
-        _kernel()[(len(rows),)](*arguments, size, _COLUMNS)
+        answers = rows.contiguous(), targets.contiguous(), counts[0], counts[1]
+        _kernel()[(len(rows),)](scores, scores.stride(0), *answers, size, _COLUMNS)
         return
     on_cpu = scores.device.type == "cpu"
     block = max(1, (1 << 19 if on_cpu else 1 << 28) // size)
@@ -128,20 +121,22 @@ def _kernel() -> Any:
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def count(scores, stride, rows, wanted, better, least, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+    def count(  # type: ignore[no-untyped-def]
+        scores, stride, rows, targets, better, least, n, columns: tl.constexpr
+    ):
         answer = tl.program_id(0)
         row = scores + tl.load(rows + answer) * stride
-        score = tl.load(wanted + answer)
+        score = tl.load(targets + answer)
         larger = tl.zeros((columns,), tl.int32)
-        reached = tl.zeros((columns,), tl.int32)
+        as_large = tl.zeros((columns,), tl.int32)
         for start in range(0, n, columns):
             at = start + tl.arange(0, columns)
             # NaN compares false
             other = tl.load(row + at, mask=at < n, other=float("nan"))
             larger += (other > score).to(tl.int32)
-            reached += (other >= score).to(tl.int32)
+            as_large += (other >= score).to(tl.int32)
         tl.store(better + answer, tl.sum(larger, axis=0).to(tl.float32))
-        tl.store(least + answer, tl.sum(reached, axis=0).to(tl.float32))
+        tl.store(least + answer, tl.sum(as_large, axis=0).to(tl.float32))
 
     return count
 

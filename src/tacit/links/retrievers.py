@@ -15,7 +15,7 @@ from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 
 _SCORES = 2**20  # scores of a block of columns: few enough to stay in cache
-_HELD = 2**23  # rough scores held at a time
+_ROUGH = 2**23  # rough scores in memory at a time
 _PAIRS = 2**22  # floats of keys gathered at a time to score pairs
 
 
@@ -69,8 +69,8 @@ class ScanTop:
         for start in range(0, len(keys), width):
             logits = even_product(queries, keys[start : start + width])
             places = heads[loops] - start
-            here = (places >= 0) & (places < logits.shape[1])
-            logits[loops[here], places[here]] = -torch.inf
+            inside = (places >= 0) & (places < logits.shape[1])
+            logits[loops[inside], places[inside]] = -torch.inf
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
             scores, columns = best(logits, m + 1)
             # Those of former blocks have lower ids and come first, so that ties by place are ties
@@ -98,7 +98,7 @@ class CodedTop:
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
-        step = max(1, _HELD // self.scorer.num_entities)
+        step = max(1, _ROUGH // self.scorer.num_entities)
         tops = [
             self._top(*part, m)
             for part in zip(heads.split(step), relations.split(step), strict=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
 
 
-class Answering(ABC):
+class QuestionAnswering(ABC):
     """A graph and an engine that answers over it; a `Run` is one."""
 
     @property

@@ -57,12 +57,11 @@ class NewNames:
         entities = tuple(after.entities[before.num_entities :])
         relations = tuple(after.relations[before.num_relations :: 2])
         of_entities = resembling(entities, _texts(before.entities))
-        of_relations = resembling(relations, _texts(before.relations))
+        same = resembling(relations, _texts(before.relations)).same
         nearest = {
-            label: of_relations.same.get(label) or _nearest(before.relations, label)
-            for label in relations
+            label: same.get(label) or _nearest(before.relations, label) for label in relations
         }
-        return cls(entities, nearest, of_entities.near, {**of_entities.same, **of_relations.same})
+        return cls(entities, nearest, of_entities.near, of_entities.same | same)
 
     @property
     def is_doubtful(self) -> bool:
@@ -76,17 +75,13 @@ class NewNames:
         """
         if force or not self.is_doubtful or (new and not self.same):
             return
-        doubtful = self.doubts(relations=not new, near=not new)
+        doubts = "; ".join(self.doubts(of_new=not new))
         agree = "`force=True`" if self.same else "`new=True`"
-        known = [
-            *self.same.values(),
-            *(label for label in self.relations.values() if label),
-            *self.near.values(),
-        ]
+        known = [*self.same.values(), *self.relations.values(), *self.near.values()]
         raise DataError(
-            f"nothing was added: {'; '.join(doubtful)}; write the known names, or add these as "
-            f"they are with {agree}",
-            suggestions=list(dict.fromkeys(known))[:10],
+            f"nothing was added: {doubts}; write the known names, or add these as they are with "
+            f"{agree}",
+            suggestions=list(dict.fromkeys(filter(None, known)))[:10],
         )
 
     def lines(self) -> list[str]:
@@ -95,8 +90,8 @@ class NewNames:
         entities = [f"{count}: {listed(self.entities)}"] if self.entities else []
         return [*entities, *self.doubts()]
 
-    def doubts(self, relations: bool = True, near: bool = True) -> list[str]:
-        """The doubtful names as text, one line for each kind."""
+    def doubts(self, of_new: bool = True) -> list[str]:
+        """The doubtful names as text, a line for each kind; only the `same` unless `of_new`."""
         doubts = []
         if self.same:
             pairs = [f"'{label}' ('{known}')" for label, known in self.same.items()]
@@ -105,10 +100,10 @@ class NewNames:
                 f"Unicode form alone: {listed(pairs)}"
             )
         unlike = {label: known for label, known in self.relations.items() if label not in self.same}
-        if unlike and relations:
+        if unlike and of_new:
             pairs = _questions(unlike)
             doubts.append(f"{counted(len(pairs), 'new relation')}: {listed(pairs)}")
-        if self.near and near:
+        if self.near and of_new:
             count = counted(len(self.near), "new entity", "new entities")
             doubts.append(
                 f"{count} with nearly the name of a known one: {listed(_questions(self.near))}"
@@ -328,9 +323,10 @@ def _check_finished(run: RunFolder) -> None:
     """Raise a `RunError` while a training of the run is unfinished."""
     from tacit.links.training.finished import is_complete
 
-    finished = {"train": is_complete(run), "encode": run.has(ENCODER)}
-    if run.has(ENCODING) or not all(
-        done for table, done in finished.items() if table in run.settings
+    if (
+        run.has(ENCODING)
+        or ("train" in run.settings and not is_complete(run))
+        or ("encode" in run.settings and not run.has(ENCODER))
     ):
         raise RunError(
             f"the training of run '{run.path}' has not finished; go on with `resume=True` before "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.disk import write_text
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
-from tacit.loaded_run import described, engine_of
+from tacit.loaded_run import describe_adapter, engine_of
 from tacit.query.sampling.query_folder import sample
 from tacit.run.run import Run, open
 from tacit.run_folder.files import ADAPTER, MODEL, ON_PREDICTOR
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
     from tacit.fitting.progress import Progress
-    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
 
     Measured = Callable[[Engine], Results]
@@ -147,7 +146,8 @@ def compare(
     graph = next(iter(opened.values())).graph
     if queries is None:
         origin = "drawn from the graph"
-        compared = _drawn_queries(graph, split, shapes, limit or COUNT, seed)
+        samples = sample(graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
+        compared = {name: each.queries for name, each in samples.items() if len(each.queries)}
     else:
         origin = "given" if isinstance(queries, Mapping) else str(queries)
         compared = queries_of(graph, queries, split, shapes)
@@ -185,34 +185,19 @@ def compare(
 
 
 def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
-    """The runs by their sources, all of one graph."""
+    """The runs by their sources, or a `RunError` unless all are of one graph."""
     if not sources:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
     opened = {str(source): open(source, device=device) for source in sources}
-    first, *others = opened.values()
+    first, *others = (run.folder for run in opened.values())
     for other in others:
-        _check_graph(first, other)
+        if first.fingerprint != other.fingerprint:
+            same_labels = first.fingerprint.labels == other.fingerprint.labels
+            raise RunError(
+                f"runs '{first.path}' and '{other.path}' are of different graphs: their "
+                f"{'facts' if same_labels else 'labels'} differ; compare runs of one graph"
+            )
     return opened
-
-
-def _drawn_queries(
-    graph: Graph, split: str, shapes: str | None, count: int, seed: int
-) -> dict[str, QuerySet]:
-    """Queries of each shape from the facts of a split."""
-    samples = sample(graph, shapes=shapes, split=split, count=count, seed=seed)
-    return {name: each.queries for name, each in samples.items() if len(each.queries)}
-
-
-def _check_graph(first: Run, other: Run) -> None:
-    """Raise a `RunError` unless two runs have the same graph."""
-    mine = first.folder.fingerprint
-    theirs = other.folder.fingerprint
-    if mine != theirs:
-        runs = f"runs '{first.folder.path}' and '{other.folder.path}'"
-        what = "facts" if mine.labels == theirs.labels else "labels"
-        raise RunError(
-            f"{runs} are of different graphs: their {what} differ; compare runs of one graph"
-        )
 
 
 def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured) -> list[System]:
@@ -237,7 +222,7 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
         if folder.has(ADAPTER):
             engine = engine_of(folder, weights, True, by_rows)
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
-            training = described(folder.settings.get("adapt", {})) or training
+            training = describe_adapter(folder.settings.get("adapt", {})) or training
             add("adapted", engine, model, training, size + more)
     if weights.encoder is not None:
         engine = engine_of(folder, weights, False, {"observed": observed, "search": "encoder"})
