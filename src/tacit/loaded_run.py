@@ -31,7 +31,7 @@ class LoadedWeights:
     finders: Finders
     encoder: Encoder | None = None
     # why the encoder cannot be used, beside a link predictor
-    unfit: RunError | None = None
+    encoder_error: RunError | None = None
     # the states of the weight files when they were read, by part
     files: Mapping[str, list[Any]] = field(default_factory=dict)
 
@@ -46,8 +46,8 @@ class LoadedRun:
     folder: RunFolder
     device: str
     adapted: bool
-    settings: dict[str, Any]
-    read: LoadedWeights | None = None  # weights that are in memory already
+    engine_settings: dict[str, Any]
+    preloaded: LoadedWeights | None = None  # weights that are in memory already
 
     @cached_property
     @with_gradients
@@ -55,8 +55,8 @@ class LoadedRun:
         """The trained models on the requested device."""
         from tacit.links.models import pick_device
 
-        if self.read is not None:
-            return self.read
+        if self.preloaded is not None:
+            return self.preloaded
         device = str(pick_device(self.device))
         with reading(self.folder.path):  # one snapshot of facts and weights
             self.folder.graph()
@@ -67,7 +67,7 @@ class LoadedRun:
     def engine(self) -> Engine:
         """The engine over the weights."""
         with reading(self.folder.path):
-            return engine_of(self.folder, self.weights, self.adapted, self.settings)
+            return engine_of(self.folder, self.weights, self.adapted, self.engine_settings)
 
     @property
     def is_read(self) -> bool:
@@ -75,13 +75,19 @@ class LoadedRun:
         return "engine" in vars(self)
 
     @property
+    def weights_in_memory(self) -> LoadedWeights | None:
+        """The weights, if the run has been read."""
+        return self.weights if self.is_read else None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The limitations of the run's answers, one per line."""
         from tacit.links.training.finished import unfinished
 
-        unfit = self.weights.unfit if self.is_read else None
-        problem = None if unfit is None else f"its encoder cannot be asked: {unfit}"
-        return tuple(filter(None, (unfinished(self.folder), problem)))
+        lines = [unfinished(self.folder)]
+        if self.is_read and self.weights.encoder_error is not None:
+            lines.append(f"its encoder cannot be asked: {self.weights.encoder_error}")
+        return tuple(filter(None, lines))
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> LoadedWeights:
@@ -116,7 +122,7 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     except RunError as error:
         if scorer is None:
             raise
-        return LoadedWeights(scorer, finders, unfit=error, files=files)
+        return LoadedWeights(scorer, finders, encoder_error=error, files=files)
     return LoadedWeights(
         encoder.scorer() if scorer is None else scorer, finders, encoder, files=files
     )
@@ -135,7 +141,7 @@ def engine_of(
     scorer = weights.scorer
     usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
     encoder = (
-        weights.unfit
+        weights.encoder_error
         if weights.encoder is None
         else weights.encoder.reasoner(trained=describe_encoder(folder))
     )

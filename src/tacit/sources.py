@@ -67,21 +67,21 @@ def split(
     `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and `test.tsv`, none
     of which may be empty. Options are those of `load`.
     """
-    from tacit.graph.split import split as drawn_from
+    from tacit.graph.split import split as draw_split
 
     if out is not None and exists(out):
         raise DataError("exists already; choose another folder", out)
     if out is not None and Path(out).suffix:
         raise DataError(f"must name a folder; leave the extension '{Path(out).suffix}' out", out)
-    drawn = drawn_from(load(graph, **options), valid, test, seed)
+    divided = draw_split(load(graph, **options), valid, test, seed)
     if out is not None:
-        if empty := [name for name in SPLITS if not len(drawn.split(name))]:
+        if empty := [name for name in SPLITS if not len(divided.split(name))]:
             short = (
                 f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
             )
-            raise DataError(short, drawn.name)
-        drawn.write(out)
-    return drawn
+            raise DataError(short, divided.name)
+        divided.write(out)
+    return divided
 
 
 def fetch(

@@ -256,7 +256,7 @@ def test_a_plan_and_an_evaluation_are_of_one_moment_of_the_run(
         opened.add([(next(labels), "lives", "t1")])
 
     def late(run_now: tacit.Run) -> RunFolder:
-        there = run_now._opened.folder
+        there = run_now._loaded.folder
         change()
         return there
 

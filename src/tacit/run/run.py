@@ -42,7 +42,7 @@ class Run(QuestionAnswering):
     def __init__(
         self, folder: RunFolder, *, device: str = "auto", adapted: bool = True, **settings: Any
     ) -> None:
-        self._opened = LoadedRun(folder, device, adapted, settings)
+        self._loaded = LoadedRun(folder, device, adapted, settings)
 
     def __repr__(self) -> str:
         about = "; ".join([repr(self.engine), *self.notes])
@@ -51,22 +51,22 @@ class Run(QuestionAnswering):
     @property
     def folder(self) -> RunFolder:
         """The folder of the run."""
-        return self._opened.folder
+        return self._loaded.folder
 
     @property
     def weights(self) -> LoadedWeights:
         """The trained models of the run."""
-        return self._opened.weights
+        return self._loaded.weights
 
     @property
     def engine(self) -> Engine:
         """The engine that answers questions; `engine.with_settings(k=1024)` changes a setting."""
-        return self._opened.engine
+        return self._loaded.engine
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The limitations of the run's answers, one per line, such as a stopped training."""
-        return self._opened.notes
+        return self._loaded.notes
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
@@ -106,12 +106,12 @@ class Run(QuestionAnswering):
         from tacit.links.models import pick_device
 
         chosen = AdaptSettings.of(settings)
-        opened = self._opened
-        folder = opened.folder
+        loaded = self._loaded
+        folder = loaded.folder
         with folder.in_use(), folder.training("adapt"):
-            engine = opened.engine
+            engine = loaded.engine
             moves = "device" in settings and engine.scorer.device != pick_device(chosen.device)
-            weights = read_weights(folder, chosen.device) if moves else opened.weights
+            weights = read_weights(folder, chosen.device) if moves else loaded.weights
             folder.check_weights(weights.files)
             weights.finders.check_unwritten(weights.scorer)
             learned = training_queries(engine.graph, chosen, queries, count)
@@ -128,8 +128,10 @@ class Run(QuestionAnswering):
             )
         if result.summary["kept"]:
             own = chosen.engine  # which are the defaults from now on
-            others = {name: value for name, value in opened.settings.items() if name not in own}
-            self._take(read=opened.weights, adapted=True, settings=others)
+            others = {
+                name: value for name, value in loaded.engine_settings.items() if name not in own
+            }
+            self._reload(preloaded=loaded.weights, adapted=True, engine_settings=others)
         return result.summary
 
     def encode(
@@ -158,10 +160,12 @@ class Run(QuestionAnswering):
             dropped = self.folder.drop("encode")
         if not (dropped or stopped):
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        settings = self._opened.settings.items()
+        settings = self._loaded.engine_settings.items()
         others = {name: value for name, value in settings if (name, value) != ("search", "encoder")}
-        read = replace(self.weights, encoder=None, unfit=None) if self._opened.is_read else None
-        self._take(read=read, settings=others)
+        remaining = self._loaded.weights_in_memory
+        if remaining is not None:
+            remaining = replace(remaining, encoder=None, encoder_error=None)
+        self._reload(preloaded=remaining, engine_settings=others)
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build and store an index for large graphs, in `nlist` clusters (`4 √N` by default).
@@ -177,7 +181,7 @@ class Run(QuestionAnswering):
             )
         weights = self.weights
         built = weights.finders.build(weights.scorer, nlist, seed)
-        self._take(read=weights)
+        self._reload(preloaded=weights)
         return built
 
     def add(
@@ -221,7 +225,7 @@ class Run(QuestionAnswering):
 
     def _reread(self) -> None:
         """Open the folder again, since another process may have changed it."""
-        self._take(folder=RunFolder.open(self.folder.path), read=None)
+        self._reload(folder=RunFolder.open(self.folder.path), preloaded=None)
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter; later answers do without it."""
@@ -229,14 +233,14 @@ class Run(QuestionAnswering):
             dropped = self.folder.drop("adapt")
         if not dropped:
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self._take(read=self.weights if self._opened.is_read else None)
+        self._reload(preloaded=self._loaded.weights_in_memory)
 
-    def _take(self, **changes: Any) -> None:
+    def _reload(self, **changes: Any) -> None:
         """Replace the loaded run by a changed one, once that is read as a whole."""
-        opened = replace(self._opened, **changes)
-        if self._opened.is_read:
-            _ = opened.engine
-        self._opened = opened
+        changed = replace(self._loaded, **changes)
+        if self._loaded.is_read:
+            _ = changed.engine
+        self._loaded = changed
 
     @with_gradients
     def evaluate(
@@ -278,21 +282,21 @@ class Run(QuestionAnswering):
             )
         if out is not None:
             check_writable(Path(out))
-        opened = self._opened  # one snapshot of facts and weights, even if the run changes
+        loaded = self._loaded  # one snapshot of facts and weights, even if the run changes
         evaluation = evaluate_run(
-            opened.folder,
-            opened.weights,
+            loaded.folder,
+            loaded.weights,
             queries,
             shapes,
             protocol,
-            opened.adapted if adapted is None else adapted,
-            opened.settings | settings,
+            loaded.adapted if adapted is None else adapted,
+            loaded.engine_settings | settings,
             progress,
             processes,
         )
         if processes is not None and not processes.leads:
             return evaluation
-        evaluation = store_evaluation(opened.folder, evaluation, opened.weights)
+        evaluation = store_evaluation(loaded.folder, evaluation, loaded.weights)
         if out is not None:
             evaluation.write(out)
         return evaluation

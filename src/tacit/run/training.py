@@ -86,8 +86,7 @@ def train(
         chosen = stored = chosen.with_derived(*sizes)
         if shards.leads:
             RunFolder.create(out, loaded, chosen.to_dict(), force)
-            note = chosen.describe_defaults(explicit, *sizes)
-            if note:
+            if note := chosen.describe_defaults(explicit, *sizes):
                 with shown(progress) as tell:
                     tell(Event("note", 0, 0, note=note))
         shards.wait()
@@ -128,11 +127,12 @@ def train_encoder(
     reading = take_reading(settings)
     chosen = EncodeSettings.of(settings)
     pick_device(chosen.device)  # before anything is written
-    for name in reading if names_run(graph) else ():
-        raise SettingsError(
-            f"{name} says how facts are read, and '{graph}' is a run, whose facts were", name
-        )
     if reading:
+        if names_run(graph):
+            name = next(iter(reading))
+            raise SettingsError(
+                f"{name} says how facts are read, and '{graph}' is a run, whose facts were", name
+            )
         graph = load(graph, **reading)
     if checkpoint is None:
         folder = _encoded(graph, out, chosen, settings, queries, resume, force, progress)
@@ -312,7 +312,8 @@ def import_model(
     """
     from tacit.links.imports import import_run, read_import
 
-    for option in options if graph is None else ():
+    if options and graph is None:
+        option = next(iter(options))
         raise SettingsError(f"{option} says how facts are read, and no graph is given", option)
     name = Path(source).name
     imported = read_import(source, trust_pickle, reciprocal)

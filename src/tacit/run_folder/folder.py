@@ -56,10 +56,8 @@ class RunFolder(GraphFolder):
 
         ready = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
-        stamped["padding"] = disk.padding(
-            {key: tensor.shape for key, tensor in ready.items()}, stamped
-        )
-
+        shapes = {key: tensor.shape for key, tensor in ready.items()}
+        stamped["padding"] = disk.padding(shapes, stamped)
         with self.unchanged(), disk.replacing(self.path / name) as target:
             try:
                 save_file(ready, target, stamped)
@@ -102,12 +100,10 @@ class RunFolder(GraphFolder):
         if (about["labels"], about["facts"]) == self.fingerprint:
             return
         self.check_unchanged()  # the weights may be right, and the opened graph outdated
-        same_labels = about["labels"] == self.fingerprint.labels
-        other = "other facts" if same_labels else "another vocabulary"
         advice = "drop it, or train it again" if name in REPAIRS else "train the run again"
         raise RunError(
-            f"{path} was trained on {other}, and weights and graph must come from one run; "
-            f"{advice}",
+            f"{path} was trained on {self._difference(about['labels'])}, and weights and graph "
+            f"must come from one run; {advice}",
             command=self.repair(name),
         )
 
@@ -215,18 +211,15 @@ def _is_evaluation(value: Any) -> bool:
 
 def versions() -> dict[str, str]:
     """The versions of Python, torch, numpy and Tacit, and the git head if there is one."""
-    torch = (
-        sys.modules["torch"].__version__ if "torch" in sys.modules else metadata.version("torch")
-    )
+    torch = sys.modules.get("torch")
     numbers = {
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "torch": torch,
+        "torch": torch.__version__ if torch else metadata.version("torch"),
         "tacit": sys.modules["tacit"].__version__,
     }
     with suppress(OSError, subprocess.SubprocessError):
         command = ["git", "rev-parse", "HEAD"]
-        numbers["git"] = subprocess.run(
-            command, capture_output=True, text=True, timeout=5, check=True
-        ).stdout.strip()
+        head = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        numbers["git"] = head.stdout.strip()
     return numbers

@@ -186,15 +186,13 @@ class GraphFolder(LockedFolder):
     def open(cls, path: str | Path) -> Self:
         """Open the run in a folder, and check that its settings can be read."""
         run = cls(path)
-        if present := disk.exists(path):
+        problem = f"there is no run '{path!s:.200}'"
+        if disk.exists(path):
             disk.finish_exchange(run.path)
-        if not present:
-            problem = f"there is no run '{path!s:.200}'"
-        elif not run.has(SETTINGS):
+            if run.has(SETTINGS):
+                run._stored_fingerprint()
+                return run
             problem = f"'{path}' is no run: it has no {SETTINGS}"
-        else:
-            run._stored_fingerprint()
-            return run
         raise RunError(f"{problem}; train one on a graph first", command="train")
 
     @contextmanager
@@ -280,14 +278,15 @@ class GraphFolder(LockedFolder):
 
     def check(self, graph: Graph) -> None:
         """Raise a `RunError` unless a graph has the run's labels and facts."""
-        actual = fingerprint(graph)
-        if actual != self.fingerprint:
-            same_labels = actual.labels == self.fingerprint.labels
-            other = "other facts" if same_labels else "another vocabulary"
+        if (actual := fingerprint(graph)) != self.fingerprint:
             raise RunError(
-                f"run '{self.path}' was trained on {other} than {graph.name} has now; give the "
-                "graph as it was, or train a run in another folder"
+                f"run '{self.path}' was trained on {self._difference(actual.labels)} than "
+                f"{graph.name} has now; give the graph as it was, or train a run in another folder"
             )
+
+    def _difference(self, labels: str) -> str:
+        """The difference of another fingerprint, with these `labels`, in words."""
+        return "other facts" if labels == self.fingerprint.labels else "another vocabulary"
 
     def check_unchanged(self) -> None:
         """Raise a `RunError` if the run's graph changed since the run was opened."""
