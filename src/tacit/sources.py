@@ -99,7 +99,7 @@ def fetch(
     `most` are the facts to fetch. Options are those of `tacit.graph.formats.fetching.Endpoint`:
     `pattern`, a graph pattern over `?s`, `?p` and `?o`, by default all facts; `page`, the facts to
     ask for at a time (10,000); `delay`, the seconds between two pages (1); and `timeout`, those to
-    wait for one (60). What is returned says how many `facts` there are, and whether they are the
+    wait for one (60). The result says how many `facts` there are, and whether they are the
     `whole`. `progress` hears an `Event` after each page, or True shows it.
     """
     from tacit.graph.formats.fetching import Endpoint

@@ -439,13 +439,13 @@ def test_a_run_is_of_the_graph_that_it_was_opened_with(run: RunFolder) -> None:
 
 
 def test_files_that_are_rewritten_together_are_all_old_or_all_new(run: RunFolder) -> None:
-    with suppress(KeyError), run.rewritten() as draft:
+    with suppress(KeyError), run.rewrite() as draft:
         draft.write_tensors(ADAPTER, {"table": torch.zeros(1)})
         draft.write_settings("adapt", {"steps": 1})
         raise KeyError
     assert not run.has(ADAPTER)
     assert "adapt" not in run.settings
-    with run.rewritten() as draft:
+    with run.rewrite() as draft:
         draft.write_tensors(ADAPTER, {"table": torch.ones(1)})
         draft.write_settings("adapt", {"steps": 1})
     assert torch.equal(run.tensors(ADAPTER)["table"], torch.ones(1))

@@ -365,6 +365,14 @@ def test_evaluations_can_be_hashed(path: Path) -> None:
     assert len({run.evaluate(), run.evaluate(limit=1)}) == 2
 
 
+def test_a_run_in_the_working_folder_is_compared_by_its_name(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path)
+    compared = tacit.compare(".", shapes="1p", limit=1)
+    assert [row.run for row in compared.rows] == [path.name]
+
+
 @pytest.mark.parametrize("source", [None, 3, tacit.parse])
 def test_what_is_no_path_names_no_run(source: Any) -> None:
     for attempt in (tacit.open, lambda given: tacit.compare([given])):

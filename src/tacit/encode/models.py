@@ -45,7 +45,7 @@ def save_encoder(
     run: RunFolder, encoder: Encoder, settings: EncodeSettings, summary: Mapping[str, Any]
 ) -> None:
     """Write an encoder with its settings and the summary of its training, together."""
-    with run.rewritten() as draft:
+    with run.rewrite() as draft:
         draft.write_tensors(
             ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())}
         )

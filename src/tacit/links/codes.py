@@ -86,7 +86,7 @@ class Codes:
         slack = torch.addcmul(lengths * self.errors[columns], moved, self.norms[columns])
         return rough, slack.addcmul_(rough.abs(), torch.tensor(_NARROW))
 
-    def fit(self, keys: Tensor) -> bool:
+    def match(self, keys: Tensor) -> bool:
         """Whether these are codes of some keys, judged by a sample."""
         count, width = keys.shape
         lengths = {len(part) for part in (self.scales, self.errors, self.norms)}

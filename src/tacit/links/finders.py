@@ -155,7 +155,7 @@ class Finders:
     def _write_codes(self, codes: Codes, weights: str) -> None:
         """Write codes, with their bytes in a file of their own that a kernel can map."""
         parts = dict(vars(codes))
-        with self.run.unchanged():
+        with self.run.lock_graph():
             write_array(self.run.path / BYTES, parts.pop("numbers").numpy())
         self.run.write_tensors(CODES, parts, {"weights": weights})
 
@@ -171,11 +171,11 @@ class Finders:
             weights = self._weights()
             if writes_to(keys) == 0 and not self._written_uncounted():  # mapped and unchanged
                 with suppress(TacitError):
-                    if (codes := self._read_codes(weights)).fit(keys):
+                    if (codes := self._read_codes(weights)).match(keys):
                         return codes
                 self._write_codes(Codes.of(keys), weights)
                 # another process may have replaced the weights
-                if (codes := self._read_codes(weights)).fit(keys):
+                if (codes := self._read_codes(weights)).match(keys):
                     return codes
         return Codes.of(keys)
 

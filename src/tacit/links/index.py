@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.retrievers import ScanTop, TopK, listed, pair_logits
+from tacit.links.retrievers import ScanTop, TopK, pair_logits, top_of_pairs
 from tacit.links.scorer import BilinearScorer
 
 WORTH = 200_000  # entities below which a scan is faster
@@ -162,7 +162,7 @@ class IndexTop:
         ids = ids[rows, places]
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
         logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
-        top = listed(rows, ids, logits, len(heads), m)
+        top = top_of_pairs(rows, ids, logits, len(heads), m)
         return TopK(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
 
     @torch.no_grad()

@@ -36,8 +36,8 @@ def ranks(
     the same score counts half (`realistic`: the mean over all orders), not at all (`optimistic`) or
     fully (`pessimistic`). The scores are overwritten in part while counting and restored on return.
     With `shards` they are the columns of this process, while ids and ranks are global: processes
-    exchange only scores of answers and counts. If some score is NaN, all ranks are NaN; `numbers`
-    raises the error, so that no GPU is waited for here.
+    exchange only scores of answers and counts. If some score is NaN, all ranks are NaN, which
+    `check_ranks` reports, so that no GPU is waited for here.
 
     >>> row = torch.tensor([[0.9, 0.5, 0.7, 0.5, 0.1]])
     >>> zero = torch.tensor([0])
@@ -75,7 +75,7 @@ def ranks(
     )
 
 
-def numbers(ranks: Tensor) -> Tensor:
+def check_ranks(ranks: Tensor) -> Tensor:
     """The ranks, or a `TrainingError` if they are NaN."""
     if bool(torch.isnan(ranks).any()):
         raise TrainingError(

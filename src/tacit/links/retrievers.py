@@ -116,7 +116,7 @@ class CodedTop:
         rows, ids = (rough + slack >= lowest[:, None]).nonzero(as_tuple=True)
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
         logits.masked_fill_(rough[rows, ids].isneginf(), -torch.inf)
-        return listed(rows, ids, logits, len(queries), m)
+        return top_of_pairs(rows, ids, logits, len(queries), m)
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The exact `log Z` of each row, from the keys."""
@@ -130,7 +130,7 @@ def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Ten
     return torch.cat([(queries[row] * keys[entity]).sum(-1) for row, entity in parts])
 
 
-def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:
+def top_of_pairs(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:
     """The best `m` of pairs `(row, id)` as lists by row, and the best score of the rest.
 
     Pairs are ordered by row and by rising id.

@@ -87,7 +87,7 @@ class NewNames:
     def lines(self) -> list[str]:
         """All new names as text, one line for each kind."""
         count = counted(len(self.entities), "new entity", "new entities")
-        entities = [f"{count}: {listed(self.entities)}"] if self.entities else []
+        entities = [f"{count}: {join_names(self.entities)}"] if self.entities else []
         return [*entities, *self.doubts()]
 
     def doubts(self, of_new: bool = True) -> list[str]:
@@ -97,16 +97,16 @@ class NewNames:
             pairs = [f"'{label}' ('{known}')" for label, known in self.same.items()]
             doubts.append(
                 f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
-                f"Unicode form alone: {listed(pairs)}"
+                f"Unicode form alone: {join_names(pairs)}"
             )
         unlike = {label: known for label, known in self.relations.items() if label not in self.same}
         if unlike and of_new:
             pairs = _questions(unlike)
-            doubts.append(f"{counted(len(pairs), 'new relation')}: {listed(pairs)}")
+            doubts.append(f"{counted(len(pairs), 'new relation')}: {join_names(pairs)}")
         if self.near and of_new:
             count = counted(len(self.near), "new entity", "new entities")
             doubts.append(
-                f"{count} with nearly the name of a known one: {listed(_questions(self.near))}"
+                f"{count} with nearly the name of a known one: {join_names(_questions(self.near))}"
             )
         return doubts
 
@@ -131,7 +131,7 @@ def _nearest(relations: Vocabulary, label: str) -> str | None:
     return next((text for text in relations.nearest(label) if not text.endswith(INVERSE)), None)
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """The first of some names, and how many more there are."""
     every = list(names)
     more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
@@ -180,10 +180,10 @@ class Change:
             parts[0] += f"{were} there already"
         if self.entities:
             number = counted(self.entities, "new entity", "new entities")
-            parts.append(f"{number}: {listed(self.new_names.entities)}")
+            parts.append(f"{number}: {join_names(self.new_names.entities)}")
         if self.relations:
             number = counted(self.relations, "new relation")
-            parts.append(f"{number}: {listed(self.new_names.relations)}")
+            parts.append(f"{number}: {join_names(self.new_names.relations)}")
         if self.names:
             parts.append(f"{counted(self.names, 'name')} added")
         return "; ".join(parts)
@@ -274,7 +274,7 @@ def _change(
     if dry_run:
         _, change = _plan_change(find_run(path), facts, merge)
         return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))
-    with find_run(path).exchanged() as (run, draft), run.in_use(changes=True):
+    with find_run(path).exchange() as (run, draft), run.in_use(changes=True):
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
         if change.added or change.removed:

@@ -166,7 +166,7 @@ def compare(
         return evaluate(engine.reasoner, sets, protocol, settings, progress)
 
     rows = list[System]()
-    names = [Path(source).name for source in opened]
+    names = [Path(source).name or Path(source).resolve().name for source in opened]
     for (source, run), name in zip(opened.items(), names, strict=True):
         rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
     conditions = {

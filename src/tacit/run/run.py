@@ -96,7 +96,7 @@ class Run(QuestionAnswering):
 
         It learns from `queries` (a query folder, or query sets by shape), or else from `count`
         sampled ones of each shape. Validation compares it with the run's own adapter and with none;
-        what is returned says so under `verdict` and `kept`. `resume` goes on where the same call
+        the result says so under `verdict` and `kept`. `resume` goes on where the same call
         was stopped; `progress` hears of every `Event`, or True shows them. Settings are those of
         `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so on.
         """
@@ -139,7 +139,7 @@ class Run(QuestionAnswering):
     ) -> dict[str, Any]:
         """Train an encoder on the run's graph; `search="encoder"` then answers with it.
 
-        The arguments are those of `tacit.train_encoder`; what is returned says how long it took and
+        The arguments are those of `tacit.train_encoder`; the result says how long it took and
         how well it did.
         """
         from tacit.run.training import train_encoder  # which makes runs
@@ -170,7 +170,7 @@ class Run(QuestionAnswering):
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build and store an index for large graphs, in `nlist` clusters (`4 √N` by default).
 
-        What is returned says how many entities and clusters it has, its bytes and the seconds it
+        The result says how many entities and clusters it has, its bytes and the seconds it
         took. Graphs of more than 200,000 entities are asked through it from now on; below that,
         exact search is faster.
         """
@@ -198,7 +198,7 @@ class Run(QuestionAnswering):
 
         They are a file or folder, with the options of `tacit.load`, a DataFrame, a graph, or
         triples of labels. Entities and relations that the run does not know get vectors, fitted to
-        their facts; what was learned before stays as it is, to the bit. What is returned says how
+        their facts; what was learned before stays as it is, to the bit. The result says how
         many facts, entities and relations are new, and which.
 
         A new relation, or a new entity with nearly the name of a known one, must be agreed to with

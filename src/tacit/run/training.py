@@ -315,7 +315,7 @@ def import_model(
     if options and graph is None:
         option = next(iter(options))
         raise SettingsError(f"{option} says how facts are read, and no graph is given", option)
-    name = Path(source).name
+    name = Path(source).name or Path(source).resolve().name
     imported = read_import(source, trust_pickle, reciprocal)
     facts = imported.graph(name) if graph is None else load(graph, **options)
     return Run(RunFolder.open(import_run(imported, facts, out, name, force).path))

@@ -58,7 +58,7 @@ class RunFolder(GraphFolder):
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
         shapes = {key: tensor.shape for key, tensor in ready.items()}
         stamped["padding"] = disk.padding(shapes, stamped)
-        with self.unchanged(), disk.replacing(self.path / name) as target:
+        with self.lock_graph(), disk.replacing(self.path / name) as target:
             try:
                 save_file(ready, target, stamped)
             except SafetensorError as error:

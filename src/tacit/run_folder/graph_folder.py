@@ -196,7 +196,7 @@ class GraphFolder(LockedFolder):
         raise RunError(f"{problem}; train one on a graph first", command="train")
 
     @contextmanager
-    def exchanged(self) -> Iterator[tuple[Self, Path]]:
+    def exchange(self) -> Iterator[tuple[Self, Path]]:
         """Yield the run and an empty folder whose files replace those of the run atomically.
 
         All files of the run except the trace are exchanged; foreign files stay. One change waits
@@ -206,7 +206,7 @@ class GraphFolder(LockedFolder):
             yield self.open(self.path), draft
 
     @contextmanager
-    def rewritten(self) -> Iterator[Self]:
+    def rewrite(self) -> Iterator[Self]:
         """Yield a draft folder whose files replace those of the run atomically.
 
         It starts with the settings and results of the run.
@@ -296,7 +296,7 @@ class GraphFolder(LockedFolder):
             )
 
     @contextmanager
-    def unchanged(self) -> Iterator[None]:
+    def lock_graph(self) -> Iterator[None]:
         """Lock the graph while data derived from it are written.
 
         A `RunError` says that the graph has changed since the run was opened.
