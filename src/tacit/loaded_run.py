@@ -102,13 +102,13 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     finders = Finders(folder)
     files = folder.weight_files()
     # an encoder, maybe still in training
-    alone = not folder.has(MODEL) and "train" not in folder.settings
-    if alone and shards is not None:
+    encoder_only = not folder.has(MODEL) and "train" not in folder.settings
+    if encoder_only and shards is not None:
         raise RunError(
             f"run '{folder.path}' holds an encoder alone, which processes cannot share out; leave "
             "`shards` out"
         )
-    reads_encoder = shards is None and (alone or folder.has(ENCODER))
+    reads_encoder = shards is None and (encoder_only or folder.has(ENCODER))
     scorer = None
     if folder.has(MODEL) or not reads_encoder:
         scorer = load_model(folder, device, shards)
@@ -139,35 +139,37 @@ def engine_of(
 
     graph = folder.graph()
     scorer = weights.scorer
-    usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
+    defaults = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
     encoder = (
         weights.encoder_error
         if weights.encoder is None
         else weights.encoder.reasoner(trained=describe_encoder(folder))
     )
-    shared: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
-    chosen = EngineSettings.of({**usual, **settings})
-    chosen.check_given(settings)
-    if not adapted or chosen.preset or not folder.has(ADAPTER):
-        return Engine(graph, scorer, chosen, **shared)
+    parts: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
+    config = EngineSettings.of({**defaults, **settings})
+    config.check_given(settings)
+    if not adapted or config.preset or not folder.has(ADAPTER):
+        return Engine(graph, scorer, config, **parts)
     from tacit.adapt.adapter import load_adapter
     from tacit.adapt.calibrated import Adapted
     from tacit.engine.atoms.calibration import calibration
 
-    adapter, learned = load_adapter(folder, scorer)
+    adapter, trained_for = load_adapter(folder, scorer)
     # the engine sets the observed facts that it counts
-    calibrated = Adapted(calibration(learned.calibration), adapter)
-    calibrated.unadapted_defaults = {name: getattr(chosen, name) for name in learned.engine}
-    own = EngineSettings.of({**usual, **learned.engine})
-    return Engine(graph, scorer, own, adapter=calibrated, **shared).with_settings(**settings)
+    adapted_calibration = Adapted(calibration(trained_for.calibration), adapter)
+    unadapted = {name: getattr(config, name) for name in trained_for.engine}
+    adapted_calibration.unadapted_defaults = unadapted
+    config = EngineSettings.of({**defaults, **trained_for.engine})
+    engine = Engine(graph, scorer, config, adapter=adapted_calibration, **parts)
+    return engine.with_settings(**settings)
 
 
 def describe_encoder(folder: RunFolder) -> str:
     """The training of a run's encoder, in one line."""
     settings = folder.settings.get("encode", {})
-    measured = folder.results().get("encode")
+    summary = folder.results().get("encode")
     model = settings.get("model")
-    figures = measured if isinstance(measured, dict) else {}
+    figures = summary if isinstance(summary, dict) else {}
     if "imported" in figures:
         return f"{model}, imported from {figures['imported']}"
     parts = [str(model), f"recipe {settings.get('recipe')}"]

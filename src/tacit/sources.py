@@ -40,8 +40,8 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     `format` is what standard input holds.
     """
     several = datasets.sources_of(source)
-    piped = STANDARD_INPUT in [item for item in several if isinstance(item, str)]
-    if piped and os.environ.get(_PROCESSES, "1") != "1":
+    reads_stdin = STANDARD_INPUT in [item for item in several if isinstance(item, str)]
+    if reads_stdin and os.environ.get(_PROCESSES, "1") != "1":
         raise SettingsError(
             "standard input can be read by one process alone; with several, write it to a file "
             "first"
@@ -73,15 +73,15 @@ def split(
         raise DataError("exists already; choose another folder", out)
     if out is not None and Path(out).suffix:
         raise DataError(f"must name a folder; leave the extension '{Path(out).suffix}' out", out)
-    divided = draw_split(load(graph, **options), valid, test, seed)
+    new_splits = draw_split(load(graph, **options), valid, test, seed)
     if out is not None:
-        if empty := [name for name in SPLITS if not len(divided.split(name))]:
+        if empty := [name for name in SPLITS if not len(new_splits.split(name))]:
             short = (
                 f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
             )
-            raise DataError(short, divided.name)
-        divided.write(out)
-    return divided
+            raise DataError(short, new_splits.name)
+        new_splits.write(out)
+    return new_splits
 
 
 def fetch(

@@ -54,18 +54,18 @@ class Codes:
             # The scale is rounded before it is used, so that the error counts the rounding too.
             scale = (block.abs().amax(dim=1) / 127).clamp(min=smallest).bfloat16().double()
             code = (block / scale[:, None]).round().clamp(-127, 127)
-            near = code * scale[:, None]
-            lost = torch.linalg.vector_norm(block - near, dim=1)
-            length = torch.linalg.vector_norm(near, dim=1)
+            approximation = code * scale[:, None]
+            loss = torch.linalg.vector_norm(block - approximation, dim=1)
+            length = torch.linalg.vector_norm(approximation, dim=1)
             numbers[part, :width], scales[part] = code.to(torch.int8), scale.float()
             norms[part] = (length * (1 + 2.0**-20)).float()
-            errors[part] = ((lost + ROUNDING * width * (length + lost)) * (1 + 2.0**-20)).float()
+            errors[part] = ((loss + ROUNDING * width * (length + loss)) * (1 + 2.0**-20)).float()
         return cls(numbers, scales, errors, norms)
 
     def products(self, queries: Tensor, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Approximate products of queries with keys, and bounds of their errors, `[B, n]`."""
         lengths = torch.linalg.vector_norm(queries, dim=1, keepdim=True)
-        if len(queries) <= FEW and self._trusted:
+        if len(queries) <= FEW and self._has_kernel:
             return self._by_bytes(queries, lengths, columns)
         width = queries.shape[1]
         numbers = self.numbers[columns, :width]
@@ -78,12 +78,12 @@ class Codes:
     def _by_bytes(self, queries: Tensor, lengths: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
         """The same by a kernel that reads bytes; queries and results are rounded to bfloat16."""
         queries = F.pad(queries, (0, self.numbers.shape[1] - queries.shape[1]))
-        near = queries.bfloat16()
-        moved = torch.linalg.vector_norm(queries - near, dim=1, keepdim=True)
+        approximation = queries.bfloat16()
+        shift = torch.linalg.vector_norm(queries - approximation, dim=1, keepdim=True)
         rough = torch._weight_int8pack_mm(
-            near, self.numbers[columns], self.scales[columns].bfloat16()
+            approximation, self.numbers[columns], self.scales[columns].bfloat16()
         ).float()
-        slack = torch.addcmul(lengths * self.errors[columns], moved, self.norms[columns])
+        slack = torch.addcmul(lengths * self.errors[columns], shift, self.norms[columns])
         return rough, slack.addcmul_(rough.abs(), torch.tensor(_NARROW))
 
     def match(self, keys: Tensor) -> bool:
@@ -93,12 +93,12 @@ class Codes:
         if lengths != {count} or self.numbers.shape != (count, width + -width % _WIDTH):
             return False
         sample = slice(None, None, max(1, count // _SAMPLED))
-        near = self.numbers[sample, :width].double() * self.scales[sample, None].double()
-        distances = torch.linalg.vector_norm(keys[sample].double() - near, dim=1)
+        approximation = self.numbers[sample, :width].double() * self.scales[sample, None].double()
+        distances = torch.linalg.vector_norm(keys[sample].double() - approximation, dim=1)
         return bool((distances <= self.errors[sample]).all())
 
     @cached_property
-    def _trusted(self) -> bool:
+    def _has_kernel(self) -> bool:
         """Whether the kernel, which is private to torch, exists and keeps its error bounds."""
         if not hasattr(torch, "_weight_int8pack_mm") or not len(self.numbers):
             return False

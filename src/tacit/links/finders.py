@@ -128,17 +128,17 @@ class Finders:
             )
         # the stored hash may be missing or damaged
         with suppress(OSError, ValueError, TypeError, KeyError):
-            stored = from_json((run.path / WEIGHTS).read_text(encoding="utf-8"))
-            if stored["files"] == self._files and isinstance(stored["sha256"], str):
-                return stored["sha256"]
-        hashed = sha256()
+            record = from_json((run.path / WEIGHTS).read_text(encoding="utf-8"))
+            if record["files"] == self._files and isinstance(record["sha256"], str):
+                return record["sha256"]
+        hasher = sha256()
         for name, *_ in self._files:
             with (run.path / name).open("rb") as file:
-                file_digest(file, lambda: hashed)
-        described = {"files": self._files, "sha256": hashed.hexdigest()}
+                file_digest(file, lambda: hasher)
+        content = {"files": self._files, "sha256": hasher.hexdigest()}
         with suppress(TacitError):  # the run may be read-only
-            write_text(run.path / WEIGHTS, json.dumps(described))
-        return hashed.hexdigest()
+            write_text(run.path / WEIGHTS, json.dumps(content))
+        return hasher.hexdigest()
 
     def _read_codes(self, weights: str) -> Codes:
         path = self.run.path / CODES

@@ -154,10 +154,10 @@ class IndexTop:
     def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
         queries = self.scorer.queries(heads, relations)
-        fetched = max(_FETCHED, m + m // 4 + 2)
-        near = self._search(queries, min(self.scorer.num_entities, fetched), self.nprobe)[1]
-        beside = self._beside(heads, relations, near)
-        ids = torch.cat([near, beside], dim=1).sort(dim=1).values
+        fetch_count = max(_FETCHED, m + m // 4 + 2)
+        nearest = self._search(queries, min(self.scorer.num_entities, fetch_count), self.nprobe)[1]
+        neighbours = self._neighbours(heads, relations, nearest)
+        ids = torch.cat([nearest, neighbours], dim=1).sort(dim=1).values
         rows, places = (ids >= 0).nonzero(as_tuple=True)
         ids = ids[rows, places]
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
@@ -180,12 +180,13 @@ class IndexTop:
         first = ids[:, :_EXACT].clamp(min=0).flatten()
         # These weigh most, and codes are a little off.
         best[:, :_EXACT] = pair_logits(queries, self.scorer.keys(), rows, first).view(-1, _EXACT)
-        beside = self._beside(heads, relations, ids)
-        more = queries.new_full(beside.shape, -torch.inf)
-        rows, places = (beside >= 0).nonzero(as_tuple=True)
-        more[rows, places] = pair_logits(queries, self.scorer.keys(), rows, beside[rows, places])
+        neighbours = self._neighbours(heads, relations, ids)
+        more = queries.new_full(neighbours.shape, -torch.inf)
+        rows, places = (neighbours >= 0).nonzero(as_tuple=True)
+        ids_beside = neighbours[rows, places]
+        more[rows, places] = pair_logits(queries, self.scorer.keys(), rows, ids_beside)
         best = torch.cat([best, more], dim=1)
-        ids = torch.cat([ids, beside], dim=1)
+        ids = torch.cat([ids, neighbours], dim=1)
         best.masked_fill_((ids < 0) | (no_loop[:, None] & (ids == heads[:, None])), -torch.inf)
         others = queries @ self._sample_keys.t()  # [B, S]
         places = torch.searchsorted(self._sample, ids).clamp(max=len(self._sample) - 1)
@@ -198,21 +199,23 @@ class IndexTop:
         total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
         return total, torch.zeros_like(total, dtype=torch.bool)
 
-    def _beside(self, heads: Tensor, relations: Tensor, listed_ids: Tensor) -> Tensor:
+    def _neighbours(self, heads: Tensor, relations: Tensor, listed_ids: Tensor) -> Tensor:
         """The entities nearest to known tails of rows that are not listed, with -1s, `[B, n]`.
 
         Training has placed such entities near each other, and the clusters nearest to a query may
         lack them.
         """
         rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
-        place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
-        rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
-        near = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
+        rank_of_tail = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
+        few = rank_of_tail < _KNOWN
+        rows, tails, rank_of_tail = rows[few], tails[few].long(), rank_of_tail[few]
+        nearest = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
         if len(rows):
-            near[rows, place] = self._search(self.scorer.keys()[tails], _BESIDE, _NEAREST)[1]
-        near = near.view(len(heads), -1).sort(dim=1).values
-        repeated = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
-        return near.masked_fill(repeated | _within(near, listed_ids), -1)
+            keys = self.scorer.keys()[tails]
+            nearest[rows, rank_of_tail] = self._search(keys, _BESIDE, _NEAREST)[1]
+        nearest = nearest.view(len(heads), -1).sort(dim=1).values
+        repeated = F.pad(nearest[:, 1:] == nearest[:, :-1], (1, 0))
+        return nearest.masked_fill(repeated | _within(nearest, listed_ids), -1)
 
     def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
         """Falling scores from codes, and ids padded with -1, `[B, count]` each."""
@@ -226,9 +229,9 @@ class IndexTop:
 
 def _within(ids: Tensor, others: Tensor) -> Tensor:
     """Whether each id of a row is among others of the same row, `[B, n] x [B, m] -> [B, n]`."""
-    ordered = others.sort(dim=1).values
-    places = torch.searchsorted(ordered, ids).clamp(max=ordered.shape[1] - 1)
-    return ordered.gather(1, places) == ids
+    sorted_others = others.sort(dim=1).values
+    places = torch.searchsorted(sorted_others, ids).clamp(max=sorted_others.shape[1] - 1)
+    return sorted_others.gather(1, places) == ids
 
 
 def faiss_library() -> Any:

@@ -263,7 +263,7 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
         raise RunError(f"run '{run.path}' has no {MODEL}: {how}", command="train")
     graph = run.settings["graph"]
     target = pick_device(device)
-    mapped = MAPS and target.type == "cpu"  # padding is for a GPU's products
+    is_mapped = MAPS and target.type == "cpu"  # padding is for a GPU's products
     with run.fits(MODEL, "train the run again"):
         sizes = graph["entities"], graph["relations"]
         stamp, tables = RunFiles(run, shards or Shards(sizes[0])).contents(MODEL)
@@ -271,13 +271,13 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
             model = make_model(
                 stamp["model"], *sizes, int(stamp["rank"]), int(stamp["norm"]), shards
             )
-        if not mapped:
+        if not is_mapped:
             model.to_empty(device=target)
         for name, table in tables.items():
             if table.dtype != torch.float32:
                 raise ValueError(f"{name} is of {table.dtype}, not {torch.float32}")
-        model.load_state_dict(tables, assign=mapped)
-    for part in model.modules() if not mapped else ():
+        model.load_state_dict(tables, assign=is_mapped)
+    for part in model.modules() if not is_mapped else ():
         # new parameters have no writes counted, like mapped ones
         if isinstance(part, Embeddings):
             part.storage = nn.Parameter(part.storage.data)

@@ -47,9 +47,9 @@ def from_pykeen(model: Any) -> FactorModel:
         if not model.use_inverse_triples:
             relations = torch.stack((relations, inverse(relations)), 1).flatten(0, 1)
     rank = entities.shape[1] // MODELS[name].entity_width
-    made = make_model(name, len(entities), len(relations), rank, norm)
-    made.load_state_dict({"entities.weight": entities, "relations.weight": relations})
-    return made.requires_grad_(False).eval()
+    result = make_model(name, len(entities), len(relations), rank, norm)
+    result.load_state_dict({"entities.weight": entities, "relations.weight": relations})
+    return result.requires_grad_(False).eval()
 
 
 def read_model(folder: Path, trust_pickle: bool) -> FactorModel:

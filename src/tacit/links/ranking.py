@@ -56,7 +56,7 @@ def ranks(
     with torch.inference_mode():
         inside, column = shards.inside(hard)
         targets = shards.sum(torch.where(inside, scores[rows, column], 0.0))
-        damaged = torch.isnan(scores.max())
+        has_nan = torch.isnan(scores.max())
         answers = torch.cat([rows, known_rows]), torch.cat([hard, known])
         if shards.world > 1:
             inside, column = shards.inside(answers[1])
@@ -68,7 +68,7 @@ def ranks(
             _count(scores, rows, targets, counts)
         finally:
             scores[answers] = answer_scores
-        counts += torch.where(damaged, torch.nan, 0.0)
+        counts += torch.where(has_nan, torch.nan, 0.0)
         shards.sum(counts)
     return (
         1 + {"realistic": counts.mean(0), "optimistic": counts[0], "pessimistic": counts[1]}[ties]
@@ -107,10 +107,10 @@ def _count(scores: Tensor, rows: Tensor, targets: Tensor, counts: Tensor) -> Non
     for row, score, count in zip(*parts, strict=True):
         for start in range(0, len(row), block):
             part = slice(start, start + block)
-            compared = scores[row[0] if on_cpu else row[part]]
+            row_scores = scores[row[0] if on_cpu else row[part]]
             out = buffer[: len(row[part])]
             for test, compare in enumerate((torch.gt, torch.ge)):
-                compare(compared, score[part, None], out=out)
+                compare(row_scores, score[part, None], out=out)
                 torch.sum(out, 1, out=count[test, part])
 
 

@@ -296,14 +296,14 @@ def _plan_change(
     """The graph that a run will have, and the change that leads to it."""
     _check_finished(run)
     before = run.graph()
-    graph, changed, unchanged, absent = merge(before, facts)
-    removing = merge is without_facts
+    graph, count, unchanged, absent = merge(before, facts)
+    is_removal = merge is without_facts
     change = Change(
-        added=0 if removing else changed,
-        removed=changed if removing else 0,
+        added=0 if is_removal else count,
+        removed=count if is_removal else 0,
         unchanged=unchanged,
         names=sum(map(len, graph.names.values())) - sum(map(len, before.names.values())),
-        index_removed=changed > 0 and run.has(INDEX),
+        index_removed=count > 0 and run.has(INDEX),
         notes=facts.notes,
         new_names=NewNames.of(before, graph),
         absent=absent,
@@ -353,33 +353,33 @@ def _write(
         larger = fit_new_embeddings(model, graph, chosen, progress)
     settings = run.settings
     first, *others = (table for table in settings if table not in _WRITTEN)
-    changed = RunFolder.create(draft, graph, settings[first], table=first)
+    new_run = RunFolder.create(draft, graph, settings[first], table=first)
     before = run.results()
     totals = before.pop("changes", {})
     before.pop("versions", None)
-    results = {name: _outdated(value) for name, value in before.items()}
+    results = {name: _mark_outdated(value) for name, value in before.items()}
     if model is not None and larger is not None:
-        save_model(changed, larger)
+        save_model(new_run, larger)
         if run.has(ADAPTER):
             adapter, adapted = load_adapter(run, model)
-            save_adapter(changed, adapter.with_larger_scorer(larger), adapted)
+            save_adapter(new_run, adapter.with_larger_scorer(larger), adapted)
     for table in others:  # after the model, whose saving deletes an adapter's table
-        changed.write_settings(table, settings[table])
+        new_run.write_settings(table, settings[table])
     for name in (ENCODER, ADAPTER):
-        if run.has(name) and not changed.has(name):
+        if run.has(name) and not new_run.has(name):
             about, tensors = run.contents(name)
-            changed.write_tensors(name, tensors, about)
+            new_run.write_tensors(name, tensors, about)
     results["changes"] = {
         "added": totals.get("added", 0) + change.added,
         "removed": totals.get("removed", 0) + change.removed,
     }
-    changed.write_results(results)
+    new_run.write_results(results)
 
 
-def _outdated(result: Any) -> Any:
+def _mark_outdated(result: Any) -> Any:
     """Mark results as measured before a change."""
     if isinstance(result, list):
-        return [_outdated(each) for each in result]
+        return [_mark_outdated(each) for each in result]
     if isinstance(result, Mapping):
         return {**result, "outdated": OUTDATED.format("graph has")}
     return result

@@ -104,10 +104,10 @@ class Comparison:
         from rich.console import Console
 
         console = Console(width=20 + 20 * len(self.rows), force_terminal=False, color_system=None)
-        with console.capture() as captured:
+        with console.capture() as capture:
             console.print(self.table())
         trained = [f"{row.run}, {row.what}: {row.trained}" for row in self.rows]
-        return "\n".join([captured.get().rstrip(), *trained, self.conditions])
+        return "\n".join([capture.get().rstrip(), *trained, self.conditions])
 
 
 def compare(
@@ -142,37 +142,37 @@ def compare(
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
         check_writable(Path(out))
-    opened = _open_all([runs] if isinstance(runs, NameOrPath) else runs, device)
-    graph = next(iter(opened.values())).graph
+    open_runs = _open_all([runs] if isinstance(runs, NameOrPath) else runs, device)
+    graph = next(iter(open_runs.values())).graph
     if queries is None:
         origin = "drawn from the graph"
         samples = sample(graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
-        compared = {name: each.queries for name, each in samples.items() if len(each.queries)}
+        query_sets = {name: each.queries for name, each in samples.items() if len(each.queries)}
     else:
         origin = "given" if isinstance(queries, Mapping) else str(queries)
-        compared = queries_of(graph, queries, split, shapes)
-    if not compared:
+        query_sets = queries_of(graph, queries, split, shapes)
+    if not query_sets:
         facts = f"the {split} facts of {graph.name}"
         raise SettingsError(f"no queries could be drawn from {facts}; give `queries`")
     observed = observed_before(split)
 
-    def measured(engine: Engine) -> Results:
+    def measure(engine: Engine) -> Results:
         sets = {
             shape: each
-            for shape, each in compared.items()
+            for shape, each in query_sets.items()
             if engine.search.unsupported_reason(each.shape.plan) is None
         }
         settings = {"split": split, **relevant_settings(engine)}
         return evaluate(engine.reasoner, sets, protocol, settings, progress)
 
     rows = list[System]()
-    names = [Path(source).name or Path(source).resolve().name for source in opened]
-    for (source, run), name in zip(opened.items(), names, strict=True):
-        rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
+    names = [Path(source).name or Path(source).resolve().name for source in open_runs]
+    for (source, run), name in zip(open_runs.items(), names, strict=True):
+        rows += _systems(run, name if names.count(name) == 1 else source, observed, measure)
     conditions = {
         "graph": graph.name,
         "split": split,
-        "queries": {name: len(each) for name, each in queries_to_rank(compared, limit).items()},
+        "queries": {name: len(each) for name, each in queries_to_rank(query_sets, limit).items()},
         "origin": origin,
         "observed": "+".join(observed) or "none",
         "ties": ties,
@@ -188,8 +188,8 @@ def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
     """The runs by their sources, or a `RunError` unless all are of one graph."""
     if not sources:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {str(source): open(source, device=device) for source in sources}
-    first, *others = (run.folder for run in opened.values())
+    open_runs = {str(source): open(source, device=device) for source in sources}
+    first, *others = (run.folder for run in open_runs.values())
     for other in others:
         if first.fingerprint != other.fingerprint:
             same_labels = first.fingerprint.labels == other.fingerprint.labels
@@ -197,10 +197,10 @@ def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
                 f"runs '{first.path}' and '{other.path}' are of different graphs: their "
                 f"{'facts' if same_labels else 'labels'} differ; compare runs of one graph"
             )
-    return opened
+    return open_runs
 
 
-def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured) -> list[System]:
+def _systems(run: Run, name: str, observed: tuple[str, ...], measure: Measured) -> list[System]:
     """The rows of a run: its link predictor, adapter and encoder, evaluated by `measured`."""
     folder = run.folder
     weights = run.weights
@@ -210,7 +210,7 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
     size = _size(weights.scorer)
 
     def add(system: str, engine: Engine, model: str, training: str, parameters: int) -> None:
-        rows.append(System(name, system, model, training, parameters, measured(engine)))
+        rows.append(System(name, system, model, training, parameters, measure(engine)))
 
     if folder.has(MODEL):
         settings = folder.settings["train"]

@@ -105,29 +105,29 @@ class Run(QuestionAnswering):
         from tacit.adapt.training_queries import training_queries, validation_queries
         from tacit.links.models import pick_device
 
-        chosen = AdaptSettings.of(settings)
+        config = AdaptSettings.of(settings)
         loaded = self._loaded
         folder = loaded.folder
         with folder.in_use(), folder.training("adapt"):
             engine = loaded.engine
-            moves = "device" in settings and engine.scorer.device != pick_device(chosen.device)
-            weights = read_weights(folder, chosen.device) if moves else loaded.weights
+            moves = "device" in settings and engine.scorer.device != pick_device(config.device)
+            weights = read_weights(folder, config.device) if moves else loaded.weights
             folder.check_weights(weights.files)
             weights.finders.check_unwritten(weights.scorer)
-            learned = training_queries(engine.graph, chosen, queries, count)
-            valid = validation_queries(engine.graph, chosen, queries)
+            train_queries = training_queries(engine.graph, config, queries, count)
+            valid_queries = validation_queries(engine.graph, config, queries)
             result = adapt(
                 engine.graph,
                 weights.scorer,
-                learned,
-                chosen,
-                valid=valid,
+                train_queries,
+                config,
+                valid=valid_queries,
                 run=folder,
                 progress=progress,
                 resume=resume,
             )
         if result.summary["kept"]:
-            own = chosen.engine  # which are the defaults from now on
+            own = config.engine  # which are the defaults from now on
             others = {
                 name: value for name, value in loaded.engine_settings.items() if name not in own
             }
@@ -156,9 +156,9 @@ class Run(QuestionAnswering):
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
             )
         with self.folder.training("encode"):
-            stopped = self.folder.has(ENCODING)
-            dropped = self.folder.drop("encode")
-        if not (dropped or stopped):
+            had_checkpoint = self.folder.has(ENCODING)
+            existed = self.folder.drop("encode")
+        if not (existed or had_checkpoint):
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
         settings = self._loaded.engine_settings.items()
         others = {name: value for name, value in settings if (name, value) != ("search", "encoder")}
@@ -230,8 +230,8 @@ class Run(QuestionAnswering):
     def drop_adapter(self) -> None:
         """Delete the run's adapter; later answers do without it."""
         with self.folder.training("adapt"):
-            dropped = self.folder.drop("adapt")
-        if not dropped:
+            existed = self.folder.drop("adapt")
+        if not existed:
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
         self._reload(preloaded=self._loaded.weights_in_memory)
 

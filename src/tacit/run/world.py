@@ -64,11 +64,11 @@ def no_run(path: Path, what: str = "run") -> RunError:
         return RunError(
             f"there is no {what} {name}; give a run, a data set, or a file or folder of facts"
         )
-    if path.is_dir() and (inside := _runs_in(path)):
+    if path.is_dir() and (runs_inside := _runs_in(path)):
         return RunError(
-            f"{name} is no run but a folder of runs; name one of them, such as '{inside[0]}'"
+            f"{name} is no run but a folder of runs; name one of them, such as '{runs_inside[0]}'"
         )
-    if path.is_dir() and not _inside(path):
+    if path.is_dir() and not _entries(path):
         return RunError(
             f"{name} is no run but an empty folder; train one on a graph first", command="train"
         )
@@ -85,10 +85,10 @@ def _runs_near(path: Path) -> dict[str, Path | str]:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    return [path for path in _inside(folder) if is_run(path)]
+    return [path for path in _entries(folder) if is_run(path)]
 
 
-def _inside(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(islice(folder.iterdir(), _LOOKED_AT))
     except OSError:  # no such folder, or an unreadable one

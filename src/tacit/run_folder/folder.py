@@ -54,13 +54,13 @@ class RunFolder(GraphFolder):
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        ready = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        arrays = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
-        shapes = {key: tensor.shape for key, tensor in ready.items()}
+        shapes = {key: tensor.shape for key, tensor in arrays.items()}
         stamped["padding"] = disk.padding(shapes, stamped)
         with self.lock_graph(), disk.replacing(self.path / name) as target:
             try:
-                save_file(ready, target, stamped)
+                save_file(arrays, target, stamped)
             except SafetensorError as error:
                 full = "os error 28" in str(error) or "No space left" in str(error)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from None
@@ -157,8 +157,8 @@ class RunFolder(GraphFolder):
 
         An encoder without a link predictor also predicts links.
         """
-        alone = part == "encode" and not self.has(MODEL)
-        return PARTS[part][-1](settings) or (alone and PARTS["train"][-1](settings))
+        encoder_only = part == "encode" and not self.has(MODEL)
+        return PARTS[part][-1](settings) or (encoder_only and PARTS["train"][-1](settings))
 
     def weight_files(self) -> dict[str, list[Any]]:
         """The state of the weight files of each part, which changes when they are written."""

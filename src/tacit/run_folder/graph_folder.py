@@ -168,8 +168,8 @@ class GraphFolder(LockedFolder):
             raise RunError(
                 f"'{path}' holds a run; {go_on}replace it by `force=True`, or choose another folder"
             )
-        ours = set(filter(is_run_file, names))
-        if ours != names and SETTINGS not in names:
+        run_files = set(filter(is_run_file, names))
+        if run_files != names and SETTINGS not in names:
             raise RunError(
                 f"folder '{path}' is not empty and holds no run; choose an empty or a new one"
             )
@@ -178,7 +178,7 @@ class GraphFolder(LockedFolder):
                 for part in TRAINED:
                     stack.enter_context(self.training(part))
                 stack.enter_context(self.in_use(changes=True))
-            for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark goes first
+            for name in sorted(run_files, key=lambda name: name != SETTINGS):  # the mark goes first
                 if not name.startswith(disk.LOCK):  # others may hold a lock, or wait for it
                     self.remove(name)
 
