@@ -225,21 +225,22 @@ def _create_folder(
     """A folder for an encoder, with a copy of the link predictor if the model needs one."""
     from tacit.links.models import load_model, save_model
 
-    on_predictor = requested.model in ON_PREDICTOR
-    if on_predictor and not names_run(source):
+    if requested.model not in ON_PREDICTOR:
+        graph = load(source)
+        derived = requested.with_derived(graph.num_entities)
+        return RunFolder.create(out, graph, derived.to_dict(), force, table="encode")
+    if not names_run(source):
         raise SettingsError(
             f"model is '{requested.model}', which works on a link predictor; give a run with one",
             "model",
         )
-    origin = find_run(source) if on_predictor else None
-    model = load_model(origin) if origin is not None else None  # before anything is written
-    graph = load(source) if origin is None else origin.graph()
+    origin = find_run(source)
+    model = load_model(origin)  # before anything is written
+    graph = origin.graph()
     derived = requested.with_derived(graph.num_entities)
-    folder = RunFolder.create(out, graph, derived.to_dict(), force, table="encode")
-    if origin is not None and model is not None:
-        folder.write_settings("train", origin.settings["train"])
-        save_model(folder, model)
-        folder.write_settings("encode", derived.to_dict())
+    folder = RunFolder.create(out, graph, origin.settings["train"], force)
+    save_model(folder, model)
+    folder.write_settings("encode", derived.to_dict())
     return folder
 
 
