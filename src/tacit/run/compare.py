@@ -235,8 +235,5 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measure: Measured) 
 
 def _size(module: Any) -> int:
     """The number of weights in a model's file, without the padding of its tables."""
-    return (
-        sum(table.numel() for table in module.state_dict().values())
-        if hasattr(module, "state_dict")
-        else 0
-    )
+    tables = module.state_dict() if hasattr(module, "state_dict") else {}
+    return sum(table.numel() for table in tables.values())

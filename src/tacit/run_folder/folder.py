@@ -138,7 +138,10 @@ class RunFolder(GraphFolder):
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
             evaluations = results.get("eval", [])
-            if not isinstance(evaluations, list) or not all(map(_is_evaluation, evaluations)):
+            if not isinstance(evaluations, list) or not all(
+                isinstance(each, dict) and isinstance(each.get("settings", {}), dict)
+                for each in evaluations
+            ):
                 raise ValueError("eval is no list of evaluations")
         return dict(results)
 
@@ -203,10 +206,6 @@ class RunFolder(GraphFolder):
         with self.changed_results() as results:
             results.pop(part, None)
         return existed
-
-
-def _is_evaluation(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("settings", {}), dict)
 
 
 def versions() -> dict[str, str]:
