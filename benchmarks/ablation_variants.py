@@ -33,10 +33,8 @@ from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import SettingsError
 from tacit.fitting.loop import fit
 from tacit.graph.graph import Graph
-from tacit.links.embeddings import Embeddings
-from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.loading import make_like
-from tacit.links.models import MODELS
+from tacit.links.factors import BilinearModel, Embeddings, FactorModel
+from tacit.links.models import MODELS, make_like
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySets
 

@@ -19,8 +19,7 @@ from tacit.fitting.loop import Trainer
 from tacit.fitting.progress import Event
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model, pick_device
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model, pick_device
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation

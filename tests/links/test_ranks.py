@@ -13,8 +13,7 @@ import torch
 from rank_processes import on_ranks
 from ring_runs import GRAPH, SIZE, SMALL
 from tacit.distributed.shards import Shards, share
-from tacit.links.loading import make_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation
 from tacit.links.training.link_training import Training

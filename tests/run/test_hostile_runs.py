@@ -20,7 +20,7 @@ from tacit.fitting.checkpoint import CheckpointStore, TrainerState, read_state
 from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
-from tacit.links.loading import load_model, make_model, save_model
+from tacit.links.models import load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.run_folder.files import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE
 from tacit.run_folder.folder import RunFolder

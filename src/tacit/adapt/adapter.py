@@ -191,7 +191,7 @@ def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter with its settings; evaluations of another one become outdated."""
     trained_with = settings.to_dict()
-    with run.rewritten() as draft:
+    with run.rewrite() as draft:
         draft.outdate("adapt")
         draft.write_tensors(ADAPTER, adapter.state_dict(), {"settings": json.dumps(trained_with)})
         draft.write_settings("adapt", trained_with)

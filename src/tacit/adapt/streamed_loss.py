@@ -25,7 +25,7 @@ from tacit.distributed.threads import spread
 from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E
 from tacit.engine.message_reasoner import MessageReasoner
-from tacit.links.scratch_buffers import ScratchBuffers
+from tacit.links.scorer import ScratchBuffers
 
 # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 Summed = tuple[Tensor, Tensor, Tensor]

@@ -20,7 +20,7 @@ from tacit.errors import PlanError, TrainingError
 from tacit.fitting.interruption import breakable
 from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
-from tacit.links.loading import pick_device
+from tacit.links.models import pick_device
 from tacit.links.scorer import Scorer
 from tacit.query.plans.plan import Plan
 from tacit.query.sampling.queries import QuerySet, checksum

@@ -17,10 +17,9 @@ from tacit.engine.atoms.known_facts import KnownFacts, KnownTails
 from tacit.engine.atoms.sharded import at, widest_share
 from tacit.engine.atoms.weight_cache import WeightCache
 from tacit.errors import RunError, SettingsError
-from tacit.links.finders.codes import Codes, forget_codes, shared_codes
+from tacit.links.codes import Codes, forget_codes, shared_codes
 from tacit.links.precision import NARROW, even_product, switched
-from tacit.links.scorer import BilinearScorer, Scorer, shards_of
-from tacit.links.scratch_buffers import ScratchBuffers
+from tacit.links.scorer import BilinearScorer, Scorer, ScratchBuffers, shards_of
 from tacit.query.plans.plan import Plan, single_atom
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them

@@ -22,7 +22,7 @@ from tacit.engine.atoms.sharded import checked
 from tacit.engine.logic import ZERO, Logic, different
 from tacit.engine.search.bounds import Bounds, BoundsFold
 from tacit.engine.search.top_k import TopKRequest, TopKResult
-from tacit.links.finders.codes import ROUNDING, Codes
+from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
 from tacit.query.plans.fold import EvalContext

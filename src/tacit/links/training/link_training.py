@@ -14,7 +14,7 @@ from tacit.fitting.progress import Progress
 from tacit.fitting.task import Task, TrainingSchedule, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import load_model, make_model, pick_device, save_model
+from tacit.links.models import load_model, make_model, pick_device, save_model
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validate, Validation

@@ -11,7 +11,7 @@ import torch
 
 from tacit.distributed.shards import local_processes
 from tacit.errors import LimitError
-from tacit.links.embeddings import MULTIPLE
+from tacit.links.factors import MULTIPLE
 from tacit.links.models import MODELS
 from tacit.links.settings import TrainSettings
 

@@ -14,7 +14,7 @@ from tacit.fitting.progress import Progress
 from tacit.fitting.task import Task, TrainingSchedule, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_like
+from tacit.links.models import make_like
 from tacit.links.settings import TrainSettings
 from tacit.links.training.losses import REGULARISERS, sampled_softmax
 

@@ -8,8 +8,7 @@ from torch.optim import Adagrad, Adam, Optimizer
 
 from tacit.distributed.shards import share
 from tacit.fitting.interruption import breakable
-from tacit.links.embeddings import Embeddings
-from tacit.links.factors import BilinearModel, FactorModel
+from tacit.links.factors import BilinearModel, Embeddings, FactorModel
 from tacit.links.scorer import shards_of
 from tacit.links.settings import TrainSettings
 from tacit.links.training.losses import REGULARISERS, OneVsAll, relation_loss, sampled_softmax
