@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 from scaffold import Benchmark, Measured, timed
 from tacit.graph.datasets import load
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
+from tacit.query.question import bind
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 SPARQL = (
     "PREFIX : <tacit:> SELECT ?c { :France :borders ?n . ?n :borders ?c "

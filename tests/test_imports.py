@@ -28,7 +28,7 @@ OPTIONAL = (
     "prometheus_client", "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
-WRAPPERS = ("tacit.query.text.syntax_errors", "tacit.query.sparql", "tacit.server")
+WRAPPERS = ("tacit.query.syntax_errors", "tacit.query.sparql", "tacit.server")
 
 
 def layer_of(name: str) -> int | None:

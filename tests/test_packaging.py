@@ -115,7 +115,7 @@ def test_the_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> 
         archive.extractall(tmp_path / "site")
     (tmp_path / "elsewhere").mkdir()
     script = (
-        "import tacit, tacit.query.text.text as text; from importlib.resources import files\n"
+        "import tacit, tacit.query.text as text; from importlib.resources import files\n"
         "from tacit.cli import app; print(tacit.__file__)\n"
         "print(tacit.parse('?c : borders(France, ?c)'), (files('tacit.server') / 'static' / "
         "'index.html').is_file())\n"

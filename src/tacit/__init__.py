@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tacit.query.formula import Query as Query
     from tacit.query.formula import Variable as Variable
     from tacit.query.sampling.query_folder import sample as sample
-    from tacit.query.text.text import parse as parse
+    from tacit.query.text import parse as parse
     from tacit.run.compare import compare as compare
     from tacit.run.run import Run as Run
     from tacit.run.run import open as open
@@ -59,7 +59,7 @@ _HOMES = {
     "run.training": ("import_model", "train", "train_encoder"),
     "query.formula": ("And", "Atom", "Entity", "Exists", "Not", "Or", "Query", "Variable"),
     "query.sampling.query_folder": ("sample",),
-    "query.text.text": ("parse",),
+    "query.text": ("parse",),
     "run.run": ("Run", "open"),
     "server": ("serve",),
     "sources": ("fetch", "load", "split"),

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
 from tacit.cli.ask import announce, show_on
-from tacit.engine.answers import tuple_answers
+from tacit.engine.answers import execute
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
@@ -432,7 +432,7 @@ def test_where_not_all_known_pairs_are_counted_there_are_so_many_at_least(
     engine = Engine.of_facts(hub)
     question = "?x, ?y : leads(hub, ?x) & leads(hub, ?y)"
     assert str(engine.ask(question)).endswith("10 shown, 196 known in all; top=None lists more")
-    monkeypatch.setattr(tuple_answers, "COUNTED", 100)
+    monkeypatch.setattr(execute, "COUNTED", 100)
     answers = engine.ask(question)
     assert (answers.known_total, answers.known_at_least) == (100, True)
     assert str(answers).endswith("10 shown, at least 100 known in all; top=None lists more")

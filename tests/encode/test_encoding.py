@@ -21,7 +21,7 @@ from tacit.graph.graph import Graph
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES, Shape
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 from tacit.run_folder.files import ENCODER, ENCODING
 from tacit.run_folder.folder import RunFolder
 

@@ -24,7 +24,7 @@ from tacit.query.formula import And, Atom, Entity, Exists, Not, Query, atoms, pa
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Complement
 from tacit.query.sampling.shapes import SHAPES
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 from tacit.run_folder.folder import RunFolder
 from writings import rewritten
 

@@ -18,7 +18,7 @@ from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Relation
 from tacit.query.plans.symbolic import answers
 from tacit.query.sampling.shapes import SHAPES
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 from writings import cycles
 
 SIZE = 3

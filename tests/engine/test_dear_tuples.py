@@ -20,7 +20,7 @@ from tacit.query.plans import compile as compiling
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Complement, Cutset, Everything, walk
 from tacit.query.plans.traits import sets_in
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 DEAR = (  # a union of three variables and one that is held, one of them bound inside
     "?x, ?y : (p(?b, ?a) | q(e1, ?x) | (r(e2, ?x) & q(?b, ?c))) & r(?x, ?y) & p(?y, ?a) & q(?a, "

@@ -18,7 +18,7 @@ from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.traits import listable, without_hops
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 FACTS = [("a", "r", "b"), ("a", "r", "c"), ("b", "q", "b"), ("b", "q", "c"), ("c", "q", "d")]
 #                a    b    c    d

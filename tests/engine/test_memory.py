@@ -20,7 +20,7 @@ from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 from tacit.query.plans.compile import compile_query
 from tacit.query.sampling.shapes import SHAPES
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 # bytes
 ENTITIES = 5_000

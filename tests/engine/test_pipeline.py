@@ -20,9 +20,8 @@ from tacit.cli import app
 from tacit.engine.answers.execute import execute
 from tacit.engine.message_reasoner import CertifiedReasoner
 from tacit.engine.questions import bind_question
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
-from tacit.query.question import parse_question
+from tacit.query.question import bind, parse_question
 from tacit.server.settings import Limits
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import Job

@@ -40,7 +40,7 @@ from tacit.query.formula import (
 )
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Cutset
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 from writings import cycles, rewritten
 
 SIZE = 5

@@ -26,7 +26,7 @@ from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Complement
 from tacit.query.plans.symbolic import count_tuples
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 from writings import rewritten
 
 FACT = 1 - 2.0**-10  # the score of a fact

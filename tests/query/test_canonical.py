@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from formulas import queries
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 from writings import cycles, rewritten
 
 

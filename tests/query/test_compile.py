@@ -18,7 +18,7 @@ from tacit.query.plans import compile as compiling
 from tacit.query.plans import plan as p
 from tacit.query.plans.compile import compile_query, compile_template
 from tacit.query.plans.describe import describe
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 A, B, C = (Entity(name) for name in ENTITIES)
 T, X, Y, Z = (Variable(name) for name in "txyz")

@@ -14,10 +14,10 @@ from tacit.cli import app
 from tacit.errors import TacitError
 from tacit.graph.datasets import load
 from tacit.query.formula import atoms
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
+from tacit.query.question import bind
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import MAX_BRACKETS, MAX_CHARACTERS, parse
+from tacit.query.text import MAX_BRACKETS, MAX_CHARACTERS, parse
 
 PAGE, SPARQL = (
     (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")

@@ -23,10 +23,9 @@ from tacit.query.formula import (
     Query,
     Variable,
 )
-from tacit.query.text.text import parse
-from tacit.query.words.outline import Conditions, Statement, outline
-from tacit.query.words.paraphrase import QuestionReader
-from tacit.query.words.wording import in_words, sentence
+from tacit.query.outline import Conditions, Statement, outline
+from tacit.query.text import parse
+from tacit.query.wording import QuestionReader, in_words, sentence
 
 NUMBERS = count()
 
@@ -192,5 +191,5 @@ def test_a_symmetric_relation_is_read_the_shorter_way() -> None:
         [("Peru", "borders", "Chile"), ("Chile", "borders", "Peru"), ("Peru", "eats", "Tom")]
     )
     question = "?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"
-    told = QuestionReader(graph).told(question)
+    told = QuestionReader(graph).describe(question)
     assert told["sentence"] == "What eats Tom and borders something that borders Peru?"

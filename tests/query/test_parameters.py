@@ -12,10 +12,9 @@ from tacit.engine.engine import Engine
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.query.formula import Atom, Entity, Exists, Query, Variable
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
-from tacit.query.question import parse_question
-from tacit.query.text.text import parse
+from tacit.query.question import bind, parse_question
+from tacit.query.text import parse
 
 C = Variable("c")
 X = Variable("x")

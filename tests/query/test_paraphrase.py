@@ -7,7 +7,7 @@ import numpy as np
 from served_graphs import EUROPE
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.words.paraphrase import QuestionReader
+from tacit.query.wording import QuestionReader
 
 
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
@@ -16,8 +16,8 @@ def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
     reader = QuestionReader(
         Graph(Vocabulary(["France", "Paris"]), labels, np.array([[0, 0, 1]], dtype=np.int32))
     )
-    forward = reader.told("?c : +/place/capital(France, ?c)")
-    back = reader.told("?c : -/place/capital(Paris, ?c)")
+    forward = reader.describe("?c : +/place/capital(France, ?c)")
+    back = reader.describe("?c : -/place/capital(Paris, ?c)")
     assert forward["sentence"] == "What is the capital of France?"
     assert back["sentence"] == "What has Paris as its capital?"
     assert back["outline"]["parts"][0]["inverse"] is False
@@ -25,7 +25,7 @@ def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
 
 def test_what_only_sparql_can_say_is_left_to_it() -> None:
     text = "PREFIX : <tacit:> SELECT ?c { :Spain :borders ?c VALUES ?c { :France } }"
-    told = QuestionReader(EUROPE.graph()).told(text)
+    told = QuestionReader(EUROPE.graph()).describe(text)
     assert (told["outline"], told["sentence"], told["sparql"]) == (None, None, text)
     assert told["undrawable"] == "VALUES names what may answer it"
 
@@ -35,7 +35,7 @@ def test_relations_are_called_by_names_that_no_other_has() -> None:
     names = {"P1": ["borders"], "P2": ["owns"], "P3": ["owns"], "Q1": ["France"]}
     reader = QuestionReader(Graph.of(facts).named(names))
     sentences = [
-        reader.told(f"?x : {relation}(Q1, ?x)")["sentence"]
+        reader.describe(f"?x : {relation}(Q1, ?x)")["sentence"]
         for relation in ("P1", "borders", "P2", "P3")
     ]
     assert sentences[:2] == ["What does France border?"] * 2

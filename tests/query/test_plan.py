@@ -14,7 +14,7 @@ from tacit.errors import QueryError, UnknownName
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.describe import describe
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 PRINTED = {
     "?t : !(p(a, ?v) & q(?v, ?t)) & r(b, ?t)": """

@@ -11,7 +11,7 @@ from tacit.query.plans.compile import compile_template
 from tacit.query.plans.plan import Complement, Intersect, Project, Relation, Row, Union
 from tacit.query.sampling.betae_structures import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
 from tacit.query.sampling.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, parse_shapes, shape_of
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 FORMULAS = {
     "1p": "?t : r1(e1, ?t)",

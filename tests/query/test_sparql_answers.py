@@ -9,7 +9,7 @@ import pytest
 from tacit.errors import QueryError
 from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 pytest.importorskip("rdflib")
 

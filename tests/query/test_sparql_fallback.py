@@ -11,7 +11,7 @@ from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 pytest.importorskip("rdflib")
 

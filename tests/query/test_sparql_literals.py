@@ -11,10 +11,10 @@ from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.formula import quoted
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
+from tacit.query.question import bind
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 pytest.importorskip("rdflib")
 

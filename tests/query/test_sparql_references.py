@@ -9,8 +9,8 @@ import pytest
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
+from tacit.query.question import bind
 from tacit.query.sparql.iris import resolved
 from tacit.query.sparql.sparql import parse_sparql
 

@@ -29,7 +29,7 @@ from tacit.query.formula import (
 )
 from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.sparql import parse_sparql
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 pytest.importorskip("rdflib")
 oxigraph = pytest.importorskip("pyoxigraph")

@@ -14,7 +14,7 @@ from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.formula import Atom, Entity, Query, Variable
 from tacit.query.question import parse_question
 from tacit.query.sparql.writer import to_sparql
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 
 def written(query: Query) -> str:

@@ -20,7 +20,7 @@ from tacit.query.plans.symbolic import answers, easy_and_hard, with_answers
 from tacit.query.sampling.betae_structures import DE_MORGAN
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES, Shape
-from tacit.query.text.text import parse
+from tacit.query.text import parse
 
 Fact = tuple[int, str, int]
 

@@ -18,9 +18,9 @@ from tacit.errors import PlanError, QueryError, TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.formula import Atom, Entity, Exists, Formula, Inequality, Query, Variable, quoted
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
-from tacit.query.text.text import MAX_CHARACTERS, locate, parse
+from tacit.query.question import bind
+from tacit.query.text import MAX_CHARACTERS, locate, parse
 
 C, T, V, X, Y = (Variable(name) for name in "ctvxy")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from served import Running
 from served_graphs import SPEAKS
-from tacit.query.text.text import parse
-from tacit.query.words.outline import outline
+from tacit.query.outline import outline
+from tacit.query.text import parse
 from visits import Visit, at_every_size, needs_chromium
 
 pytestmark = needs_chromium

@@ -8,12 +8,11 @@ from served import Running
 from served_graphs import BORDERS, EUROPE, SPEAKS, open_europe
 from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
-from tacit.query.names import bind
 from tacit.query.plans.compile import compile_query
-from tacit.query.question import parse_question
-from tacit.query.text.text import parse
-from tacit.query.words.completions import Completions
-from tacit.query.words.paraphrase import QuestionReader
+from tacit.query.question import bind, parse_question
+from tacit.query.suggestions import Completions
+from tacit.query.text import parse
+from tacit.query.wording import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
@@ -147,10 +146,12 @@ def test_the_reason_for_one_answer_is_looked_for_alone(monkeypatch: pytest.Monke
 def test_what_mostly_holds_both_ways_is_read_either_way() -> None:
     mutual = [(a, "meets", b) for pair in BORDERS for a, b in (pair, pair[::-1])]
     reader = QuestionReader(Graph.of([*mutual, *((a, "feeds", b) for a, b in BORDERS)]))
-    assert reader.told("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
-    assert reader.told("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
+    assert reader.describe("?c : meets(Spain, ?c)")["sentence"] == "What meets Spain?"
+    assert reader.describe("?c : feeds(Spain, ?c)")["sentence"] == "What does Spain feed?"
     loops = Graph.of(
         [(a, "likes", a) for a in "abcdefgh"] + [("a", "likes", "b"), ("b", "likes", "c")]
     )
-    assert QuestionReader(loops).told("?c : likes(a, ?c)")["sentence"] == "What does a like?"
-    assert reader.told("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"
+    assert QuestionReader(loops).describe("?c : likes(a, ?c)")["sentence"] == "What does a like?"
+    assert (
+        reader.describe("?c : nonsense(Spain, ?c)")["sentence"] == "What is the nonsense of Spain?"
+    )

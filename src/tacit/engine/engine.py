@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tacit.engine.adapter_choice import AdapterChoice
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.execute import execute
 from tacit.engine.answers.paging import AskOptions, ListLength
@@ -22,7 +21,7 @@ from tacit.engine.questions import (
 )
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.search.exclusion import NewAnswers
-from tacit.engine.settings import EngineSettings
+from tacit.engine.settings import AdapterChoice, EngineSettings
 from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.finders import Finders

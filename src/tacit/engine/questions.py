@@ -15,11 +15,10 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
-from tacit.query.names import bind, labels_at
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
-from tacit.query.question import ParsedQuestion, parse_question
-from tacit.query.text.parameters import check_unused
+from tacit.query.question import ParsedQuestion, bind, labels_at, parse_question
+from tacit.query.text import check_unused
 from tacit.settings import settings_of
 
 

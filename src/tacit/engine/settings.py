@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from tacit.engine.presets import PRESETS
 from tacit.errors import SettingsError
 from tacit.settings import Settings, setting
+
+if TYPE_CHECKING:
+    from tacit.engine.atoms.calibration import Calibration
 
 SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic", "encoder")
 LOGICS = ("product", "godel", "lukasiewicz")
@@ -193,3 +196,45 @@ class EngineSettings(Settings):
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values for settings files and results."""
         return super().to_dict() | {"observed": "+".join(self.observed) or "none"}
+
+
+@dataclass(frozen=True)
+class AdapterChoice:
+    """An adapter, whether it is in use, and the settings that come and go with it."""
+
+    adapter: Calibration | None
+    used: bool
+    enabled: bool = True  # whether it is used where it fits
+    brought: Mapping[str, Any] = field(default_factory=dict)  # its settings, while it is left out
+    # the settings changed since it was last taken or left out
+    changed: frozenset[str] = frozenset()
+
+    def after(
+        self, settings: EngineSettings, adapted: bool | None, changes: Mapping[str, Any]
+    ) -> tuple[AdapterChoice, EngineSettings]:
+        """The choice after changes of settings, and the settings to which these apply."""
+        enabled = self.enabled if adapted is None else adapted
+        after = settings.changed(**changes)
+        restored = {
+            name: value
+            for name, value in self.brought.items()
+            if name not in changes and not after.decides(name)
+            if adapted or name not in self.changed
+        }
+        # An adapter in use, or asked for, stays, so that another calibration beside it is refused.
+        insists = (self.used or bool(adapted)) and "calibration" in changes
+        preset = changes.get("preset") if self.used else after.preset
+        adapter = self.adapter if enabled and not preset else None
+        used = adapter is not None and (
+            insists or after.changed(**restored).calibration == adapter.kind
+        )
+        if used == self.used:
+            return replace(self, enabled=enabled, changed=self.changed.union(changes)), settings
+        if used:
+            taken = AdapterChoice(self.adapter, used, enabled, changed=frozenset(changes))
+            return taken, settings.changed(**restored)
+        defaults = {} if self.adapter is None else self.adapter.unadapted_defaults
+        brought = {name: getattr(settings, name) for name in defaults}
+        usual = {name: value for name, value in defaults.items() if name not in self.changed}
+        left_out = AdapterChoice(self.adapter, used, enabled, brought)
+        return left_out, settings.changed(**usual)

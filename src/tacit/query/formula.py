@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
-from tacit.query.text import tokens
+from tacit.query import tokens
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
@@ -304,9 +304,9 @@ class Query:
 
         With a `graph` or a run, names are resolved in it and its entities counted.
         """
-        from tacit.query.names import bind
         from tacit.query.plans.compile import compile_query
         from tacit.query.plans.describe import describe
+        from tacit.query.question import bind
         from tacit.sources import load
 
         prepared = compile_query(self)

@@ -1,15 +1,25 @@
-"""Questions as people write them: in the text syntax or in SPARQL."""
+"""Questions: parsed from the text syntax or SPARQL, and their names resolved in a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from unicodedata import normalize
+from urllib.parse import unquote
 
-from tacit.errors import QueryError
-from tacit.graph.graph import Graph
+from tacit.errors import QueryError, UnknownName
+from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.labels.terms import SCHEME
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query
-from tacit.query.text.text import parse
+from tacit.query.plans.plan import CompiledQuery
+from tacit.query.text import locate, parse
+
+_SPARQL = re.compile(
+    r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE
+)
 
 
 class Column(NamedTuple):
@@ -39,6 +49,17 @@ class ParsedQuestion:
     by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
 
 
+def is_sparql(text: str) -> bool:
+    """Whether a text is SPARQL: no question in the text syntax begins with a word.
+
+    >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }")
+    True
+    >>> is_sparql("?c : borders(France, ?c)")
+    False
+    """
+    return _SPARQL.match(text) is not None
+
+
 def parse_question(
     text: str, graph: Graph | None = None, parameters: Mapping[str, str] | None = None
 ) -> ParsedQuestion:
@@ -52,11 +73,6 @@ def parse_question(
     >>> parse_question("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3").limit
     3
     """
-    from tacit.query.sparql.sparql import (
-        is_sparql,
-        parse_sparql,
-    )  # here, since it imports this module
-
     if not isinstance(text, str):
         raise QueryError(f"a question is a text here, not {type(text).__name__}")
     text = text.removeprefix("\ufeff")  # the byte order mark that some editors write
@@ -67,4 +83,93 @@ def parse_question(
             f"SPARQL takes no parameter '{name}': ${name} is a variable there; use the text syntax"
         )
         raise QueryError(problem, parameter=name)
+    from tacit.query.sparql.sparql import parse_sparql  # here, since it imports this module
+
     return parse_sparql(text, graph)
+
+
+def bind(prepared: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:
+    """Resolves the names of a query to the entity ids and directed relation ids of a graph.
+
+    The ids fill the slots of its plan.
+
+    A name is matched exactly, or else to the only label that is the same but for case, spaces, `_`,
+    `-` and the way accents are encoded; `<...>` is an IRI, which stands for the label that the
+    graph has for it. One that the graph does not have is an error that points at its place in the
+    text, where the question came from a text.
+
+    >>> from tacit.query.plans.compile import compile_query
+    >>> from tacit.query.text import parse
+    >>> graph = Graph.of([("France", "borders", "Spain")])
+    >>> bind(compile_query(parse("?c : Borders(spain, ?c)")), graph)
+    ([1], [0])
+    >>> bind(compile_query(parse("?c : boarders(Spain, ?c)")), graph)
+    Traceback (most recent call last):
+    tacit.errors.UnknownName: unknown relation 'boarders' at column 6; did you mean 'borders'?
+    """
+    return (
+        [_id(graph, graph.entities, name, prepared.text) for name in prepared.entities],
+        [_id(graph, graph.relations, name, prepared.text) for name in prepared.relations],
+    )
+
+
+def labels_at(
+    graph: Graph, entities: Sequence[int], relations: Sequence[int]
+) -> tuple[str, ...] | None:
+    """The labels of entity and relation ids; None where the graph lacks one of them."""
+    if (
+        max(entities, default=-1) >= graph.num_entities
+        or max(relations, default=-1) >= graph.num_relations
+    ):
+        return None
+    return (*(graph.entities[i] for i in entities), *(graph.relations[i] for i in relations))
+
+
+def _id(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
+    try:
+        return resolve_label(vocabulary, *_label_of(graph, name), name)
+    except UnknownName as error:
+        if name.startswith("<") and not error.suggestions:
+            error = UnknownName(
+                error.kind, name, vocabulary.nearest(graph.prefixes.label(name[1:-1]))
+            )
+        position = locate(text, vocabulary.kind, name)
+        raise (error.located(*position) if position else error) from None
+
+
+def _label_of(graph: Graph, name: str) -> list[str]:
+    """The name and label of an IRI in angle brackets; empty for any other name."""
+    if not (name.startswith("<") and name.endswith(">")):
+        return []
+    iri = name[1:-1]
+    label = unquote(iri[len(SCHEME) :]) if iri.startswith(SCHEME) else graph.label_of(iri)
+    return [name, label] if label is not None else []
+
+
+def resolve_label(vocabulary: Vocabulary, *names: str) -> int:
+    """The id of the first name with an exact match, or of the only loose match of the last."""
+    for name in names:
+        known = vocabulary.get(name)
+        if known is not None:
+            return known
+
+    def forward(text: str) -> bool:
+        return name.endswith(INVERSE) or not text.endswith(INVERSE)
+
+    texts = [
+        text
+        for text in vocabulary.spelling.like(name)
+        if _loosely(text) == _loosely(name) and forward(text)
+    ]
+    ids = list(dict.fromkeys(i for text in texts for i in vocabulary.resolve(text)))
+    if len(ids) == 1:
+        return ids[0]
+    if ids:
+        raise UnknownName.ambiguous(vocabulary.kind, name, [vocabulary[i] for i in ids])
+    # An inverse is nearly always as near as its relation.
+    raise UnknownName(vocabulary.kind, name, list(filter(forward, vocabulary.nearest(name, 6)))[:3])
+
+
+def _loosely(label: str) -> str:
+    label = normalize("NFC", label.casefold())  # an accent may be a character of its own
+    return " ".join(label.replace("_", " ").replace("-", " ").split())

@@ -180,9 +180,9 @@ class QuestionAnswering(ABC):
         A question without an outline has no sentence, and `undrawable` says why; `sparql` is None
         where SPARQL cannot express the question.
         """
-        from tacit.query.words.paraphrase import QuestionReader
+        from tacit.query.wording import QuestionReader
 
-        return QuestionReader(self.graph).told(question)
+        return QuestionReader(self.graph).describe(question)
 
     def entities(
         self, typed: str = "", limit: int = 10, *, relation: str | None = None, end: str = "object"
@@ -192,19 +192,19 @@ class QuestionAnswering(ABC):
         `text` is the entity as a question writes it. Entities at the `end`, `subject` or `object`,
         of the facts of a `relation` come first.
         """
-        from tacit.query.words.completions import Completions
+        from tacit.query.suggestions import Completions
 
         return Completions(self.graph).entities(typed, limit, relation, end)
 
     def relations(self, typed: str = "", limit: int = 10) -> list[dict[str, str]]:
         """The relations that complete a typed text, also with their `words` in a sentence."""
-        from tacit.query.words.completions import Completions
+        from tacit.query.suggestions import Completions
 
         return Completions(self.graph).relations(typed, limit)
 
     def examples(self) -> list[dict[str, str]]:
         """Questions with known answers to start with: `query`, `shape` and `title` of each."""
-        from tacit.query.words.examples import examples
+        from tacit.query.suggestions import examples
 
         return examples(self.graph)
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from tacit.engine.answers.answers import LIKELY
 from tacit.engine.settings import EngineSettings
-from tacit.query.text.text import MAX_CHARACTERS
+from tacit.query.text import MAX_CHARACTERS
 from tacit.settings import settings_of
 
 CHANGEABLE = ("search", "k", "logic", "observed", "new")  # engine settings that a request may bring

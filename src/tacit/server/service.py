@@ -14,9 +14,8 @@ from fastapi.responses import Response
 
 from tacit import __version__
 from tacit.errors import LimitError, TacitError
-from tacit.query.text import tokens
-from tacit.query.words.completions import Completions
-from tacit.query.words.examples import examples
+from tacit.query import tokens
+from tacit.query.suggestions import Completions, examples
 from tacit.server import schemas
 from tacit.server.admission import OPEN
 from tacit.server.log_lines import access_log

@@ -7,6 +7,7 @@ plan once for each relation.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,18 +16,21 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers.answers import Answers, Count
-from tacit.engine.answers.execution import Execution, ExecutionContext
+from tacit.engine.answers.execution import LIKELY_LOG, Execution, ExecutionContext
 from tacit.engine.answers.paging import AskOptions
-from tacit.engine.answers.tuple_answers import tuple_answers
 from tacit.engine.atoms.sharded import whole
 from tacit.engine.logic import ZERO
 from tacit.engine.questions import BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
+from tacit.engine.search.tuple_search import Tuples, TupleSearch
 from tacit.engine.settings import NOTHING_KNOWN
 from tacit.errors import PlanError, QueryError, SettingsError
 from tacit.query.plans.plan import Complement, Plan
+from tacit.query.plans.symbolic import count_tuples
 
+COUNTED = 100_000  # known tuples, at most; beyond it the number is a lower bound
+MOST_TUPLES = 100_000  # in a list of all known or likely ones, which must fit in memory
 _NOUNS = {
     "truth": "yes or no",
     "count": "a count",
@@ -231,10 +235,91 @@ def _ids(entities: Iterable[int], scores: Tensor) -> Tensor:
     return torch.tensor(list(entities), dtype=torch.long, device=scores.device)
 
 
+def _tuples(execution: Execution) -> Answers:
+    """Answer a question by the best tuples of entities."""
+    plan = execution.plan
+    context = execution.context
+    bound = execution.bound
+    entities, relations = execution.slots
+    search, tuples = _search_tuples(execution)
+    held = {each.variable for each in plan.held}
+    start = execution.span.start
+    answers = []
+    has_reasons = []
+    explainer = context.reasoner.explaining(by_scores=True)
+    columns = (column[start:].tolist() for column in vars(tuples).values())
+    for ids, score, known in zip(*columns, strict=True):
+        values = dict(zip(plan.targets, ids, strict=True))
+        filled = torch.tensor([[*bound.entities, *(values[each.variable] for each in plan.held)]])
+        (last,) = (entity for variable, entity in values.items() if variable not in held)
+        why = execution.explain(explainer, replace(plan, held=()), filled, relations, last, known)
+        has_reasons.append(why is not None)  # `why` itself holds sets of all entities
+        named = {bound.compiled.variables[target]: i for target, i in values.items()}
+        answers.append(execution.label(named, score, known, why, last))
+    size = context.graph.num_entities
+    count = 0
+    if context.index is not None:
+        slots = entities.numpy(), relations.numpy()
+        count = count_tuples(plan, *slots, context.index, size, COUNTED)
+    capped = count == COUNTED
+    possible = sys.maxsize if capped else execution.possible(size ** len(plan.targets), count)
+    return execution.collect(
+        answers,
+        search.certified,
+        has_reasons=has_reasons,
+        known=count,
+        possible=possible,
+        known_at_least=capped,
+        leading=max(0, search.leading - start),
+    )
+
+
+def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
+    """Search the best tuples, and known or likely ones where these are requested."""
+    context = execution.context
+    bound = execution.bound
+    span = execution.span
+    entities, relations = execution.slots
+    request = execution.request((), sys.maxsize)
+    likely_only = request.floor == LIKELY_LOG
+    search = TupleSearch(
+        context.reasoner,
+        execution.plan,
+        relations,
+        context.index,
+        None if context.reasoner.exact else context.k,
+        request.count,
+        None if execution.new else execution.least,
+        execution.new,
+        execution.proves,
+        request.floor,
+        bound.known is True,
+        wide=likely_only,
+    )
+    tuples = search.run(entities).tuples
+    if span.fewest is None or (not likely_only and len(tuples) < request.count):
+        return search, tuples
+    count = min(span.stop, MOST_TUPLES)
+    known_first = search.least is not None
+    last_is_likely = len(tuples) and (
+        (bool(tuples.known[-1]) and known_first) or float(tuples.scores[-1]) >= LIKELY_LOG
+    )
+    if last_is_likely and not likely_only and context.reasoner.probabilities:
+        more = replace(search, count=count, floor=LIKELY_LOG, wide=True).run(entities)
+        tuples = tuples.joined(more.tuples, count, known_first)
+        search.certified = more.certified and search.certified
+        search.leading = max(search.leading, more.leading)
+    if not execution.known_are_likely and not execution.new:
+        more = replace(search, count=count, floor=ZERO, only=True, wide=True).run(entities)
+        tuples = tuples.joined(more.tuples, count, known_first)
+        search.certified = more.certified and search.certified
+    return search, tuples
+
+
 _ANSWER_BY_KIND: Mapping[str, Callable[[Sequence[Execution]], Iterable[Answers]]] = {
     "entities": _entities,
     "truth": partial(map, _truth),
     "relations": partial(map, _relations),
-    "tuples": partial(map, tuple_answers),
+    "tuples": partial(map, _tuples),
     "count": partial(map, _count),
 }

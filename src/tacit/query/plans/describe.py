@@ -26,7 +26,7 @@ def describe(prepared: CompiledQuery, k: int | None = 256, num_entities: int | N
     Without `k`, no costs are written.
 
     >>> from tacit.query.plans.compile import compile_query
-    >>> from tacit.query.text.text import parse
+    >>> from tacit.query.text import parse
     >>> print(describe(compile_query(parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)"))))
     ?c: from the best ?n over capital_of^-1   k rows
       ?n: from Brazil over borders            1 row

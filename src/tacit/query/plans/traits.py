@@ -108,7 +108,7 @@ def sets_in(plan: Plan, k: int, num_entities: int) -> int:
     """How many fuzzy sets a plan computes, with `k` values of enumerated targets at once.
 
     >>> from tacit.query.plans.compile import compile_query
-    >>> from tacit.query.text.text import parse
+    >>> from tacit.query.text import parse
     >>> query = parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)")
     >>> sets_in(compile_query(query).plan, 256, 10_000)
     259

@@ -306,7 +306,7 @@ def shapes_of(
     if links is not None and not names:
         shapes = {name: shape for name, shape in shapes.items() if can_miss(shape, links)}
     if templates:
-        from tacit.query.text.text import parse
+        from tacit.query.text import parse
 
         for text in templates:
             shape = Shape.of(text, parse(text))

@@ -21,9 +21,9 @@ from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import WELL_KNOWN, Prefixes
 from tacit.graph.labels.terms import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.names import resolve_label
+from tacit.query.question import resolve_label
 from tacit.query.sparql.source import SparqlText, inner, is_value, is_variable, kind
-from tacit.query.text.text import place
+from tacit.query.text import place
 
 # the namespace of what is said of answers; an IRI of a label has no # in it
 ANSWER = "tacit:answer#"

@@ -1,38 +1,49 @@
-"""Reads questions in SPARQL through rdflib's parser.
+"""Reads questions in SPARQL: the form of a query, its columns, and filters on answers.
 
 `SELECT`, `ASK` and `COUNT` of triple patterns and paths, groups, `UNION`, `MINUS`, `VALUES`,
-`FILTER` of `EXISTS` and `NOT EXISTS`, prefixes, `LIMIT` and `OFFSET` are a formula and what is
-wanted of its answers; whatever else SPARQL has is refused by its name. A query is read from the
-outside in: `forms.py`, `groups.py`, `iris.py`.
+`FILTER` of `EXISTS` and `NOT EXISTS`, prefixes, `LIMIT` and `OFFSET` are a formula and limits of
+its answers; all else that SPARQL has is refused by its name. A query is read from the outside in:
+here, in `groups.py` and in `iris.py`, from the tree of `source.py`.
+
+What SPARQL has no words for is said by two predicates of the namespace `tacit:answer#`. `?c
+answer:score ?score` binds the score of the answer `?c`, `?c answer:known ?known` whether the known
+facts imply it. Both are of a whole solution: of several selected variables any one will do as the
+subject. They stand in the outermost braces, where filters may speak of them.
 """
 
 from __future__ import annotations
 
-import re
-from importlib import import_module
-from threading import Lock
+import math
+from collections.abc import Iterator
 from typing import Any
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
-from tacit.query.question import ParsedQuestion
-from tacit.query.sparql.forms import Form
+from tacit.query.formula import Formula, Query, Variable, atoms
+from tacit.query.plans.elimination import substitute
+from tacit.query.question import Column, ParsedQuestion
+from tacit.query.sparql.cases import Cases, Truth, joined, united
+from tacit.query.sparql.groups import Groups, triples, visible
 from tacit.query.sparql.iris import TermLabels
-from tacit.query.sparql.source import SparqlText, bare
-from tacit.query.text.text import place
-
-MAX_CHARACTERS = 10_000
-MAX_TERMS = 300  # of a whole query
-MAX_LIST = 32  # between two brackets: the parser's time grows with the square of it
-MAX_NESTING = 12
-
-# two threads that use the grammar first at the same time would leave it in a wrong order
-_GRAMMAR = Lock()
-_OPENING = re.compile(
-    r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE
+from tacit.query.sparql.source import (
+    SUPPORTED,
+    SparqlText,
+    inner,
+    is_variable,
+    keyword,
+    kind,
+    mentioned,
+    parsed_source,
 )
-_LITERAL = re.compile(r"""<[^<>\s]*>|#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
-_CODE = re.compile(r"\\\\|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
+
+_COUNTS = ("count", "expected")  # what a column shows of all answers together
+_AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
+_MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
+# what no answer is below: a filter that leaves none out has been given, too
+_LOWEST = math.nextafter(0.0, 1.0)
+_NO_ANSWERS = "the query has no answers whatever the facts"
+# A formula, the targets that have one value, and the values that a single target may have.
+_MergedValues = tuple[Truth, dict[str, str], tuple[str, ...] | None]
 
 
 def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion:
@@ -42,88 +53,314 @@ def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion:
     >>> parse_sparql(f"PREFIX : <tacit:> {text}").query
     <?c : borders(France, ?c) & !speaks(?c, German)>
     """
-    text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
-    _check_size(text)
     try:
-        prologue, tree = _parsed(text)
-        source = SparqlText(text, tree)
-        return Form(source, tree, TermLabels(source, prologue, graph)).reading()
+        source, prologue, tree = parsed_source(text)
+        return Form(source, tree, TermLabels(source, prologue, graph)).parsed()
     except RecursionError:
         raise QueryError("the query is nested too deeply, or too long") from None
 
 
-def _character(code: re.Match[str]) -> str:
-    """The character of a codepoint escape; none begins after an escaped backslash."""
-    digits = code[1] or code[2]
-    return chr(int(digits, 16)) if digits else code[0]
+class Form:
+    """A parsed query as a whole."""
 
+    def __init__(self, source: SparqlText, tree: Any, labels: TermLabels) -> None:
+        self.source = source
+        self.tree = tree
+        self.labels = labels
+        # the variable that takes what is said of answers -> `score` or `known`
+        self.told: dict[Variable, str] = {}
+        self.subjects: list[Variable] = []
+        self.min_score = 0.0
+        self.known: bool | None = None
 
-def is_sparql(text: str) -> bool:
-    """Whether a text is SPARQL: no question in the text syntax begins with a word.
-
-    >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }")
-    True
-    >>> is_sparql("?c : borders(France, ?c)")
-    False
-    """
-    return _OPENING.match(text) is not None
-
-
-def _check_size(text: str) -> None:
-    if len(text) > MAX_CHARACTERS:
-        raise QueryError(
-            f"the query is {len(text):,} characters long; at most {MAX_CHARACTERS:,} are read"
+    def parsed(self) -> ParsedQuestion:
+        """The parsed query, with its limits and filters on answers."""
+        tree = self.tree
+        if tree.name not in ("SelectQuery", "AskQuery"):
+            raise self.source.refused(tree)
+        for clause in filter(None, (*(tree.datasetClause or ()), tree.groupby, tree.having)):
+            raise self.source.refused(clause)
+        self._take_answer_triples()
+        columns = self._columns()
+        targets = self._targets(columns)
+        by_score = self._by_score()
+        counting = any(column.shows in _COUNTS for column in columns)
+        limit, offset = self._page(single=counting or not targets)
+        formula, row, among = self._merge_values(self._cases(targets), targets)
+        if isinstance(formula, bool):
+            raise QueryError("the query holds whatever the facts: there is nothing to score")
+        if (row or among) and counting:
+            raise self._several(targets[:1], "is counted")
+        columns = tuple(
+            column._replace(label=row.get(column.name, column.label)) for column in columns
         )
-    # a literal is a single term, whatever it holds
-    depth = 0
-    text = bare(text)
-    for bracket in re.findall(r"[{}()\[\]]", text):
-        depth += 1 if bracket in "{([" else -1
-        if depth > MAX_NESTING:
-            raise QueryError(f"brackets are nested deeper than {MAX_NESTING} levels")
-    if len(re.findall(r"[^\s{}()\[\].;,]+", text)) > MAX_TERMS:
-        raise QueryError(f"the query has more than {MAX_TERMS} terms; ask it in parts")
-    if any(len(inside.split()) > MAX_LIST for inside in re.findall(r"\(([^(){}\[\]]*)", text)):
-        raise QueryError(f"a list in brackets has more than {MAX_LIST} terms")
-
-
-def _tree(parser: Any, text: str) -> tuple[Any, Any]:
-    """Parses to rdflib's tree by a copy of its grammar that keeps tabs, or by `parseQuery`.
-
-    `parseQuery` turns tabs into spaces, so tabs in literals are escaped first. The grammar is no
-    public part of rdflib.
-    """
-    try:
-        grammar = parser.Query.copy().parse_with_tabs()
-    except AttributeError:
-        grammar = None
-    if grammar is None:
-        prologue, tree = parser.parseQuery(
-            _LITERAL.sub(lambda part: part[0].replace("\t", "\\t"), text)
+        query = self._query(
+            [target for target in targets if target.name not in row], formula, counting
         )
+        if among and query.kind == "relations":
+            raise self._several(targets, "stands for a relation")
+        return ParsedQuestion(
+            query, limit, offset, self.min_score, self.known, among, columns, by_score
+        )
+
+    def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
+        try:
+            return Query(targets, formula, counting)
+        except QueryError as error:
+            for atom in atoms(formula):
+                if isinstance(atom.relation, Variable):
+                    raise self.source.of_variable(str(error), atom.relation) from None
+            raise self.source.error(str(error), keyword("SELECT")) from None
+
+    def _columns(self) -> tuple[Column, ...]:
+        """The selected columns; `*` selects what a solution may bind."""
+        if self.tree.name == "AskQuery":
+            return ()
+        seen = visible(self.tree.where).union(mentioned(self.tree.valuesClause), self.told)
+        selected = self.tree.projection or [
+            variable for variable in self.source.variables if variable in seen
+        ]
+        columns = []
+        for column in selected:
+            if not isinstance(column, Variable) and column.expr:
+                columns.append(self._aggregate(inner(column.expr), str(column.evar)))
+            else:
+                variable = column if isinstance(column, Variable) else Variable(str(column.var))
+                columns.append(Column(variable.name, self.told.get(variable, "value")))
+        if len({column.shows in _COUNTS for column in columns}) > 1:
+            raise self.source.error(
+                f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT")
+            )
+        return tuple(dict.fromkeys(columns))
+
+    def _aggregate(self, expression: Any, name: str) -> Column:
+        """The column of COUNT of a variable, or of SUM of the scores."""
+        of = inner(getattr(expression, "vars", None))
+        variable = Variable(str(of)) if is_variable(of) else None
+        if kind(expression) == "Aggregate_Count" and variable:
+            several = visible(self.tree.where) != {variable} or any(
+                map(_multiplies, self.source.nodes)
+            )
+            # entities are counted, and one may be in several solutions
+            if several and not expression.distinct:
+                words = f"COUNT({variable}) counts an entity as often as a pattern finds it"
+                raise self.source.error(
+                    f"{words}; write COUNT(DISTINCT {variable})", keyword("COUNT")
+                )
+            return Column(name, "count", variable.name)
+        if kind(expression) == "Aggregate_Sum" and variable and self.told.get(variable) == "score":
+            return Column(name, "expected", self.subjects[0].name)
+        aggregate = any(kind(node).startswith("Aggregate_") for node in self.source.nodes)
+        words = "an aggregate other than COUNT of a variable" if aggregate else "a computed column"
+        raise self.source.error(
+            f"{words} is not supported {SUPPORTED}", keyword(_AGGREGATE if aggregate else "AS")
+        )
+
+    def _targets(self, columns: tuple[Column, ...]) -> tuple[Variable, ...]:
+        """The target variables."""
+        values = [column.name for column in columns if column.shows == "value"]
+        counted = [column.label for column in columns if column.shows in _COUNTS]
+        targets = tuple(map(Variable, dict.fromkeys(values + counted)))
+        if (self.tree.name == "SelectQuery" and not targets) or len(set(counted)) > 1:
+            words = "SELECT asks for no variable of an entity, or for several counts"
+            raise self.source.error(
+                f"{words}; select up to three variables, or one COUNT", keyword("SELECT")
+            )
+        for subject in self.subjects:
+            if subject not in targets:
+                problem = (
+                    f"what is said of the answer {subject} is of a variable "
+                    f"that is not selected; select {subject}"
+                )
+                raise self.source.of_variable(problem, subject)
+        if counted and self.tree.valuesClause:
+            words = "VALUES after a count is joined with its result; put it inside the braces"
+            raise self.source.at(self.tree.valuesClause, words)
+        if counted and (self.min_score or self.known is not None):
+            raise self.source.error(
+                "FILTER on the score of what is counted is not supported", keyword("FILTER")
+            )
+        return targets
+
+    def _by_score(self) -> bool:
+        """Whether rows are ordered by score alone; any other order is refused.
+
+        By default known answers go first.
+        """
+        if not self.tree.orderby:
+            return False
+        order = [
+            (condition.order, self._answer_property(inner(condition.expr)))
+            for condition in self.tree.orderby.condition
+        ]
+        if order not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
+            raise self.source.refused(self.tree.orderby)
+        return len(order) == 1
+
+    def _page(self, single: bool) -> tuple[int | None, int]:
+        """LIMIT and OFFSET; a single result has no second page."""
+        clause = self.tree.limitoffset
+        limit = int(clause.limit) if clause and clause.limit is not None else None
+        offset = int(clause.offset or 0) if clause else 0
+        if single and (offset or limit == 0):
+            raise self.source.refused(clause)
+        return None if single else limit, offset
+
+    def _cases(self, targets: tuple[Variable, ...]) -> Cases:
+        """The solutions of the query, all of which bind the targets."""
+        groups = Groups(self.source, self.labels)
+        clause = self.tree.valuesClause
+        targeted = frozenset(targets)
+        inline = frozenset(mentioned(clause.var if clause else ()))
+        cases = groups.cases(self.tree.where, None, inline, targeted | inline)
+        if clause:
+            cases = joined(cases, groups.values(clause))
+            groups.check(cases)
+        cases = {
+            case: formula
+            for case, formula in united([cases], targeted).items()
+            if formula is not False
+        }
+        if not cases:
+            raise QueryError(_NO_ANSWERS)
+        groups.check(cases)
+        for target in targets:
+            if any(target not in case.domain for case in cases):
+                raise self.source.of_variable(f"{target} is not bound in every alternative", target)
+        return cases
+
+    def _merge_values(self, cases: Cases, targets: tuple[Variable, ...]) -> _MergedValues:
+        """Merges cases that differ only in the values of targets into one formula."""
+        formula, *others = dict.fromkeys(cases.values())
+        rows = [case.fixed for case in cases]
+        if rows == [frozenset()]:
+            return formula, {}, None
+        bound = tuple(target for target in targets if any(target in dict(row) for row in rows))
+        if others or not all(rows):
+            raise self._several(bound, "is tied to other values, or to one alternative alone")
+        if len(targets) == 1:
+            return formula, {}, tuple(value.name for row in rows for _, value in row)
+        if len(rows) > 1 or len(rows[0]) == len(targets):
+            raise self._several(
+                bound, "is one of several that are selected: give one value, and leave one open"
+            )
+        for variable, value in rows[0]:
+            formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
+        return formula, {variable.name: value.name for variable, value in rows[0]}, None
+
+    def _several(self, targets: tuple[Variable, ...], why: str) -> QueryError:
+        words = f"VALUES gives {', '.join(map(str, targets))} values, and it {why}"
+        return self.source.error(f"{words}; this is not supported", keyword("VALUES"))
+
+    def _take_answer_triples(self) -> None:
+        """Moves triples and filters about answers out of the outermost group."""
+        where = self.tree.where
+        parts = []
+        for part in where.part or () if where.name == "GroupGraphPatternSub" else ():
+            if part.name == "TriplesBlock":
+                part["triples"] = [
+                    triple for triple in triples(part) if not self._is_answer_triple(triple)
+                ]
+            if part.name != "TriplesBlock" or part.triples:
+                parts.append(part)
+        if not self.told:
+            return
+        taken = self.told.keys()
+        for part in [
+            part for part in parts if part.name == "Filter" and taken & mentioned(part).keys()
+        ]:
+            parts.remove(part)
+            for condition in _conjuncts(part.expr):
+                self._add_answer_filter(condition, part)
+        where["part"] = parts
+        for variable in taken & {*mentioned([where, self.tree.valuesClause]), *self.subjects}:
+            raise self.source.of_variable(
+                f"{variable} is said of an answer, and can be nothing else", variable
+            )
+
+    def _is_answer_triple(self, triple: list[Any]) -> bool:
+        """Whether a triple is about an answer; if so, it is recorded."""
+        subject, predicate, object_ = triple
+        what = self.labels.told(predicate)
+        if what not in ("score", "known"):
+            return False
+        if not is_variable(subject) or not is_variable(object_):
+            words = f"answer:{what} is between two variables, as in ?c answer:{what} ?{what}"
+            raise self.source.error(words, rf"[\w-]*:{what}\b")
+        variable = Variable(str(object_))
+        others = [
+            other for other, shown in self.told.items() if (other == variable) != (shown == what)
+        ]
+        if others:
+            raise self.source.of_variable(
+                f"{variable} is not the only variable for what is said of answers", variable
+            )
+        self.told[variable] = what
+        self.subjects.append(Variable(str(subject)))
+        return True
+
+    def _answer_property(self, node: Any) -> str:
+        """What a variable is about an answer, `score` or `known`; empty for any other."""
+        return self.told.get(Variable(str(node)), "") if is_variable(node) else ""
+
+    def _add_answer_filter(self, condition: Any, node: Any) -> None:
+        """Records a filter on the score of answers, or on whether they are known."""
+        left = condition
+        operator = "="
+        right = True
+        if kind(condition) == "UnaryNot":
+            left = inner(condition.expr)
+            operator = "!="
+        elif kind(condition) == "RelationalExpression":
+            left = inner(condition.expr)
+            operator = condition.op
+            right = inner(condition.other)
+            if is_variable(right):
+                left, operator, right = right, _MIRRORED.get(operator, operator), left
+            right = _value(right)
+        match self._answer_property(left), operator, right:
+            case "score", ">" | ">=", float():
+                least = right if operator == ">=" else math.nextafter(right, math.inf)
+                self.min_score = max(self.min_score, least, _LOWEST)
+                if least > 1:
+                    raise self.source.at(node, f"{_NO_ANSWERS}: no score is above 1")
+            case "known", "=" | "!=", bool():
+                known = right == (operator == "=")
+                if self.known not in (None, known):
+                    raise QueryError(f"{_NO_ANSWERS}: none is both known and predicted")
+                self.known = known
+            case _:
+                problem = (
+                    "FILTER on what is said of answers compares a score by > or >= with a number, "
+                    "or is ?known or !?known; write each in a FILTER of its own"
+                )
+                raise self.source.at(node, problem)
+
+
+def _conjuncts(expression: Any) -> Iterator[Any]:
+    expression = inner(expression)
+    if kind(expression) == "ConditionalAndExpression":
+        for part in (expression.expr, *expression.other):
+            yield from _conjuncts(part)
     else:
-        prologue, tree = grammar.parse_string(text, parse_all=True)
-    return prologue, tree
+        yield expression
 
 
-def _parsed(text: str) -> tuple[Any, Any]:
-    """The trees of the declarations and of the query."""
-    try:
-        parser = import_module("rdflib.plugins.sparql.parser")
-    except ImportError:
-        raise QueryError(
-            "reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'"
-        ) from None
-    try:
-        with _GRAMMAR:
-            prologue, tree = _tree(parser, text)
-    except RecursionError:
-        raise
-    except Exception as error:  # rdflib raises bare exceptions beside its parser's
-        at = getattr(error, "loc", None)
-        if at is None:
-            raise QueryError(f"not a SPARQL query: {' '.join(str(error).split())[:200]}") from None
-        rest = text[at:].split()
-        words = f"'{rest[0][:30]}' is unexpected" if rest else "it ends too early"
-        raise QueryError(f"not a SPARQL query: {words}", *place(text, at)) from None
-    return prologue, tree
+def _value(literal: Any) -> Any:
+    """The number or truth value of a literal; a number may be negative."""
+    if kind(literal) == "UnaryMinus":
+        number = _value(literal.expr)
+        return -number if isinstance(number, float) else None
+    value = None if isinstance(literal, dict) else getattr(literal, "value", None)
+    return value if isinstance(value, bool | str | None) else float(value)
+
+
+def _multiplies(node: Any) -> bool:
+    """Whether a part of a tree may find a solution more than once."""
+    several = ("GroupOrUnionGraphPattern", "PathSequence", "PathAlternative")
+    parts = (node.graph or node.part or ()) if kind(node) in several else ()
+    return (
+        len(parts) > 1
+        or kind(node) in ("InlineData", "ValuesClause")
+        or type(node).__name__ == "BNode"
+    )

@@ -32,7 +32,7 @@ _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
     """Writes a query as SELECT or ASK; labels become IRIs by the prefixes of their graph.
 
-    >>> from tacit.query.text.text import parse
+    >>> from tacit.query.text import parse
     >>> print(to_sparql(parse("?c : borders(France, ?c) & !speaks(?c, German)")))
     PREFIX : <tacit:>
     SELECT ?c WHERE {

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
-from tacit.query.text.text import MAX_CHARACTERS
+from tacit.query.text import MAX_CHARACTERS
 from tacit.server import schemas
 from tacit.server.service import Chosen
 from tacit.server.workers.jobs import EntityJob

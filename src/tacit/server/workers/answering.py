@@ -14,8 +14,8 @@ from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves
-from tacit.query.sparql.sparql import is_sparql
-from tacit.query.words.paraphrase import QuestionReader
+from tacit.query.question import is_sparql
+from tacit.query.wording import QuestionReader
 from tacit.server.routes.replies import Reply, encoded, failure, refusal, success
 from tacit.server.routes.sparql_results import results, written
 from tacit.server.settings import Limits
@@ -69,7 +69,7 @@ class Answerer:
         if isinstance(job, EntityJob):
             return self._entity(job)
         if job.kind == "read":
-            return success(self.reader.told(job.question))
+            return success(self.reader.describe(job.question))
         engine = self._engine_with(job.changes)
         question = self._prepare(job, engine)
         return success({"query": str(question.query), "plan": engine.describe(question)})

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tacit.query.text.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
+from tacit.query.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 
 Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity"]
 

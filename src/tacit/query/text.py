@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
+from tacit.query import tokens
 from tacit.query.formula import (
     MAX_ATOMS,
     And,
@@ -23,10 +24,9 @@ from tacit.query.formula import (
     Variable,
     exists,
     leaves,
+    rebuilt,
 )
 from tacit.query.plans.elimination import quantified
-from tacit.query.text import tokens
-from tacit.query.text.parameters import Parameter, filled
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -59,7 +59,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     """
     from lark import UnexpectedInput
 
-    from tacit.query.text.syntax_errors import explained
+    from tacit.query.syntax_errors import explained
 
     if not isinstance(text, str):
         raise QueryError(f"a question is a text here, not {type(text).__name__}")
@@ -160,7 +160,7 @@ _QUOTED = re.compile(tokens.UNCLOSED, re.DOTALL)
 def _parser() -> Lark:
     from lark import Lark
 
-    grammar = files("tacit.query.text").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = files("tacit.query").joinpath("grammar.lark").read_text(encoding="utf-8")
     grammar = re.sub(
         "<([A-Z]+)>", lambda word: getattr(tokens, word[1]).replace("/", r"\/"), grammar
     )
@@ -206,3 +206,52 @@ def _variable(token: Token) -> Variable:
 
 def _term(token: Token) -> Term:
     return _variable(token) if token.type == "VARIABLE" else Entity(_plain(token.value))
+
+
+class Parameter(str):
+    """The name of a parameter, in place of the label that it stands for."""
+
+    __slots__ = ()
+
+
+def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
+    """Fills parameters with labels; each needs a value, and each value must be used."""
+    used: set[str] = set()
+
+    def label(name: str) -> str:
+        if not isinstance(name, Parameter):
+            return name
+        if name not in values:
+            raise QueryError(
+                f"parameter ${name} has no value; give it the label it stands for",
+                parameter=str(name),
+            )
+        if not isinstance(values[name], str):
+            raise QueryError(f"parameter '{name}' is {values[name]!r}; it must be a label, as text")
+        used.add(str(name))
+        return values[name]
+
+    def term(old: Term) -> Term:
+        return Entity(label(old.name)) if isinstance(old, Entity) else old
+
+    def walk(old: Formula) -> Formula:
+        if isinstance(old, Inequality):
+            return Inequality(*map(term, old.terms))
+        if not isinstance(old, Atom):
+            return rebuilt(old, walk)
+        relation = label(old.relation) if isinstance(old.relation, str) else old.relation
+        return Atom(relation, *map(term, old.terms))
+
+    formula = walk(formula)
+    check_unused(set(values) - used)
+    return formula
+
+
+def check_unused(names: Iterable[str]) -> None:
+    """Refuses values for parameters that a question does not have."""
+    for name in sorted(names):
+        problem = (
+            f"the question has no parameter '{name}'; "
+            f"in the text syntax it would be written ${name}"
+        )
+        raise QueryError(problem, parameter=name)

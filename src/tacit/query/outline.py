@@ -60,7 +60,7 @@ _ASKED = {
 def outline(query: Query) -> Conditions:
     """The conditions of a question on its target; an error gives the reason for none.
 
-    >>> from tacit.query.text.text import parse
+    >>> from tacit.query.text import parse
     >>> outline(parse("?c : borders(France, ?c)")).parts
     (Statement(relation='borders', other='France', inverse=True, denied=False),)
     >>> outline(parse("?c : borders(?c, ?d) & borders(?d, ?e) & borders(?e, ?c)"))

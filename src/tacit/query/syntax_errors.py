@@ -7,8 +7,8 @@ from typing import Any
 from lark import UnexpectedCharacters, UnexpectedInput
 
 from tacit.errors import QueryError
-from tacit.query.text import tokens
-from tacit.query.text.text import place
+from tacit.query import tokens
+from tacit.query.text import place
 
 _EXAMPLE = "'?c : borders(France, ?c)'"
 _STARTS = (

@@ -1,1 +1,0 @@
-"""The text syntax of questions."""

@@ -1,1 +1,0 @@
-"""Questions in words, for people who write no formulas."""
