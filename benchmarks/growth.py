@@ -34,6 +34,7 @@ from exponents import Growth, draw
 from million import fit_new_embeddings, grow
 from scaffold import Benchmark, Measured, Work, status_bytes, timed
 from scale import generated
+from tacit.engine.answers.execution import known_answers
 from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery
 from tacit.engine.search.hop import Hop
@@ -160,7 +161,7 @@ def _known(engine: Engine, question: BoundQuery) -> object:
     slots = (
         torch.tensor([ids], dtype=torch.long) for ids in (question.entities, question.relations)
     )
-    return engine.parts.execution.known_answers(question.compiled.plan, *slots)
+    return known_answers(engine.parts, question.compiled.plan, *slots)
 
 
 def made(given: argparse.Namespace, **sizes: int) -> Engine:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tacit.engine.answers.execution import known_answers
 from tacit.engine.engine import Engine
 from tacit.query.formula import quoted
 
@@ -39,8 +40,7 @@ class Walks:
             slots = (
                 torch.tensor([ids], dtype=torch.long) for ids in (asked.entities, asked.relations)
             )
-            context = self.engine.parts.execution
-            drawn[text] = len(context.known_answers(asked.compiled.plan, *slots)[0])
+            drawn[text] = len(known_answers(self.engine.parts, asked.compiled.plan, *slots)[0])
         return min(drawn, key=lambda text: drawn[text])
 
     def question(self, shape: str, atoms: int = 0) -> str:

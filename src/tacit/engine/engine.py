@@ -183,7 +183,7 @@ class Engine:
         """
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, explain, new)
-        return execute(self.parts.execution, [bound], options)[0]
+        return execute(self.parts, [bound], options)[0]
 
     def explain(
         self,
@@ -200,7 +200,7 @@ class Engine:
         """Return the best answers with reasons, and whether the search provably missed none."""
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, True, new)
-        return execute(self.parts.execution, [bound], options)[0]
+        return execute(self.parts, [bound], options)[0]
 
     def score(
         self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
@@ -217,7 +217,7 @@ class Engine:
         bound = self.prepare(query)
         counting = Query(bound.query.targets, bound.query.formula, count=True)
         bound = replace(bound, query=counting)
-        (answers,) = execute(self.parts.execution, [bound], AskOptions())
+        (answers,) = execute(self.parts, [bound], AskOptions())
         return cast(Count, answers.counted)
 
     def ask_many(
@@ -239,7 +239,7 @@ class Engine:
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
         bound = [self.prepare(query) for query in queries]
-        return execute(self.parts.execution, bound, options)
+        return execute(self.parts, bound, options)
 
     def likely(self, question: BoundQuery) -> BoundQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from tacit.engine.answers.execution import ExecutionContext
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.constraints import AtomConstraints
@@ -221,19 +220,3 @@ class EngineParts:
                 command="index RUN",
             )
         return ScanTop(require_bilinear(self.scorer), loopless)
-
-    @cached_property
-    @torch.inference_mode(False)  # these parts also serve callers outside of inference mode
-    @torch.no_grad()
-    def execution(self) -> ExecutionContext:
-        """The parts that answer bound questions."""
-        return ExecutionContext(
-            self.graph,
-            self.index,
-            self.search,
-            self.logic,
-            self.settings.observed_score,
-            self.settings.k,
-            self.resolved_search == "certified",
-            self.config,
-        )

@@ -11,23 +11,32 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tacit.engine.answers.answers import Answers, Count
-from tacit.engine.answers.execution import LIKELY_LOG, Execution, ExecutionContext
+from tacit.engine.answers.execution import (
+    LIKELY_LOG,
+    Execution,
+    known_answers,
+    known_truths,
+)
 from tacit.engine.answers.paging import AskOptions
 from tacit.engine.atoms.sharded import whole
 from tacit.engine.logic import ZERO
 from tacit.engine.questions import BoundQuery, threads_to_answer
-from tacit.engine.reasoner import Explanation
+from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
 from tacit.engine.search.tuple_search import Tuples, TupleSearch
 from tacit.engine.settings import NOTHING_KNOWN
 from tacit.errors import PlanError, QueryError, SettingsError
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import count_tuples
+
+if TYPE_CHECKING:
+    from tacit.engine.parts import EngineParts
 
 COUNTED = 100_000  # known tuples, at most; beyond it the number is a lower bound
 MOST_TUPLES = 100_000  # in a list of all known or likely ones, which must fit in memory
@@ -42,34 +51,34 @@ _NOUNS = {
 @torch.inference_mode(False)  # caches also serve callers outside of inference mode
 @torch.no_grad()
 def execute(
-    context: ExecutionContext, questions: Sequence[BoundQuery], options: AskOptions
+    parts: EngineParts, questions: Sequence[BoundQuery], options: AskOptions
 ) -> list[Answers]:
     """Answer bound questions, those of one kind and plan in batches.
 
     A yes/no question has one answer on every page; a count leaves out scores below the page's
     minimum.
     """
-    if options.new and context.index is None:
+    reasoner = parts.search  # first, since it refuses settings that do not fit together
+    if options.new and parts.index is None:
         raise SettingsError(NOTHING_KNOWN, "new")
     groups: dict[tuple[str, Plan], list[int]] = {}
     for place, question in enumerate(questions):
         groups.setdefault((question.query.kind, question.compiled.plan), []).append(place)
     answers: dict[int, Answers] = {}
     plans = [question.compiled.plan for question in questions]
-    with threads_to_answer(plans, context.graph.num_entities):
+    with threads_to_answer(plans, parts.graph.num_entities):
         for (kind, plan), places in groups.items():
-            _check_supported(context, kind, plan)
-            step = context.reasoner.batch(plan)
+            _check_supported(reasoner, kind, plan)
+            step = reasoner.batch(plan)
             for start in range(0, len(places), step):
                 batch = places[start : start + step]
-                executions = [Execution.of(context, questions[i], options) for i in batch]
+                executions = [Execution.of(parts, questions[i], options) for i in batch]
                 answers |= zip(batch, _ANSWER_BY_KIND[kind](executions), strict=True)
     return [answers[place] for place in range(len(questions))]
 
 
-def _check_supported(context: ExecutionContext, kind: str, plan: Plan) -> None:
+def _check_supported(reasoner: Reasoner, kind: str, plan: Plan) -> None:
     """Raise a `PlanError` for a question that the reasoner cannot answer."""
-    reasoner = context.reasoner
     if kind != "entities" and not reasoner.probabilities:
         raise PlanError(
             f"the question asks for {_NOUNS[kind]}, and {reasoner.name} orders the answers to one "
@@ -84,24 +93,24 @@ def _entities(executions: Sequence[Execution]) -> Iterator[Answers]:
 
     They are searched as one batch, or one by one where reasons are needed.
     """
-    context = executions[0].context
+    parts = executions[0].parts
     plan = executions[0].plan
     entities, relations = map(torch.cat, zip(*(each.slots for each in executions), strict=True))
     known = [
         [i for i in ids if i not in execution.excluded]
         for execution, ids in zip(
-            executions, context.known_answers(plan, entities, relations), strict=True
+            executions, known_answers(parts, plan, entities, relations), strict=True
         )
     ]
     requests = [
-        execution.request(ids, context.graph.num_entities, execution.excluded)
+        execution.request(ids, parts.graph.num_entities)
         for execution, ids in zip(executions, known, strict=True)
     ]
     results: list[TopKResult] = []
     for place, execution in enumerate(executions):
         why = execution.explain_best(requests[place])
         if why is None and not results:
-            results = context.reasoner.top(plan, entities, relations, requests)
+            results = parts.search.top(plan, entities, relations, requests)
         best = results[place] if why is None else why.best
         yield _entity_answers(execution, known[place], requests[place], best, why)
 
@@ -114,7 +123,7 @@ def _entity_answers(
     why: Explanation | None,
 ) -> Answers:
     """Label the best entities, extended by likely ones where these are requested."""
-    size = execution.context.graph.num_entities
+    size = execution.parts.graph.num_entities
     (variable,) = execution.bound.compiled.variables[:1]
     start = execution.span.start
     explanations: dict[int, Explanation | None] = dict.fromkeys(best.ids, why)
@@ -143,7 +152,7 @@ def _entity_answers(
 
 def _truth(execution: Execution) -> Answers:
     """Answer whether a formula holds: one answer without values."""
-    known = bool(execution.context.holds(execution.plan, *execution.slots)[0])
+    known = bool(known_truths(execution.parts, execution.plan, *execution.slots)[0])
     best, why = execution.search(TopKRequest(1, [0] if known else (), execution.known_worth))
     score = best.scores[0] if best.scores else ZERO
     return execution.collect(
@@ -158,15 +167,15 @@ def _truth(execution: Execution) -> Answers:
 def _relations(execution: Execution) -> Answers:
     """Answer by the relations between two entities, known ones first."""
     plan = execution.plan
-    reasoner = execution.context.reasoner
+    reasoner = execution.parts.search
     (variable,) = execution.bound.compiled.variables
-    forward = torch.arange(0, execution.context.graph.num_relations, 2)[:, None]  # [R, 1]
+    forward = torch.arange(0, execution.parts.graph.num_relations, 2)[:, None]  # [R, 1]
     size = len(forward)
     ends = execution.slots[0].expand(size, -1)
     step = reasoner.batch(plan)
     batches = zip(ends.split(step), forward.split(step), strict=True)
     scores = torch.cat([reasoner.scores(plan, *batch)[:, 0].cpu() for batch in batches])
-    known = execution.context.holds(plan, ends, forward).nonzero()[:, 0].tolist()
+    known = known_truths(execution.parts, plan, ends, forward).nonzero()[:, 0].tolist()
     # a single atom has no hops to miss
     exact = reasoner.exact or (
         execution.proves and reasoner.bounds(plan, ends[:1], forward[:1]) is not None
@@ -199,13 +208,13 @@ def _relations(execution: Execution) -> Answers:
 
 def _count(execution: Execution) -> Answers:
     """Count the answers to a question, without a list of them."""
-    reasoner = execution.context.reasoner
+    reasoner = execution.parts.search
     plan = execution.plan
     slots = execution.slots
     bound = execution.bound
     if bound.limit is not None or bound.offset:
         raise QueryError("a count is of all answers; leave LIMIT and OFFSET out")
-    (implied,) = execution.context.known_answers(plan, *slots)
+    (implied,) = known_answers(execution.parts, plan, *slots)
     known = [i for i in implied if i not in execution.excluded]
     values = whole(reasoner.shards, reasoner.scores(plan, *slots))[0]
     floor = execution.span.floor
@@ -238,7 +247,7 @@ def _ids(entities: Iterable[int], scores: Tensor) -> Tensor:
 def _tuples(execution: Execution) -> Answers:
     """Answer a question by the best tuples of entities."""
     plan = execution.plan
-    context = execution.context
+    parts = execution.parts
     bound = execution.bound
     entities, relations = execution.slots
     search, tuples = _search_tuples(execution)
@@ -246,7 +255,7 @@ def _tuples(execution: Execution) -> Answers:
     start = execution.span.start
     answers = []
     has_reasons = []
-    explainer = context.reasoner.explaining(by_scores=True)
+    explainer = parts.search.explaining(by_scores=True)
     columns = (column[start:].tolist() for column in vars(tuples).values())
     for ids, score, known in zip(*columns, strict=True):
         values = dict(zip(plan.targets, ids, strict=True))
@@ -256,11 +265,11 @@ def _tuples(execution: Execution) -> Answers:
         has_reasons.append(why is not None)  # `why` itself holds sets of all entities
         named = {bound.compiled.variables[target]: i for target, i in values.items()}
         answers.append(execution.label(named, score, known, why, last))
-    size = context.graph.num_entities
+    size = parts.graph.num_entities
     count = 0
-    if context.index is not None:
+    if parts.index is not None:
         slots = entities.numpy(), relations.numpy()
-        count = count_tuples(plan, *slots, context.index, size, COUNTED)
+        count = count_tuples(plan, *slots, parts.index, size, COUNTED)
     capped = count == COUNTED
     possible = sys.maxsize if capped else execution.possible(size ** len(plan.targets), count)
     return execution.collect(
@@ -276,18 +285,18 @@ def _tuples(execution: Execution) -> Answers:
 
 def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
     """Search the best tuples, and known or likely ones where these are requested."""
-    context = execution.context
+    parts = execution.parts
     bound = execution.bound
     span = execution.span
     entities, relations = execution.slots
     request = execution.request((), sys.maxsize)
     likely_only = request.floor == LIKELY_LOG
     search = TupleSearch(
-        context.reasoner,
+        parts.search,
         execution.plan,
         relations,
-        context.index,
-        None if context.reasoner.exact else context.k,
+        parts.index,
+        None if parts.search.exact else parts.settings.k,
         request.count,
         None if execution.new else execution.least,
         execution.new,
@@ -304,7 +313,7 @@ def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
     last_is_likely = len(tuples) and (
         (bool(tuples.known[-1]) and known_first) or float(tuples.scores[-1]) >= LIKELY_LOG
     )
-    if last_is_likely and not likely_only and context.reasoner.probabilities:
+    if last_is_likely and not likely_only and parts.search.probabilities:
         more = replace(search, count=count, floor=LIKELY_LOG, wide=True).run(entities)
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified

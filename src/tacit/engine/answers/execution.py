@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,64 +14,55 @@ from torch import Tensor
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.engine.answers.paging import AskOptions, Span, lowest
 from tacit.engine.answers.witnesses import witness
-from tacit.engine.logic import ZERO, Logic
+from tacit.engine.logic import ZERO
 from tacit.engine.questions import BoundQuery
 from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.search.top_k import TopKRequest, TopKResult
-from tacit.graph.fact_index import FactIndex
-from tacit.graph.graph import Graph
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.symbolic import holds
 
+if TYPE_CHECKING:
+    from tacit.engine.parts import EngineParts
+
 LIKELY_LOG = lowest(LIKELY)
 
 
-@dataclass(frozen=True, eq=False)
-class ExecutionContext:
-    """The parts of an engine that answer bound questions."""
+def known_answers(
+    parts: EngineParts, plan: Plan, entities: Tensor, relations: Tensor
+) -> list[list[int]]:
+    """The answers that the known facts imply, for each query."""
+    if parts.index is None:
+        return [[] for _ in relations]
+    slots = entities.numpy(), relations.numpy()
+    implied = symbolic_sets(plan, *slots, parts.index, parts.graph.num_entities)
+    return [implied[row].tolist() for row in range(len(relations))]
 
-    graph: Graph
-    index: FactIndex | None  # of the known facts
-    reasoner: Reasoner
-    logic: Logic
-    observed_score: float  # of a known fact
-    k: int  # values of a variable that are tried
-    proves: bool  # whether the search finds out if it provably missed nothing
-    config: dict[str, Any]  # of the engine, which answers show
 
-    def known_answers(self, plan: Plan, entities: Tensor, relations: Tensor) -> list[list[int]]:
-        """The answers that the known facts imply, for each query."""
-        if self.index is None:
-            return [[] for _ in relations]
-        slots = entities.numpy(), relations.numpy()
-        implied = symbolic_sets(plan, *slots, self.index, self.graph.num_entities)
-        return [implied[row].tolist() for row in range(len(relations))]
-
-    def holds(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
-        """Whether the known facts imply a formula without answer variables, `[B]`."""
-        if self.index is None:
-            return torch.zeros(len(relations), dtype=torch.bool)
-        slots = entities.numpy(), relations.numpy()
-        return torch.from_numpy(holds(plan, *slots, self.index, self.graph.num_entities))
+def known_truths(parts: EngineParts, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+    """Whether the known facts imply a formula without answer variables, `[B]`."""
+    if parts.index is None:
+        return torch.zeros(len(relations), dtype=torch.bool)
+    slots = entities.numpy(), relations.numpy()
+    return torch.from_numpy(holds(plan, *slots, parts.index, parts.graph.num_entities))
 
 
 @dataclass(frozen=True, eq=False)
 class Execution:
     """A bound question, and which of its answers to list with how many reasons each."""
 
-    context: ExecutionContext
+    parts: EngineParts
     bound: BoundQuery
     span: Span
     paths: int
     new: bool  # whether known answers are left out
 
     @classmethod
-    def of(cls, context: ExecutionContext, bound: BoundQuery, options: AskOptions) -> Execution:
-        """The execution of a question by the options of its asker."""
-        new = options.new or context.config["new"] or bound.known is False
+    def of(cls, parts: EngineParts, bound: BoundQuery, options: AskOptions) -> Execution:
+        """The execution of a question by the options of `ask`."""
+        new = options.new or parts.settings.new or bound.known is False
         paths = options.paths if options.explain else 0
-        return cls(context, bound, options.of(bound, bound.likely), paths, new)
+        return cls(parts, bound, options.span(bound, bound.likely), paths, new)
 
     @property
     def plan(self) -> Plan:
@@ -87,14 +78,14 @@ class Execution:
     @property
     def proves(self) -> bool:
         """Whether to find out if the search provably missed nothing."""
-        return bool(self.paths) or self.context.proves
+        return bool(self.paths) or self.parts.resolved_search == "certified"
 
     @cached_property
     def excluded(self) -> set[int]:
         """The entities ruled out as answers, since SPARQL lists others as the only ones."""
         if self.bound.among is None:
             return set()
-        entities = self.context.graph.entities
+        entities = self.parts.graph.entities
         return set(range(len(entities))) - {entities.id(label) for label in self.bound.among}
 
     @cached_property
@@ -103,10 +94,10 @@ class Execution:
         if self.plan.has(Complement):  # a missing fact may make a denied part true
             return None
         # scores that only order answers may come as near to 1 as they like
-        if not self.context.reasoner.probabilities:
+        if not self.parts.search.probabilities:
             return 0.0
-        fact = torch.tensor(math.log(self.context.observed_score))
-        return float(self.context.logic.all([fact] * max(1, self.plan.num_relations)))
+        fact = torch.tensor(math.log(self.parts.settings.observed_score))
+        return float(self.parts.logic.all([fact] * max(1, self.plan.num_relations)))
 
     @property
     def known_worth(self) -> float:
@@ -118,7 +109,7 @@ class Execution:
         """Whether known answers go before others, and all of them are likely."""
         return self.least is not None and self.least >= LIKELY_LOG
 
-    def request(self, known: Sequence[int], size: int, excluded: Iterable[int] = ()) -> TopKRequest:
+    def request(self, known: Sequence[int], size: int) -> TopKRequest:
         """Request the best of `size` answers: known ones first, worth at least `least`."""
         bound = self.bound
         only = bound.known is True
@@ -126,14 +117,14 @@ class Execution:
             min(size, self.span.stop),
             known if not self.new and (only or self.least is not None) else (),
             self.known_worth,
-            sorted({*excluded, *(known if self.new else ())}),
+            sorted(self.excluded.union(known if self.new else ())),
             self.span.floor,
             only,
         )
         fewest = self.span.fewest
         if fewest is None:
             return request
-        if not self.context.reasoner.probabilities:  # scores do not say which are likely
+        if not self.parts.search.probabilities:  # scores do not say which are likely
             fewest = max(fewest, len(request.first))
         elif not fewest or (len(request.first) >= fewest and self.known_are_likely):
             return replace(request, floor=LIKELY_LOG)
@@ -155,7 +146,7 @@ class Execution:
         count = min(size, self.span.stop)
         first = set(request.first)
         last_is_likely = best.ids and (best.scores[-1] >= LIKELY_LOG or best.ids[-1] in first)
-        if last_is_likely and not likely_only and self.context.reasoner.probabilities:
+        if last_is_likely and not likely_only and self.parts.search.probabilities:
             lists.append(search(replace(request, count=count, floor=LIKELY_LOG)))
             if self.known_are_likely:
                 return lists[-1]
@@ -167,7 +158,7 @@ class Execution:
     def possible(self, size: int, known: int) -> int:
         """How many answers there may be among `size` labels, of which `known` are known."""
         left_out = known if self.new else 0
-        if self.bound.known or not self.context.reasoner.predicts:
+        if self.bound.known or not self.parts.search.predicts:
             return known - left_out
         return size - len(self.excluded) - left_out
 
@@ -175,13 +166,13 @@ class Execution:
         """Search the question with reasons; None where none are needed or the search has none."""
         if not self.paths:
             return None
-        return self.context.reasoner.explaining().explain(self.plan, *self.slots, request)
+        return self.parts.search.explaining().explain(self.plan, *self.slots, request)
 
     def search(self, request: TopKRequest) -> tuple[TopKResult, Explanation | None]:
         """Search the question, with reasons where they are needed."""
         if (why := self.explain_best(request)) is not None:
             return why.best, why
-        (best,) = self.context.reasoner.top(self.plan, *self.slots, [request])
+        (best,) = self.parts.search.top(self.plan, *self.slots, [request])
         return best, None
 
     def explain(
@@ -201,23 +192,21 @@ class Execution:
         self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int
     ) -> Answer:
         """Build an answer from the ids of its variables, with reasons that end at `end`."""
-        graph = self.context.graph
+        graph = self.parts.graph
         vocabulary = graph.relations if self.bound.query.kind == "relations" else graph.entities
         labels = {variable: vocabulary[i] for variable, i in values.items()}
         names = {variable: vocabulary.name(i) for variable, i in values.items()}
-        entity = ""
-        name = ""
-        i = -1
-        if len(values) == 1:
-            ((variable, i),) = values.items()
-            entity = labels[variable]
-            name = names[variable]
+        ((entity, i),) = (
+            zip(labels.values(), values.values(), strict=True) if len(values) == 1 else [("", -1)]
+        )
         proofs = why.proofs(end, self.paths, known) if why is not None else ()
         witnesses = tuple(
             witness(graph, self.bound.compiled, proof, known and not place)
             for place, proof in enumerate(proofs)
         )
-        return Answer(entity, i, math.exp(score), score, known, witnesses, name, labels, names)
+        return Answer(
+            entity, i, math.exp(score), score, known, witnesses, values=labels, names=names
+        )
 
     def collect(
         self,
@@ -236,8 +225,8 @@ class Execution:
         """
         query = self.bound.query
         span = self.span
-        graph = self.context.graph
-        reasoner = self.context.reasoner
+        graph = self.parts.graph
+        reasoner = self.parts.search
         listed = tuple(listed)
         is_list = query.kind not in ("truth", "count")
         end = span.start + len(listed)
@@ -246,7 +235,7 @@ class Execution:
             str(query),
             listed,
             certified,
-            self.context.config | {"new": self.new},
+            self.parts.config | {"new": self.new},
             explained=all(has_reasons) if self.paths and has_reasons is not None else None,
             left_out=known if self.new else None,
             known_total=known if is_list else None,

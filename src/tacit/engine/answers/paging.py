@@ -1,4 +1,4 @@
-"""Paging: which of the answers to a question are listed."""
+"""The options of `ask`, and which of the answers to a question they list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.errors import SettingsError
 if TYPE_CHECKING:
     from tacit.query.question import ParsedQuestion
 
-# A number of answers, None for all of them, or a rule that `Page` describes.
+# A number of answers, None for all of them, or a rule that `AskOptions` describes.
 ListLength = int | Literal["auto", "likely"] | None
 SHOWN = 10  # answers by default
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Page:
+class AskOptions:
     """The `top` answers from `offset` on, or all, that score at least `min_score`.
 
     With `top="likely"` they are all known ones, all that score at least `LIKELY`, and the ten best;
@@ -45,6 +45,9 @@ class Page:
     top: ListLength = 10
     offset: int = 0
     min_score: float = 0.0
+    paths: int = 1  # reasons of each answer
+    explain: bool = False
+    new: bool = False  # whether known answers are left out
 
     def __post_init__(self) -> None:
         if isinstance(self.top, str) and self.top not in ("auto", "likely"):
@@ -60,8 +63,13 @@ class Page:
             raise SettingsError(
                 f"min_score must be a number from 0 to 1, not {least!r}", "min_score"
             )
+        check_number("paths", self.paths, 1)
+        for name in ("explain", "new"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool | np.bool_):
+                raise SettingsError(f"{name} must be True or False, not {flag!r}", name)
 
-    def of(self, question: ParsedQuestion, likely: bool = False) -> Span:
+    def span(self, question: ParsedQuestion, likely: bool = False) -> Span:
         """The range of a question with its own LIMIT and OFFSET: a page of what these leave.
 
         With `likely` it holds likely answers only, not even the ten best, and at most `top` of
@@ -69,7 +77,7 @@ class Page:
 
         >>> from tacit.query.question import parse_question
         >>> query = "PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 2 OFFSET 10"
-        >>> Page(top=3, offset=1).of(parse_question(query))
+        >>> AskOptions(top=3, offset=1).span(parse_question(query))
         Span(start=11, stop=12, floor=-inf, fewest=None, ended_by='LIMIT')
         """
         limit = question.limit
@@ -89,21 +97,6 @@ class Page:
         return Span(start, stop, floor)
 
 
-@dataclass(frozen=True)
-class AskOptions(Page):
-    """A page, whether its answers have reasons, and whether known ones are left out."""
-
-    paths: int = 1  # reasons of each answer
-    explain: bool = False
-    new: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("paths", self.paths, 1)
-        for name in ("explain", "new"):
-            check_flag(name, getattr(self, name))
-
-
 def lowest(score: float) -> float:
     """The lowest 32-bit log-score whose score is at least the given one."""
     if score <= 0.0:
@@ -111,12 +104,6 @@ def lowest(score: float) -> float:
     half = (score - math.nextafter(score, 0.0)) / 2.0  # the error that rounding tolerates
     log = np.float32(math.log(score) - half / score)
     return float(log if math.exp(log) >= score else np.nextafter(log, np.float32(1)))
-
-
-def check_flag(name: str, value: bool) -> None:
-    """Raise a `SettingsError` for a value that is neither true nor false."""
-    if not isinstance(value, bool | np.bool_):
-        raise SettingsError(f"{name} must be True or False, not {value!r}", name)
 
 
 def check_number(name: str, number: int, least: int) -> None:
