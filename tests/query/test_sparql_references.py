@@ -11,7 +11,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind
-from tacit.query.sparql.iris import resolved
+from tacit.query.sparql.iris import resolve_iri
 from tacit.query.sparql.sparql import parse_sparql
 
 pytest.importorskip("rdflib")
@@ -78,7 +78,7 @@ def asked_of_oxigraph(base: str, reference: str) -> str:
 
 @pytest.mark.parametrize(("reference", "iri"), EXAMPLES.items())
 def test_references_are_resolved_as_the_standard_says(reference: str, iri: str) -> None:
-    assert resolved(reference, "http://a/b/c/d;p?q") == iri
+    assert resolve_iri(reference, "http://a/b/c/d;p?q") == iri
     assert asked_of_oxigraph("http://a/b/c/d;p?q", reference) == iri
 
 
@@ -92,7 +92,7 @@ BASES = ["http://e/x#f", "http://e/x?q#f", "http://e", "http://e?q", "http://e/a
     "reference", ["", "#g", "g", "?q", "../g", "/g/../h", "./", "g#", "g?#", "//h/g"]
 )
 def test_a_base_of_any_form_is_one_to_oxigraph_too(base: str, reference: str) -> None:
-    assert resolved(reference, base) == asked_of_oxigraph(base, reference)
+    assert resolve_iri(reference, base) == asked_of_oxigraph(base, reference)
 
 
 def test_a_base_leaves_its_fragment() -> None:

@@ -84,9 +84,9 @@ def test_entities_that_fit_the_place_come_first(service: Running) -> None:
 
 def test_an_end_that_is_kept_is_not_looked_for_again() -> None:
     names = Completions(EUROPE.graph())
-    first = names._at(0, "object")
-    assert names._at(0, "object") is first
-    assert names._at(1, "subject") is first  # an inverse relation's subject
+    first = names._at_end(0, "object")
+    assert names._at_end(0, "object") is first
+    assert names._at_end(1, "subject") is first  # an inverse relation's subject
 
 
 def test_an_entity_that_fits_by_its_label_does_not_complete_once_more_by_its_name() -> None:

@@ -64,32 +64,8 @@ def observed_splits(splits: str | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class EngineSettings(Settings):
-    """Everything that decides an engine's answers, beside its link predictor and adapter.
-
-    `observed` names the splits of the graph whose facts count as known: all of them for someone who
-    asks about a graph, the training split alone (or nothing) where answers are held against a
-    benchmark.
-
-    A `preset` decides settings that are not given:
-
-    >>> settings = EngineSettings(preset="qto", strength=3.0)
-    >>> settings.search, settings.strength, settings.changed(search="beam").preset
-    ('exact', 3.0, 'qto')
-
-    So does continuous search of the calibration, since it moves vectors along the slopes of single
-    scores:
-
-    >>> EngineSettings(search="continuous").calibration
-    'sigmoid'
-    >>> settings.changed(search="continuous").calibration
-    'sigmoid'
-    >>> EngineSettings(logic="nonsense")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, ...
-    """
-
-    noun = "engine"
+class SearchSettings:
+    """How an engine looks for answers."""
 
     preset: str | None = setting(
         None,
@@ -117,12 +93,24 @@ class EngineSettings(Settings):
         choices=CANDIDATES,
     )
     nprobe: int = setting(32, "Clusters of the index that are looked into.", least=1)
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """How an engine scores atoms and combines their scores."""
+
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)
     calibration: str = setting(
         "softmax-count", "What makes scores of the link predictor's numbers.", choices=CALIBRATIONS
     )
+
+
+@dataclass(frozen=True)
+class FactSettings:
+    """What an engine knows, and what it may predict."""
+
     observed: tuple[str, ...] = setting(
         "all",
         "Splits whose facts count as known: all, none, or names joined by +.",
@@ -142,6 +130,12 @@ class EngineSettings(Settings):
     typed: bool = setting(
         False, "Predict relations only between the kinds of entities that training facts show."
     )
+
+
+@dataclass(frozen=True)
+class ComputeSettings:
+    """How an engine computes on a device, and by steps in continuous search."""
+
     precision: str = setting(
         "float32",
         "Precision of products on a GPU; with fp16 hops read scores of 16 bits as well.",
@@ -154,12 +148,41 @@ class EngineSettings(Settings):
         0.0, "Weight of the penalty on vectors in continuous search.", least=0
     )
 
+
+@dataclass(frozen=True)
+class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSettings, Settings):
+    """Everything that decides an engine's answers, beside its link predictor and adapter.
+
+    `observed` names the splits of the graph whose facts count as known: all of them for someone who
+    asks about a graph, the training split alone (or nothing) where answers are held against a
+    benchmark.
+
+    A `preset` decides settings that are not given:
+
+    >>> settings = EngineSettings(preset="qto", strength=3.0)
+    >>> settings.search, settings.strength, settings.changed(search="beam").preset
+    ('exact', 3.0, 'qto')
+
+    So does continuous search of the calibration, since it moves vectors along the slopes of single
+    scores:
+
+    >>> EngineSettings(search="continuous").calibration
+    'sigmoid'
+    >>> settings.changed(search="continuous").calibration
+    'sigmoid'
+    >>> EngineSettings(logic="nonsense")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    tacit.errors.SettingsError: logic is 'nonsense'; it must be one of product, ...
+    """
+
+    noun = "engine"  # the fields of the last base come first
+
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings with defaults of the preset and of continuous search."""
-        preset = PRESETS[given["preset"]].settings if given.get("preset") else {}
-        smooth = {"calibration": "sigmoid"} if given.get("search") == "continuous" else {}
-        return {**preset, **smooth, **given}
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings, and defaults of the preset and of continuous search."""
+        preset = PRESETS[explicit["preset"]].settings if explicit.get("preset") else {}
+        smooth = {"calibration": "sigmoid"} if explicit.get("search") == "continuous" else {}
+        return {**preset, **smooth, **explicit}
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
@@ -171,11 +194,8 @@ class EngineSettings(Settings):
             )
         if self.new and not self.observed:
             raise SettingsError(NOTHING_KNOWN, "new")
-        if self.candidates in ("scan", "index") and self.search not in (
-            "auto",
-            "beam",
-            "certified",
-        ):
+        by_lists = self.search in ("auto", "beam", "certified")
+        if self.candidates in ("scan", "index") and not by_lists:
             raise SettingsError(
                 f"candidates is '{self.candidates}', which serves beam and certified search, not "
                 f"`search='{self.search}'`; leave one out",

@@ -49,7 +49,7 @@ class Statement:
     denied: bool = False
 
 
-_ASKED = {
+_OTHER_KINDS = {
     "tuples": "for several things at once",
     "truth": "whether, not which",
     "count": "how many there are",
@@ -68,8 +68,8 @@ def outline(query: Query) -> Conditions:
     tacit.errors.QueryError: ?c and ?d are tied together in more than one way
     """
     if query.kind != "entities":
-        raise QueryError(f"it asks {_ASKED[query.kind]}")
-    return _group(query.target, [query.formula], frozenset())
+        raise QueryError(f"it asks {_OTHER_KINDS[query.kind]}")
+    return _conditions_on(query.target, [query.formula], frozenset())
 
 
 def with_statements(group: Conditions, change: Callable[[Statement], Statement]) -> Conditions:
@@ -84,7 +84,9 @@ def with_statements(group: Conditions, change: Callable[[Statement], Statement])
     return replace(group, parts=tuple(map(changed, group.parts)))
 
 
-def _group(thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]) -> Conditions:
+def _conditions_on(
+    thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
+) -> Conditions:
     """The conditions on a thing from formulas that all hold; `bound` variables have a meaning."""
     part = _condition(thing, formulas, bound)
     return part if isinstance(part, Conditions) and not part.denied else Conditions("and", (part,))
@@ -101,22 +103,22 @@ def _conditions(
     thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
 ) -> list[Statement | Conditions]:
     conditions: list[Statement | Conditions] = []
-    for about in _apart(list(formulas), bound):
-        links = [part for part in about if thing in part.free]
-        shared = bound.intersection(frozenset[Variable]().union(*(part.free for part in about)))
-        link = (links or about)[0]
-        if len(about) == 1 and not isinstance(link, Atom):
-            conditions += _inside(thing, link, shared)
-        elif isinstance(link, Atom) and 1 in (len(links), len(about)):
+    for group in _connected(list(formulas), bound):
+        links = [part for part in group if thing in part.free]
+        common = bound.intersection(frozenset[Variable]().union(*(part.free for part in group)))
+        link = (links or group)[0]
+        if len(group) == 1 and not isinstance(link, Atom):
+            conditions += _formula_conditions(thing, link, common)
+        elif isinstance(link, Atom) and 1 in (len(links), len(group)):
             conditions.append(
-                _step(thing, link, [part for part in about if part is not link], shared)
+                _step(thing, link, [part for part in group if part is not link], common)
             )
         else:
-            raise _tied(thing, min(shared, key=str))
+            raise _tied_error(thing, min(common, key=str))
     return conditions
 
 
-def _inside(
+def _formula_conditions(
     thing: Variable, formula: Formula, bound: frozenset[Variable]
 ) -> list[Statement | Conditions]:
     """The conditions on a thing from one formula that is no atom."""
@@ -143,11 +145,11 @@ def _inside(
                 if denied.denied
                 else replace(denied, denied=True)
             ]
-    raise _tied(thing, min(bound, key=str))
+    raise _tied_error(thing, min(bound, key=str))
 
 
 def _step(
-    thing: Variable, atom: Atom, rest: list[Formula], bound: frozenset[Variable]
+    thing: Variable, atom: Atom, others: list[Formula], bound: frozenset[Variable]
 ) -> Statement:
     if thing not in atom.terms or atom.subject == atom.object:
         raise QueryError(f"'{atom}' does not lead from {thing} to another thing")
@@ -158,19 +160,19 @@ def _step(
     if isinstance(other, Entity):
         return Statement(relation, other.name, inverse)
     if other not in bound:
-        raise _tied(thing, other)
-    return Statement(relation, _group(other, rest, bound - {other}), inverse)
+        raise _tied_error(thing, other)
+    return Statement(relation, _conditions_on(other, others, bound - {other}), inverse)
 
 
-def _tied(thing: Variable, other: Variable) -> QueryError:
+def _tied_error(thing: Variable, other: Variable) -> QueryError:
     return QueryError(f"{thing} and {other} are tied together in more than one way")
 
 
-def _apart(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
+def _connected(formulas: list[Formula], bound: frozenset[Variable]) -> list[list[Formula]]:
     """Groups formulas that share bound variables, in their order."""
-    groups = map(frozenset, components(sorted(bound, key=str), formulas))
-    heaps = [[formula] for formula in formulas if not formula.free & bound]
-    heaps += filter(
-        None, ([formula for formula in formulas if formula.free & group] for group in groups)
-    )
-    return sorted(heaps, key=lambda heap: formulas.index(heap[-1]))
+    groups = [[formula] for formula in formulas if not formula.free & bound]
+    groups += [
+        [formula for formula in formulas if formula.free.intersection(variables)]
+        for variables in components(sorted(bound, key=str), formulas)
+    ]
+    return sorted(filter(None, groups), key=lambda group: formulas.index(group[-1]))

@@ -88,7 +88,7 @@ def parse_question(
     return parse_sparql(text, graph)
 
 
-def bind(prepared: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:
+def bind(compiled: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:
     """Resolves the names of a query to the entity ids and directed relation ids of a graph.
 
     The ids fill the slots of its plan.
@@ -108,8 +108,8 @@ def bind(prepared: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:
     tacit.errors.UnknownName: unknown relation 'boarders' at column 6; did you mean 'borders'?
     """
     return (
-        [_id(graph, graph.entities, name, prepared.text) for name in prepared.entities],
-        [_id(graph, graph.relations, name, prepared.text) for name in prepared.relations],
+        [_resolve(graph, graph.entities, name, compiled.text) for name in compiled.entities],
+        [_resolve(graph, graph.relations, name, compiled.text) for name in compiled.relations],
     )
 
 
@@ -125,7 +125,7 @@ def labels_at(
     return (*(graph.entities[i] for i in entities), *(graph.relations[i] for i in relations))
 
 
-def _id(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
+def _resolve(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
     try:
         return resolve_label(vocabulary, *_label_of(graph, name), name)
     except UnknownName as error:
@@ -149,8 +149,7 @@ def _label_of(graph: Graph, name: str) -> list[str]:
 def resolve_label(vocabulary: Vocabulary, *names: str) -> int:
     """The id of the first name with an exact match, or of the only loose match of the last."""
     for name in names:
-        known = vocabulary.get(name)
-        if known is not None:
+        if (known := vocabulary.get(name)) is not None:
             return known
 
     def forward(text: str) -> bool:
@@ -159,7 +158,7 @@ def resolve_label(vocabulary: Vocabulary, *names: str) -> int:
     texts = [
         text
         for text in vocabulary.spelling.like(name)
-        if _loosely(text) == _loosely(name) and forward(text)
+        if _normalized(text) == _normalized(name) and forward(text)
     ]
     ids = list(dict.fromkeys(i for text in texts for i in vocabulary.resolve(text)))
     if len(ids) == 1:
@@ -170,6 +169,6 @@ def resolve_label(vocabulary: Vocabulary, *names: str) -> int:
     raise UnknownName(vocabulary.kind, name, list(filter(forward, vocabulary.nearest(name, 6)))[:3])
 
 
-def _loosely(label: str) -> str:
+def _normalized(label: str) -> str:
     label = normalize("NFC", label.casefold())  # an accent may be a character of its own
     return " ".join(label.replace("_", " ").replace("-", " ").split())

@@ -33,7 +33,7 @@ class Completions:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._column = lru_cache(_CACHED_ENDS)(self._counted)
+        self._column = lru_cache(_CACHED_ENDS)(self._most_frequent)
 
     def relations(self, typed: str, limit: int) -> Matches:
         """Relations that complete a prefix; an inverse takes its relation's name."""
@@ -49,15 +49,15 @@ class Completions:
             raise SettingsError(f"end is {end!r}; it must be one of subject, object", "end")
         words = self.graph.entities
         known = None if relation is None else self.graph.relations.get(relation)
-        fitting = [] if known is None else words.complete(typed, limit, self._at(known, end))
-        ids = dict.fromkeys(map(words.id, (*fitting, *words.complete(typed, limit))))
+        at_end = [] if known is None else words.complete(typed, limit, self._at_end(known, end))
+        ids = dict.fromkeys(map(words.id, (*at_end, *words.complete(typed, limit))))
         return _rows(words, list(ids)[:limit])
 
-    def _at(self, relation: int, end: str) -> list[int]:
+    def _at_end(self, relation: int, end: str) -> list[int]:
         """The entities at an end of a relation's facts, the most frequent first."""
         return self._column(relation & ~1, 0 if (end == "subject") != bool(relation & 1) else 2)
 
-    def _counted(self, relation: int, column: int) -> list[int]:
+    def _most_frequent(self, relation: int, column: int) -> list[int]:
         ids, counts = np.unique(self.graph.facts_by(relation)[:, column], return_counts=True)
         most: list[int] = ids[np.argsort(-counts, kind="stable")][:_MOST_ENTITIES].tolist()
         return most

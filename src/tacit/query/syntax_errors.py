@@ -34,7 +34,7 @@ _EXPECTED = {
 _IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "_UNEQUAL"}
 
 
-def explained(error: UnexpectedInput, text: str) -> QueryError:
+def explain_syntax_error(error: UnexpectedInput, text: str) -> QueryError:
     """Explains a parser's error, with its line and column."""
     details: Any = error  # what it carries depends on its class
     start: int = details.pos_in_stream
@@ -52,7 +52,7 @@ def explained(error: UnexpectedInput, text: str) -> QueryError:
 
 def _message(word: str, expected: set[str], before: str) -> str:
     if not before:
-        return f"{f'unexpected {_shortened(word)}' if word else 'the question is empty'}; {_STARTS}"
+        return f"{f'unexpected {_excerpt(word)}' if word else 'the question is empty'}; {_STARTS}"
     if word in tuple(tokens.OPENING):
         return f"the quoted name that starts with {word} has no end"
     if word == "=":
@@ -61,11 +61,11 @@ def _message(word: str, expected: set[str], before: str) -> str:
             "or '!=' for another one than that"
         )
     if "COLON" in expected:
-        shown = f"unexpected {_shortened(word)}" if word else "the question ends"
+        shown = f"unexpected {_excerpt(word)}" if word else "the question ends"
         rule = "after the variable it asks for, a question goes on with ':'"
         return f"{shown}; {rule}, as in {_EXAMPLE}"
-    shown = "the question ends" if not word else f"unexpected {_shortened(word)}"
-    return f"{shown}, where {_listed(expected)} should follow{_hint(word, expected, before)}"
+    shown = "the question ends" if not word else f"unexpected {_excerpt(word)}"
+    return f"{shown}, where {_alternatives(expected)} should follow{_hint(word, expected, before)}"
 
 
 def _hint(word: str, expected: set[str], before: str) -> str:
@@ -85,7 +85,7 @@ def _hint(word: str, expected: set[str], before: str) -> str:
     return ""
 
 
-def _listed(expected: set[str]) -> str:
+def _alternatives(expected: set[str]) -> str:
     words = [_EXPECTED[name] for name in _EXPECTED if name in expected - _IMPLIED] or [
         "something else"
     ]
@@ -94,6 +94,6 @@ def _listed(expected: set[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _shortened(word: str) -> str:
+def _excerpt(word: str) -> str:
     word = " ".join(word.split())
     return f"'{word if len(word) <= 30 else word[:27] + '...'}'"

@@ -59,7 +59,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     """
     from lark import UnexpectedInput
 
-    from tacit.query.syntax_errors import explained
+    from tacit.query.syntax_errors import explain_syntax_error
 
     if not isinstance(text, str):
         raise QueryError(f"a question is a text here, not {type(text).__name__}")
@@ -67,14 +67,14 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     try:
         parsed: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
-        raise explained(error, text) from None
+        raise explain_syntax_error(error, text) from None
     if "\\" in text:
         _check_escapes(text)
     targets, formula, count = parsed
     if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
-        formula = filled(formula, parameters or {})
+        formula = fill_parameters(formula, parameters or {})
     return Query(targets, quantified(formula, formula.free.difference(targets)), count, text)
 
 
@@ -214,7 +214,7 @@ class Parameter(str):
     __slots__ = ()
 
 
-def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
+def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
     """Fills parameters with labels; each needs a value, and each value must be used."""
     used: set[str] = set()
 
@@ -231,16 +231,16 @@ def filled(formula: Formula, values: Mapping[str, str]) -> Formula:
         used.add(str(name))
         return values[name]
 
-    def term(old: Term) -> Term:
-        return Entity(label(old.name)) if isinstance(old, Entity) else old
+    def term(part: Term) -> Term:
+        return Entity(label(part.name)) if isinstance(part, Entity) else part
 
-    def walk(old: Formula) -> Formula:
-        if isinstance(old, Inequality):
-            return Inequality(*map(term, old.terms))
-        if not isinstance(old, Atom):
-            return rebuilt(old, walk)
-        relation = label(old.relation) if isinstance(old.relation, str) else old.relation
-        return Atom(relation, *map(term, old.terms))
+    def walk(part: Formula) -> Formula:
+        if isinstance(part, Inequality):
+            return Inequality(*map(term, part.terms))
+        if not isinstance(part, Atom):
+            return rebuilt(part, walk)
+        relation = label(part.relation) if isinstance(part.relation, str) else part.relation
+        return Atom(relation, *map(term, part.terms))
 
     formula = walk(formula)
     check_unused(set(values) - used)

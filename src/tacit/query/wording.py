@@ -70,7 +70,7 @@ class Words:
     @property
     def plain(self) -> str:
         """The verb without its third-person ending."""
-        first, _, rest = self.verb.partition(" ")
+        first, _, remainder = self.verb.partition(" ")
         if first == "has":
             first = "have"
         elif re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
@@ -79,7 +79,7 @@ class Words:
             first = f"{first[:-3]}y"
         else:
             first = first[:-1]
-        return f"{first} {rest}".strip()
+        return f"{first} {remainder}".strip()
 
     @property
     def leads(self) -> bool:
@@ -114,10 +114,10 @@ def sentence(question: Conditions) -> str:
     if (
         len(question.parts) == 1
         and isinstance(step := question.parts[0], Statement)
-        and not _does(step)
+        and not _can_be_subject(step)
     ):
         return f"What {_inverse_question(step)}?"
-    return f"What {_joined(question)}?"
+    return f"What {_predicates(question)}?"
 
 
 def words_of(relation: str) -> Words:
@@ -129,21 +129,21 @@ def words_of(relation: str) -> Words:
     ('place', 'being', Words(kind='noun', verb='', noun='timezone'))
     """
     words = in_words(relation)
-    first, _, rest = words.partition(" ")
-    if first in ("is", "was") and rest:
-        return Words("being", rest)
-    if first == "has" and rest:
-        return Words("noun", noun=rest)
-    if first in _PREPOSITIONS and rest:
-        return Words("place", first, rest)
+    first, _, remainder = words.partition(" ")
+    if first in ("is", "was") and remainder:
+        return Words("being", remainder)
+    if first == "has" and remainder:
+        return Words("noun", noun=remainder)
+    if first in _PREPOSITIONS and remainder:
+        return Words("place", first, remainder)
     if re.fullmatch(r"[a-z]+[^s\W]s", first) and len(first) <= _LONGEST and first not in _NO_VERBS:
-        apart = rest and rest.split(" ")[0] not in _PREPOSITIONS
-        return Words("verb", first, rest) if apart else Words("verb", words)
-    if rest and words.split(" ")[-1] in _PREPOSITIONS:
+        apart = remainder and remainder.split(" ")[0] not in _PREPOSITIONS
+        return Words("verb", first, remainder) if apart else Words("verb", words)
+    if remainder and words.split(" ")[-1] in _PREPOSITIONS:
         # of "athlete plays for", what the athlete does
-        doing = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)
-        if doing:
-            return Words("verb", doing[1])
+        clause = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)
+        if clause:
+            return Words("verb", clause[1])
         return Words("being", words if _BARE.match(first) else f"{_article(first)} {words}")
     return Words(
         "noun", noun=words if all(len(word) <= _LONGEST for word in words.split()) else f"“{words}”"
@@ -154,7 +154,7 @@ def _article(word: str) -> str:
     return "an" if word[:1] in "aeio" else "a"
 
 
-def _does(step: Statement) -> bool:
+def _can_be_subject(step: Statement) -> bool:
     """Whether the thing asked for can be the subject of a statement's sentence."""
     return not step.inverse or words_of(step.relation).leads
 
@@ -162,45 +162,49 @@ def _does(step: Statement) -> bool:
 def _inverse_question(step: Statement) -> str:
     """What a question asks of the one thing that another end stands in a relation to."""
     words = words_of(step.relation)
-    other = _other(step)
-    no = "not " * step.denied
+    other = _object_phrase(step)
+    negated = "not " * step.denied
     if words.kind == "verb":
-        return f"{words.noun} does {other} {no}{words.plain}".strip()
-    return f"is {other} {no}{words.verb}"
+        return f"{words.noun} does {other} {negated}{words.plain}".strip()
+    return f"is {other} {negated}{words.verb}"
 
 
 def _predicate(part: Statement | Conditions) -> str:
     """Words a statement about a thing, as the predicate of a sentence."""
     if isinstance(part, Conditions):
-        return "is nothing that " * part.denied + _together(part)
+        return "is nothing that " * part.denied + _grouped(part)
     words = words_of(part.relation)
-    other = _other(part)
-    no = part.denied
+    other = _object_phrase(part)
+    negated = part.denied
     if not part.relation:
-        return f"is {'not ' * no}{other}"
+        return f"is {'not ' * negated}{other}"
     if part.inverse:
         if words.leads:
-            return f"is {'not ' * no}the {words.noun} of {other}"
-        what = "nothing" if no else "something"
+            return f"is {'not ' * negated}the {words.noun} of {other}"
+        what = "nothing" if negated else "something"
         if words.noun:
-            what = f"{'no' if no else _article(words.noun)} {words.noun}"
+            what = f"{'no' if negated else _article(words.noun)} {words.noun}"
         return f"is {what} that {_clause(part)}"
     noun = f" {words.noun}" if words.noun and isinstance(part.other, str) else ""
     match words.kind:
         case "noun":
-            return f"{'does not have' if no else 'has'} {other} as its {words.noun}"
+            return f"{'does not have' if negated else 'has'} {other} as its {words.noun}"
         case "verb":
-            return f"does not {words.plain}{noun} {other}" if no else f"{words.verb}{noun} {other}"
-    return f"is {'not ' * no}{words.verb}{noun} {other}"
+            return (
+                f"does not {words.plain}{noun} {other}"
+                if negated
+                else f"{words.verb}{noun} {other}"
+            )
+    return f"is {'not ' * negated}{words.verb}{noun} {other}"
 
 
 def _clause(step: Statement) -> str:
     """Words a clause with the other end as its subject: "Brazil borders"."""
     words = words_of(step.relation)
-    return f"{_other(step)} {'is ' * (words.kind == 'being')}{words.verb}"
+    return f"{_object_phrase(step)} {'is ' * (words.kind == 'being')}{words.verb}"
 
 
-def _other(step: Statement) -> str:
+def _object_phrase(step: Statement) -> str:
     """The other end of a relation."""
     if isinstance(step.other, str):
         return step.other
@@ -210,46 +214,47 @@ def _other(step: Statement) -> str:
     if (
         len(inside) == 1
         and isinstance(only := inside[0], Statement)
-        and not _does(only)
+        and not _can_be_subject(only)
         and not only.denied
     ):
         return f"something that {_clause(only)}"
-    return f"something that {_together(step.other)}"
+    return f"something that {_grouped(step.other)}"
 
 
-def _joined(group: Conditions) -> str:
+def _predicates(group: Conditions) -> str:
     """Words all statements about the thing asked for, negated ones last."""
     if group.join == "or":
-        return _listed([_predicate(part) for part in group.parts], "or")
-    said, denied = (
-        [_predicate(part) for part in _in_order(group) if part.denied is no] for no in (False, True)
+        return _listing([_predicate(part) for part in group.parts], "or")
+    affirmed, denied = (
+        [_predicate(part) for part in _ordered(group) if part.denied is negated]
+        for negated in (False, True)
     )
-    both = [_listed(parts, "and") for parts in (said, denied) if parts]
+    both = [_listing(parts, "and") for parts in (affirmed, denied) if parts]
     return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
 
 
-def _together(group: Conditions) -> str:
+def _grouped(group: Conditions) -> str:
     """Words a group inside a sentence, opened by a word that keeps it apart."""
-    parts = [_predicate(part) for part in _in_order(group)]
+    parts = [_predicate(part) for part in _ordered(group)]
     if len(parts) == 1:
         return parts[0]
     if group.join == "or":
-        return f"either {_listed(parts, 'or')}"
-    return f"{'both' if len(parts) == 2 else 'at once'} {_listed(parts, 'and')}"
+        return f"either {_listing(parts, 'or')}"
+    return f"{'both' if len(parts) == 2 else 'at once'} {_listing(parts, 'and')}"
 
 
-def _in_order(group: Conditions) -> list[Statement | Conditions]:
+def _ordered(group: Conditions) -> list[Statement | Conditions]:
     """Orders a group: predicates of the thing first, then clauses, negations last."""
 
     def clauses(part: Statement | Conditions) -> int:
         if isinstance(part, Conditions):
             return 3
-        return 2 if isinstance(part.other, Conditions) else int(not _does(part))
+        return 2 if isinstance(part.other, Conditions) else int(not _can_be_subject(part))
 
     return sorted(group.parts, key=lambda part: (part.denied, clauses(part)))
 
 
-def _listed(parts: Sequence[str], word: str) -> str:
+def _listing(parts: Sequence[str], word: str) -> str:
     before = ", ".join(parts[:-1])
     return f"{before}{',' * bool(_OPEN.search(before))} {word} {parts[-1]}" if before else parts[0]
 

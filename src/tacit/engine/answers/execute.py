@@ -141,7 +141,6 @@ def _entity_answers(
             for i, score in zip(best.ids[start:], best.scores[start:], strict=True)
         ),
         best.certified,
-        has_reasons=[why is not None],
         known=len(known),
         possible=execution.possible(size, len(known)),
         rows=best.rows,
@@ -158,7 +157,6 @@ def _truth(execution: Execution) -> Answers:
     return execution.collect(
         [execution.label({}, score, known, why, 0)],
         best.certified,
-        has_reasons=[why is not None],
         rows=best.rows,
         estimated=best.estimated,
     )
@@ -190,17 +188,13 @@ def _relations(execution: Execution) -> Answers:
     known_ids = set(known)
     start = execution.span.start
     answers = []
-    has_reasons = []
-    explainer = reasoner.explaining(by_scores=True)
     for place, score in zip(best.ids[start:], best.scores[start:], strict=True):
-        along = forward[place : place + 1]
-        why = execution.explain(explainer, plan, ends[:1], along, 0, place in known_ids)
-        has_reasons.append(why is not None)  # `why` itself holds sets of all entities
-        answers.append(execution.label({variable: int(along)}, score, place in known_ids, why, 0))
+        slots = ends[:1], forward[place : place + 1]
+        values = {variable: 2 * place}
+        answers.append(execution.explained(values, score, place in known_ids, plan, slots, 0))
     return execution.collect(
         answers,
         best.certified,
-        has_reasons=has_reasons,
         known=len(known),
         possible=execution.possible(size, len(known)),
     )
@@ -251,20 +245,18 @@ def _tuples(execution: Execution) -> Answers:
     bound = execution.bound
     entities, relations = execution.slots
     search, tuples = _search_tuples(execution)
-    held = {each.variable for each in plan.held}
+    last_plan = replace(plan, held=())  # the row of the last variable
     start = execution.span.start
     answers = []
-    has_reasons = []
-    explainer = parts.search.explaining(by_scores=True)
     columns = (column[start:].tolist() for column in vars(tuples).values())
     for ids, score, known in zip(*columns, strict=True):
-        values = dict(zip(plan.targets, ids, strict=True))
-        filled = torch.tensor([[*bound.entities, *(values[each.variable] for each in plan.held)]])
-        (last,) = (entity for variable, entity in values.items() if variable not in held)
-        why = execution.explain(explainer, replace(plan, held=()), filled, relations, last, known)
-        has_reasons.append(why is not None)  # `why` itself holds sets of all entities
-        named = {bound.compiled.variables[target]: i for target, i in values.items()}
-        answers.append(execution.label(named, score, known, why, last))
+        named = {bound.compiled.variables[v]: i for v, i in zip(plan.targets, ids, strict=True)}
+        row = dict(zip(plan.targets, ids, strict=True))
+        filled = torch.tensor([[*bound.entities, *(row.pop(each.variable) for each in plan.held)]])
+        (last,) = row.values()
+        answers.append(
+            execution.explained(named, score, known, last_plan, (filled, relations), last)
+        )
     size = parts.graph.num_entities
     count = 0
     if parts.index is not None:
@@ -275,7 +267,6 @@ def _tuples(execution: Execution) -> Answers:
     return execution.collect(
         answers,
         search.certified,
-        has_reasons=has_reasons,
         known=count,
         possible=possible,
         known_at_least=capped,

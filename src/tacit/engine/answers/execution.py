@@ -175,18 +175,25 @@ class Execution:
         (best,) = self.parts.search.top(self.plan, *self.slots, [request])
         return best, None
 
-    def explain(
+    @cached_property
+    def _explainer(self) -> Reasoner:
+        return self.parts.search.explaining(by_scores=True)
+
+    def explained(
         self,
-        reasoner: Reasoner,
-        plan: Plan,
-        entities: Tensor,
-        relations: Tensor,
-        answer: int,
+        values: dict[str, int],
+        score: float,
         known: bool,
-    ) -> Explanation | None:
-        """Explain an answer to a plan with filled slots; None where the search cannot."""
-        request = TopKRequest(1, [answer], self.known_worth if known else ZERO, only=True)
-        return reasoner.explain(plan, entities, relations, request) if self.paths else None
+        plan: Plan,
+        slots: tuple[Tensor, Tensor],
+        end: int,
+    ) -> Answer:
+        """Build an answer, with reasons where they are needed by a plan with filled slots."""
+        why = None  # it holds sets of all entities, so it is dropped with each answer
+        if self.paths:
+            request = TopKRequest(1, [end], self.known_worth if known else ZERO, only=True)
+            why = self._explainer.explain(plan, *slots, request)
+        return self.label(values, score, known, why, end)
 
     def label(
         self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int
@@ -213,15 +220,13 @@ class Execution:
         listed: Iterable[Answer],
         certified: bool | None,
         *,
-        has_reasons: Iterable[bool] | None = None,
         known: int | None = None,
         possible: int = 0,
         **details: Any,
     ) -> Answers:
-        """Collect answers of any kind.
+        """Collect answers of any kind, of which `known` are known in all.
 
-        `has_reasons` says of each whether it has reasons, `known` how many are known in all, and
-        `possible` how many there may be.
+        `possible` is the number of answers that there may be.
         """
         query = self.bound.query
         span = self.span
@@ -229,6 +234,7 @@ class Execution:
         reasoner = self.parts.search
         listed = tuple(listed)
         is_list = query.kind not in ("truth", "count")
+        reasons = self.paths and query.kind != "count"
         end = span.start + len(listed)
         ended = span.fewest is not None or end >= span.stop
         answers = Answers(
@@ -236,7 +242,7 @@ class Execution:
             listed,
             certified,
             self.parts.config | {"new": self.new},
-            explained=all(has_reasons) if self.paths and has_reasons is not None else None,
+            explained=all(each.witnesses for each in listed) if reasons else None,
             left_out=known if self.new else None,
             known_total=known if is_list else None,
             cut_by=span.ended_by if ended and end < possible else None,

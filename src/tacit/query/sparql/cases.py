@@ -37,67 +37,69 @@ Cases = dict[Case, Truth]
 START: Cases = {Case(NONE): True}
 
 
-def joined(left: Cases, right: Cases) -> Cases:
+def join(left: Cases, right: Cases) -> Cases:
     """The join of two patterns' solutions, which agree on shared variables."""
-    return _merged(
-        (Case(a.domain | b.domain, a.fixed | b.fixed), both(f, g))
+    return _merge(
+        (Case(a.domain | b.domain, a.fixed | b.fixed), and_(f, g))
         for a, f in left.items()
         for b, g in right.items()
         if a.agrees(b)
     )
 
 
-def united(branches: Iterable[Cases], needed: Domain) -> Cases:
+def union(branches: Iterable[Cases], needed: Domain) -> Cases:
     """The union of solutions, with variables that nothing else mentions projected out."""
     # of cases that differ in values that go
-    rows: dict[tuple[Case, Truth, Domain], list[Fixed]] = {}
+    dropped_values: dict[tuple[Case, Truth, Domain], list[Fixed]] = {}
     for case, formula in (pair for branch in branches for pair in branch.items()):
         fixed = frozenset(pair for pair in case.fixed if pair[0] in needed)
-        rows.setdefault((Case(case.domain & needed, fixed), formula, case.domain), []).append(
-            case.fixed - fixed
-        )
-    closed = []
-    for (case, formula, domain), gone in rows.items():
+        dropped_values.setdefault(
+            (Case(case.domain & needed, fixed), formula, case.domain), []
+        ).append(case.fixed - fixed)
+    projected = []
+    for (case, formula, domain), dropped in dropped_values.items():
         if isinstance(formula, Formula):
-            formula = _one_of(formula, gone)
+            formula = _any_row(formula, dropped)
             formula = quantified(formula, (domain - needed) & formula.free)
-        closed.append((case, formula))
-    return _merged(closed)
+        projected.append((case, formula))
+    return _merge(projected)
 
 
-def some(cases: Cases) -> Truth:
+def any_solution(cases: Cases) -> Truth:
     """The formula that some solution exists."""
-    return united([cases], NONE).get(Case(NONE), False)
+    return union([cases], NONE).get(Case(NONE), False)
 
 
-def _one_of(formula: Formula, rows: list[Fixed]) -> Formula:
+def _any_row(formula: Formula, dropped_values: list[Fixed]) -> Formula:
     """The disjunction of a formula over rows of values, kept as small as possible."""
-    variables = {variable for row in rows for variable, _ in row}
+    variables = {variable for row in dropped_values for variable, _ in row}
     if isinstance(formula, And):
-        spoken = [part for part in formula.parts if part.free & variables]
-        if 0 < len(spoken) < len(formula.parts):
+        affected = [part for part in formula.parts if part.free & variables]
+        if 0 < len(affected) < len(formula.parts):
             others = [part for part in formula.parts if not part.free & variables]
-            return And((*others, _one_of(conjunction(spoken), rows)))
-    parts = [reduce(lambda part, pair: substitute(part, *pair), row, formula) for row in rows]
+            return And((*others, _any_row(conjunction(affected), dropped_values)))
+    parts = [
+        reduce(lambda part, pair: substitute(part, *pair), row, formula) for row in dropped_values
+    ]
     return reduce(Formula.__or__, dict.fromkeys(parts))
 
 
-def _merged(cases: Iterable[tuple[Case, Truth]]) -> Cases:
+def _merge(cases: Iterable[tuple[Case, Truth]]) -> Cases:
     """Merges formulas by case."""
     merged: Cases = {}
     for case, formula in cases:
-        merged[case] = either(merged.get(case, False), formula)
+        merged[case] = or_(merged.get(case, False), formula)
     return merged
 
 
-def both(left: Truth, right: Truth) -> Truth:
+def and_(left: Truth, right: Truth) -> Truth:
     """The conjunction of two formulas or truth values."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is True else left if right is True else False
     return conjunction(list(dict.fromkeys((left & right).parts)))  # what is said twice is said
 
 
-def either(left: Truth, right: Truth) -> Truth:
+def or_(left: Truth, right: Truth) -> Truth:
     """The disjunction of two formulas or truth values."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is False else left if right is False else True

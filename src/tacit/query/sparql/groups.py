@@ -32,22 +32,22 @@ from tacit.query.sparql.cases import (
     Cases,
     Domain,
     Truth,
-    both,
-    either,
-    joined,
+    and_,
+    any_solution,
+    join,
     not_,
-    some,
-    united,
+    or_,
+    union,
 )
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.source import (
     SUPPORTED,
     SparqlText,
-    inner,
     is_value,
     is_variable,
     kind,
-    mentioned,
+    unwrap,
+    variables_in,
 )
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
@@ -74,11 +74,13 @@ class Groups:
     def cases(self, node: Any, outer: Domain | None, around: Domain, needed: Domain) -> Cases:
         """The cases of a group: its parts joined in order, then filtered as a whole."""
         if node.name != "GroupGraphPatternSub":
-            raise self.source.refused(node)
+            raise self.source.unsupported(node)
         self.groups += 1
         filters = [part for part in node.part or () if part.name == "Filter"]
         parts = [part for part in node.part or () if part.name != "Filter"]
-        mentions = Counter(variable for part in (*parts, *filters) for variable in mentioned(part))
+        mentions = Counter(
+            variable for part in (*parts, *filters) for variable in variables_in(part)
+        )
         needed = needed.union(variable for variable, times in mentions.items() if times > 1)
         cases = START
         block = 0
@@ -87,19 +89,23 @@ class Groups:
                 case "TriplesBlock":
                     # a filter ends none
                     block = block if before and before.name == part.name else id(part)
-                    cases = joined(cases, self._triples(part, outer or NONE, block))
+                    cases = join(cases, self._triples(part, outer or NONE, block))
                 case "GroupOrUnionGraphPattern":
-                    beside = around.union(*(visible(other) for other in parts if other is not part))
-                    branches = [self.cases(branch, outer, beside, needed) for branch in part.graph]
-                    cases = joined(cases, united(branches, needed))
+                    joined_with = around.union(
+                        *(visible_variables(other) for other in parts if other is not part)
+                    )
+                    branches = [
+                        self.cases(branch, outer, joined_with, needed) for branch in part.graph
+                    ]
+                    cases = join(cases, union(branches, needed))
                 case "MinusGraphPattern":
                     cases = self._minus(
                         cases, self.cases(part.graph, outer, NONE, needed), part, outer
                     )
                 case "InlineData":
-                    cases = joined(cases, self.values(part, outer or NONE))
+                    cases = join(cases, self.values(part, outer or NONE))
                 case _:
-                    raise self.source.refused(part)
+                    raise self.source.unsupported(part)
             self.check(cases)
         for part in filters:
             cases = self._filtered(cases, part, outer or NONE, around)
@@ -135,10 +141,10 @@ class Groups:
             raise QueryError(
                 f"VALUES and alternatives have more than {MAX_CASES} combinations; ask in parts"
             )
-        said = [formula for formula in set(cases.values()) if isinstance(formula, Formula)]
+        formulas = [formula for formula in set(cases.values()) if isinstance(formula, Formula)]
         if (
             self.groups > MAX_GROUPS
-            or sum(1 for formula in said for _ in leaves(formula)) > MAX_ATOMS
+            or sum(1 for formula in formulas for _ in leaves(formula)) > MAX_ATOMS
         ):
             raise QueryError(
                 f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts"
@@ -150,7 +156,7 @@ class Groups:
         One on what is bound only around its group is refused: by definition it sees none of it, yet
         engines do.
         """
-        for variable in sorted(around.intersection(mentioned(node)), key=str):
+        for variable in sorted(around.intersection(variables_in(node)), key=str):
             if any(variable not in outer | case.domain for case in cases):
                 problem = (
                     f"FILTER speaks of {variable}, which its group does not bind in every "
@@ -158,16 +164,16 @@ class Groups:
                 )
                 raise self.source.at(node, problem)
         passed = {
-            case: both(formula, self._condition(node.expr, outer | case.domain, node))
+            case: and_(formula, self._condition(node.expr, outer | case.domain, node))
             for case, formula in cases.items()
         }
         return {case: formula for case, formula in passed.items() if formula is not False}
 
-    def _minus(self, cases: Cases, taken: Cases, node: Any, outer: Domain | None) -> Cases:
+    def _minus(self, cases: Cases, subtracted: Cases, node: Any, outer: Domain | None) -> Cases:
         """The solutions that agree with no subtracted one on their shared variables."""
         remaining = dict(cases)
         for case in remaining:
-            for other, formula in taken.items():
+            for other, formula in subtracted.items():
                 shared = case.domain & other.domain
                 if not case.agrees(other):
                     continue
@@ -178,8 +184,8 @@ class Groups:
                     )
                     raise self.source.at(node, problem)
                 if shared:
-                    (excluded,) = united([{other: formula}], shared).values()
-                    remaining[case] = both(remaining[case], not_(excluded))
+                    (excluded,) = union([{other: formula}], shared).values()
+                    remaining[case] = and_(remaining[case], not_(excluded))
                 elif outer is not None:
                     # engines differ in whether variables bound outside EXISTS count as shared
                     problem = (
@@ -194,22 +200,22 @@ class Groups:
 
         It may have `EXISTS`, `NOT EXISTS`, `!=` and `sameTerm`, joined by `&&`, `||` and `!`.
         """
-        expression = inner(expression)
+        expression = unwrap(expression)
         name = kind(expression)
         if name in ("ConditionalAndExpression", "ConditionalOrExpression"):
             parts = [
                 self._condition(part, outer, node) for part in (expression.expr, *expression.other)
             ]
-            return reduce(both if "And" in name else either, parts)
+            return reduce(and_ if "And" in name else or_, parts)
         if name == "UnaryNot":
-            denied = inner(expression.expr)
+            denied = unwrap(expression.expr)
             if kind(denied) == "Builtin_sameTerm":
                 return self._unequal((denied.arg1, denied.arg2), outer, node)
             return not_(self._condition(denied, outer, node))
         if name == "Builtin_sameTerm":
             return not_(self._unequal((expression.arg1, expression.arg2), outer, node))
         if name == "RelationalExpression" and expression.op == "!=":
-            sides = inner(expression.expr), inner(expression.other)
+            sides = unwrap(expression.expr), unwrap(expression.other)
             if any(is_value(side) or kind(side) == "literal" for side in sides):
                 problem = (
                     "FILTER compares the value of a literal by !=, and entities are compared "
@@ -218,16 +224,16 @@ class Groups:
                 raise self.source.at(node, problem)
             return self._unequal(sides, outer, node)
         if name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
-            raise self.source.refused(node)
-        held = some(self.cases(expression.graph, outer, NONE, NONE))
-        return held if name == "Builtin_EXISTS" else not_(held)
+            raise self.source.unsupported(node)
+        found = any_solution(self.cases(expression.graph, outer, NONE, NONE))
+        return found if name == "Builtin_EXISTS" else not_(found)
 
     def _unequal(self, sides: tuple[Any, Any], outer: Domain, node: Any) -> Truth:
         """The inequality of two terms, whose variables must be bound."""
         terms = list[Term]()
-        for side in map(inner, sides):
+        for side in map(unwrap, sides):
             if isinstance(side, dict) and kind(side) not in ("pname", "literal"):
-                raise self.source.refused(node)
+                raise self.source.unsupported(node)
             term = Variable(str(side)) if is_variable(side) else Entity(self.labels.entity(side))
             if isinstance(term, Variable) and term not in outer:
                 words = (
@@ -242,19 +248,19 @@ class Groups:
 
     def _triples(self, node: Any, outer: Domain, block: int) -> Cases:
         """The conjunction of triple patterns."""
-        said = (
+        formulas = (
             self._path(path, self._term(s, block), self._term(o, block))
             for s, path, o in triples(node)
         )
-        formula = reduce(Formula.__and__, dict.fromkeys(said))  # a set of patterns
+        formula = reduce(Formula.__and__, dict.fromkeys(formulas))  # a set of patterns
         return {Case(formula.free - outer): formula}
 
     def _path(self, path: Any, subject: Term, object_: Term) -> Formula:
         """The formula of a relation or path between two terms."""
-        path = inner(path)
+        path = unwrap(path)
         if is_variable(path):
             return Atom(Variable(str(path)), subject, object_)
-        if column := self.labels.told(path):
+        if column := self.labels.answer_property(path):
             problem = (
                 f"answer:{column} says nothing of entities; answer:score and answer:known "
                 "speak of answers, in the outermost braces"
@@ -269,7 +275,7 @@ class Groups:
                     dict.fromkeys(self._path(part, subject, object_) for part in path.part),
                 )
             case "PathSequence":
-                steps = [self._fresh() for _ in path.part[1:]]
+                steps = [self._fresh_variable() for _ in path.part[1:]]
                 ends = pairwise([subject, *steps, object_])
                 hops = [self._path(part, *pair) for part, pair in zip(path.part, ends, strict=True)]
                 return exists(steps, reduce(Formula.__and__, hops))
@@ -286,14 +292,14 @@ class Groups:
         if type(term).__name__ != "BNode":
             return Entity(self.labels.entity(term))
         if str(term) not in self.blanks:
-            self.blanks[str(term)] = self._fresh(), block
+            self.blanks[str(term)] = self._fresh_variable(), block
         variable, home = self.blanks[str(term)]
         if home != block:
             words = f"_:{term} stands in two groups; write a variable such as ?{term}"
             raise self.source.error(words, rf"_:{re.escape(term)}")
         return variable
 
-    def _fresh(self) -> Variable:
+    def _fresh_variable(self) -> Variable:
         """A variable that the query does not have."""
         name = next(f"_{number}" for number in count(1) if f"_{number}" not in self.names)
         self.names.add(name)
@@ -306,13 +312,13 @@ def triples(node: Any) -> list[list[Any]]:
     return [terms[at : at + 3] for at in range(0, len(terms), 3)]
 
 
-def visible(node: Any) -> Domain:
+def visible_variables(node: Any) -> Domain:
     """The variables that a solution may bind, without those only in MINUS or FILTER."""
     match node.name:
         case "TriplesBlock":
-            return frozenset(mentioned(node))
+            return frozenset(variables_in(node))
         case "InlineData":
-            return frozenset(mentioned(node.var))
+            return frozenset(variables_in(node.var))
         case "GroupOrUnionGraphPattern" | "GroupGraphPatternSub":
-            return NONE.union(*map(visible, node.graph or node.part or ()))
+            return NONE.union(*map(visible_variables, node.graph or node.part or ()))
     return NONE

@@ -22,7 +22,7 @@ from tacit.graph.labels.prefixes import WELL_KNOWN, Prefixes
 from tacit.graph.labels.terms import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.question import resolve_label
-from tacit.query.sparql.source import SparqlText, inner, is_value, is_variable, kind
+from tacit.query.sparql.source import SparqlText, is_value, is_variable, kind, unwrap
 from tacit.query.text import place
 
 # the namespace of what is said of answers; an IRI of a label has no # in it
@@ -46,7 +46,7 @@ class TermLabels:
         self.source = source
         self.graph = graph
         # of a graph from RDF
-        self.own: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
+        self.own_prefixes: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
         self.base = ""
         self.prefixes = dict[str, str]()
         for declared in prologue:
@@ -63,9 +63,9 @@ class TermLabels:
         """The label of a relation, by its IRI."""
         return self._label(term, self.graph.relations if self.graph else None)
 
-    def told(self, predicate: Any) -> str:
+    def answer_property(self, predicate: Any) -> str:
         """What a predicate says of an answer, `score` or `known`; else empty."""
-        predicate = inner(predicate)
+        predicate = unwrap(predicate)
         relation = kind(predicate) in ("", "pname") and not is_variable(predicate)
         iri = self.iri(predicate) if relation else ""
         return iri.removeprefix(ANSWER) if iri.startswith(ANSWER) else ""
@@ -73,14 +73,14 @@ class TermLabels:
     def iri(self, term: Any) -> str:
         """Expands a prefixed or relative name to an IRI."""
         if kind(term) != "pname":
-            return resolved(str(term), self.base)
+            return resolve_iri(str(term), self.base)
         prefix = term.prefix or ""
         local = term.localname or ""
         if prefix not in self.prefixes:
             words = (
                 f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)} declares it"
             )
-            raise QueryError(words, *self._place(term))
+            raise QueryError(words, *self._position(term))
         return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
 
     def _declaration(self, prefix: str) -> str:
@@ -89,9 +89,9 @@ class TermLabels:
         It is the graph's own, else the usual one; names of a graph from tables are in `tacit:`.
         """
         usual = next((namespace for namespace, name in WELL_KNOWN.items() if name == prefix), None)
-        if self.own is None:
+        if self.own_prefixes is None:
             return f"PREFIX {prefix}: <{usual or SCHEME}>"
-        if (namespace := self.own.get(prefix, usual)) is None:
+        if (namespace := self.own_prefixes.get(prefix, usual)) is None:
             return f"PREFIX {prefix}: <...>, with the IRI that it stands for,"
         return f"PREFIX {prefix}: <{namespace}>"
 
@@ -102,17 +102,19 @@ class TermLabels:
         if vocabulary is None:
             return names[-1]
         try:
-            if self.own is not None:
-                label = literal or self.own.label(iri)
+            if self.own_prefixes is not None:
+                label = literal or self.own_prefixes.label(iri)
                 if label in vocabulary:
                     return label
                 if not iri.startswith(SCHEME):
                     raise UnknownName(
-                        vocabulary.kind, iri or literal, _nearest(self.own, label, iri, vocabulary)
+                        vocabulary.kind,
+                        iri or literal,
+                        _nearest(self.own_prefixes, label, iri, vocabulary),
                     )
             return vocabulary.labels[resolve_label(vocabulary, *names)]
         except UnknownName as error:
-            at = self._place(term)
+            at = self._position(term)
             raise (error.located(*at) if at else error) from None
 
     def _literal(self, term: Any) -> str:
@@ -123,14 +125,14 @@ class TermLabels:
         elif is_value(term):
             language = ""
             datatype = str(term.datatype)
-            if not self.source.spelt(str(term)):
-                written = f'"..."^^<{datatype}>' if self.own else '"..."'
+            if not self.source.is_spelled_out(str(term)):
+                written = f'"..."^^<{datatype}>' if self.own_prefixes else '"..."'
                 raise QueryError(
                     f"a number that is read as {term} is written otherwise; write it as {written}"
                 )
         else:
             return ""
-        typed = self.own.label(datatype) if self.own else f"<{datatype}>"
+        typed = self.own_prefixes.label(datatype) if self.own_prefixes else f"<{datatype}>"
         suffix = (
             f"@{language.lower()}"
             if language
@@ -152,7 +154,7 @@ class TermLabels:
                 yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
         yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
-    def _place(self, term: Any) -> tuple[int, int] | tuple[()]:
+    def _position(self, term: Any) -> tuple[int, int] | tuple[()]:
         """The line and column of a term's first use, if written as usual."""
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
         if kind(term) == "pname":
@@ -166,7 +168,7 @@ class TermLabels:
         return next((place(self.source.text, use.start()) for use in uses if use), ())
 
 
-def resolved(reference: str, base: str) -> str:
+def resolve_iri(reference: str, base: str) -> str:
     """Resolves an IRI reference against a base, by RFC 3986, section 5.2.
 
     >>> resolved("", "http://e/x#f"), resolved("../g", "http://a/b/c/d;p?q")
@@ -221,15 +223,15 @@ def _text(literal: Any) -> str:
     return str(literal.string if kind(literal) == "literal" else literal)
 
 
-def _nearest(own: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
+def _nearest(own_prefixes: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
     """Suggests IRIs for an unknown one: its last part in the namespaces of the graph."""
     if not iri:
         return vocabulary.nearest(label)
     last = re.split(r"[/#:]", iri)[-1]
-    same = [f"{prefix}:{last}" if prefix else last for prefix in own]
+    same = [f"{prefix}:{last}" if prefix else last for prefix in own_prefixes]
     near = (
         [name for name in same if name in vocabulary]
         or vocabulary.nearest(label)
         or vocabulary.nearest(last)
     )
-    return [own.iri(name) or name for name in near[:3]]
+    return [own_prefixes.iri(name) or name for name in near[:3]]

@@ -54,22 +54,22 @@ class SparqlText:
 
     def __init__(self, text: str, tree: Any) -> None:
         self.text = text
-        self.nodes = list(walked(tree))
-        self.variables = mentioned(tree)
-        self.keywords = bare(text)
+        self.nodes = list(walk_tree(tree))
+        self.variables = variables_in(tree)
+        self.keywords = blank_literals(text)
 
-    def refused(self, node: Any) -> QueryError:
+    def unsupported(self, node: Any) -> QueryError:
         """The error for an unsupported construct."""
         return self.at(node, f"{CONSTRUCTS[node.name][0]} is not supported {SUPPORTED}")
 
     def at(self, node: Any, message: str) -> QueryError:
         """An error at a construct, found among those that are spelled alike."""
-        spelled = CONSTRUCTS[node.name][1]
+        pattern = CONSTRUCTS[node.name][1]
         matches = [
-            other for other in self.nodes if CONSTRUCTS.get(kind(other), ("", ""))[1] == spelled
+            other for other in self.nodes if CONSTRUCTS.get(kind(other), ("", ""))[1] == pattern
         ]
         return self.error(
-            message, keyword(spelled), next(at for at, other in enumerate(matches) if other is node)
+            message, keyword(pattern), next(at for at, other in enumerate(matches) if other is node)
         )
 
     def error(self, message: str, pattern: str, before: int = 0) -> QueryError:
@@ -81,26 +81,26 @@ class SparqlText:
             else QueryError(message)
         )
 
-    def spelt(self, value: str) -> bool:
+    def is_spelled_out(self, value: str) -> bool:
         """Whether every value that is read as a text is written so: rdflib reads `05` as 5."""
         # a subject may come again
-        read = {id(node) for node in self.nodes if is_value(node) and str(node) == value}
-        written = re.findall(
+        nodes = {id(node) for node in self.nodes if is_value(node) and str(node) == value}
+        spellings = re.findall(
             rf"(?<![\w.:?$+-]){re.escape(value)}(?!\w|\.\d)", self.keywords, re.IGNORECASE
         )
-        return len(written) >= len(read)
+        return len(spellings) >= len(nodes)
 
     def of_variable(self, message: str, variable: Variable) -> QueryError:
         """An error at the first use of a variable."""
         return self.error(message, rf"[?$]{variable.name}\b")
 
 
-def bare(text: str) -> str:
+def blank_literals(text: str) -> str:
     """Blanks out comments, literals and IRIs of a query, which could contain anything."""
-    return _OPAQUE.sub(_blanked, text)
+    return _OPAQUE.sub(_blank, text)
 
 
-def _blanked(part: re.Match[str]) -> str:
+def _blank(part: re.Match[str]) -> str:
     """Spaces of the same length; a literal or IRI keeps its end, so that a term is left."""
     if part[0][0] == "\\":
         return "__"  # an escape is a letter of a name, which goes on
@@ -112,15 +112,15 @@ def keyword(words: str) -> str:
     return rf"(?<![\w?$:])(?:{words})\b"
 
 
-def walked(tree: Any) -> Iterator[Any]:
+def walk_tree(tree: Any) -> Iterator[Any]:
     """Yields all nodes of a parsed tree in the order of writing."""
     yield tree
     if isinstance(tree, dict):
         for part in tree.values():
-            yield from walked(part)
+            yield from walk_tree(part)
     elif not isinstance(tree, str) and isinstance(tree, Iterable):
         for part in tree:
-            yield from walked(part)
+            yield from walk_tree(part)
 
 
 def kind(node: Any) -> str:
@@ -138,12 +138,12 @@ def is_value(node: Any) -> bool:
     return type(node).__name__ == "Literal" and node.datatype is not None
 
 
-def mentioned(tree: Any) -> dict[Variable, None]:
+def variables_in(tree: Any) -> dict[Variable, None]:
     """The variables anywhere in a tree, in the order of writing."""
-    return dict.fromkeys(Variable(str(node)) for node in walked(tree) if is_variable(node))
+    return dict.fromkeys(Variable(str(node)) for node in walk_tree(tree) if is_variable(node))
 
 
-def inner(node: Any) -> Any:
+def unwrap(node: Any) -> Any:
     """Unwraps an expression or path from operators with one operand, which rdflib adds."""
     while True:
         name = kind(node)
@@ -172,7 +172,7 @@ def _check_size(text: str) -> None:
         )
     # a literal is a single term, whatever it holds
     depth = 0
-    text = bare(text)
+    text = blank_literals(text)
     for bracket in re.findall(r"[{}()\[\]]", text):
         depth += 1 if bracket in "{([" else -1
         if depth > MAX_NESTING:
@@ -219,8 +219,8 @@ def _parsed(text: str) -> tuple[Any, Any]:
         at = getattr(error, "loc", None)
         if at is None:
             raise QueryError(f"not a SPARQL query: {' '.join(str(error).split())[:200]}") from None
-        rest = text[at:].split()
-        words = f"'{rest[0][:30]}' is unexpected" if rest else "it ends too early"
+        following = text[at:].split()
+        words = f"'{following[0][:30]}' is unexpected" if following else "it ends too early"
         raise QueryError(f"not a SPARQL query: {words}", *place(text, at)) from None
     return prologue, tree
 

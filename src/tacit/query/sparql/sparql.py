@@ -22,18 +22,18 @@ from tacit.graph.graph import Graph
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.elimination import substitute
 from tacit.query.question import Column, ParsedQuestion
-from tacit.query.sparql.cases import Cases, Truth, joined, united
-from tacit.query.sparql.groups import Groups, triples, visible
+from tacit.query.sparql.cases import Cases, Truth, join, union
+from tacit.query.sparql.groups import Groups, triples, visible_variables
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.source import (
     SUPPORTED,
     SparqlText,
-    inner,
     is_variable,
     keyword,
     kind,
-    mentioned,
     parsed_source,
+    unwrap,
+    variables_in,
 )
 
 _COUNTS = ("count", "expected")  # what a column shows of all answers together
@@ -68,7 +68,7 @@ class Form:
         self.tree = tree
         self.labels = labels
         # the variable that takes what is said of answers -> `score` or `known`
-        self.told: dict[Variable, str] = {}
+        self.answer_variables: dict[Variable, str] = {}
         self.subjects: list[Variable] = []
         self.min_score = 0.0
         self.known: bool | None = None
@@ -77,9 +77,9 @@ class Form:
         """The parsed query, with its limits and filters on answers."""
         tree = self.tree
         if tree.name not in ("SelectQuery", "AskQuery"):
-            raise self.source.refused(tree)
+            raise self.source.unsupported(tree)
         for clause in filter(None, (*(tree.datasetClause or ()), tree.groupby, tree.having)):
-            raise self.source.refused(clause)
+            raise self.source.unsupported(clause)
         self._take_answer_triples()
         columns = self._columns()
         targets = self._targets(columns)
@@ -90,7 +90,7 @@ class Form:
         if isinstance(formula, bool):
             raise QueryError("the query holds whatever the facts: there is nothing to score")
         if (row or among) and counting:
-            raise self._several(targets[:1], "is counted")
+            raise self._values_error(targets[:1], "is counted")
         columns = tuple(
             column._replace(label=row.get(column.name, column.label)) for column in columns
         )
@@ -98,7 +98,7 @@ class Form:
             [target for target in targets if target.name not in row], formula, counting
         )
         if among and query.kind == "relations":
-            raise self._several(targets, "stands for a relation")
+            raise self._values_error(targets, "stands for a relation")
         return ParsedQuestion(
             query, limit, offset, self.min_score, self.known, among, columns, by_score
         )
@@ -116,17 +116,19 @@ class Form:
         """The selected columns; `*` selects what a solution may bind."""
         if self.tree.name == "AskQuery":
             return ()
-        seen = visible(self.tree.where).union(mentioned(self.tree.valuesClause), self.told)
+        bindable = visible_variables(self.tree.where).union(
+            variables_in(self.tree.valuesClause), self.answer_variables
+        )
         selected = self.tree.projection or [
-            variable for variable in self.source.variables if variable in seen
+            variable for variable in self.source.variables if variable in bindable
         ]
         columns = []
         for column in selected:
             if not isinstance(column, Variable) and column.expr:
-                columns.append(self._aggregate(inner(column.expr), str(column.evar)))
+                columns.append(self._aggregate(unwrap(column.expr), str(column.evar)))
             else:
                 variable = column if isinstance(column, Variable) else Variable(str(column.var))
-                columns.append(Column(variable.name, self.told.get(variable, "value")))
+                columns.append(Column(variable.name, self.answer_variables.get(variable, "value")))
         if len({column.shows in _COUNTS for column in columns}) > 1:
             raise self.source.error(
                 f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT")
@@ -135,11 +137,11 @@ class Form:
 
     def _aggregate(self, expression: Any, name: str) -> Column:
         """The column of COUNT of a variable, or of SUM of the scores."""
-        of = inner(getattr(expression, "vars", None))
+        of = unwrap(getattr(expression, "vars", None))
         variable = Variable(str(of)) if is_variable(of) else None
         if kind(expression) == "Aggregate_Count" and variable:
-            several = visible(self.tree.where) != {variable} or any(
-                map(_multiplies, self.source.nodes)
+            several = visible_variables(self.tree.where) != {variable} or any(
+                map(_may_repeat, self.source.nodes)
             )
             # entities are counted, and one may be in several solutions
             if several and not expression.distinct:
@@ -148,7 +150,11 @@ class Form:
                     f"{words}; write COUNT(DISTINCT {variable})", keyword("COUNT")
                 )
             return Column(name, "count", variable.name)
-        if kind(expression) == "Aggregate_Sum" and variable and self.told.get(variable) == "score":
+        if (
+            kind(expression) == "Aggregate_Sum"
+            and variable
+            and self.answer_variables.get(variable) == "score"
+        ):
             return Column(name, "expected", self.subjects[0].name)
         aggregate = any(kind(node).startswith("Aggregate_") for node in self.source.nodes)
         words = "an aggregate other than COUNT of a variable" if aggregate else "a computed column"
@@ -190,11 +196,11 @@ class Form:
         if not self.tree.orderby:
             return False
         order = [
-            (condition.order, self._answer_property(inner(condition.expr)))
+            (condition.order, self._answer_property(unwrap(condition.expr)))
             for condition in self.tree.orderby.condition
         ]
         if order not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
-            raise self.source.refused(self.tree.orderby)
+            raise self.source.unsupported(self.tree.orderby)
         return len(order) == 1
 
     def _page(self, single: bool) -> tuple[int | None, int]:
@@ -203,7 +209,7 @@ class Form:
         limit = int(clause.limit) if clause and clause.limit is not None else None
         offset = int(clause.offset or 0) if clause else 0
         if single and (offset or limit == 0):
-            raise self.source.refused(clause)
+            raise self.source.unsupported(clause)
         return None if single else limit, offset
 
     def _cases(self, targets: tuple[Variable, ...]) -> Cases:
@@ -211,14 +217,14 @@ class Form:
         groups = Groups(self.source, self.labels)
         clause = self.tree.valuesClause
         targeted = frozenset(targets)
-        inline = frozenset(mentioned(clause.var if clause else ()))
+        inline = frozenset(variables_in(clause.var if clause else ()))
         cases = groups.cases(self.tree.where, None, inline, targeted | inline)
         if clause:
-            cases = joined(cases, groups.values(clause))
+            cases = join(cases, groups.values(clause))
             groups.check(cases)
         cases = {
             case: formula
-            for case, formula in united([cases], targeted).items()
+            for case, formula in union([cases], targeted).items()
             if formula is not False
         }
         if not cases:
@@ -237,18 +243,18 @@ class Form:
             return formula, {}, None
         bound = tuple(target for target in targets if any(target in dict(row) for row in rows))
         if others or not all(rows):
-            raise self._several(bound, "is tied to other values, or to one alternative alone")
+            raise self._values_error(bound, "is tied to other values, or to one alternative alone")
         if len(targets) == 1:
             return formula, {}, tuple(value.name for row in rows for _, value in row)
         if len(rows) > 1 or len(rows[0]) == len(targets):
-            raise self._several(
+            raise self._values_error(
                 bound, "is one of several that are selected: give one value, and leave one open"
             )
         for variable, value in rows[0]:
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return formula, {variable.name: value.name for variable, value in rows[0]}, None
 
-    def _several(self, targets: tuple[Variable, ...], why: str) -> QueryError:
+    def _values_error(self, targets: tuple[Variable, ...], why: str) -> QueryError:
         words = f"VALUES gives {', '.join(map(str, targets))} values, and it {why}"
         return self.source.error(f"{words}; this is not supported", keyword("VALUES"))
 
@@ -263,17 +269,22 @@ class Form:
                 ]
             if part.name != "TriplesBlock" or part.triples:
                 parts.append(part)
-        if not self.told:
+        if not self.answer_variables:
             return
-        taken = self.told.keys()
+        answer_variables = self.answer_variables.keys()
         for part in [
-            part for part in parts if part.name == "Filter" and taken & mentioned(part).keys()
+            part
+            for part in parts
+            if part.name == "Filter" and answer_variables & variables_in(part).keys()
         ]:
             parts.remove(part)
             for condition in _conjuncts(part.expr):
                 self._add_answer_filter(condition, part)
         where["part"] = parts
-        for variable in taken & {*mentioned([where, self.tree.valuesClause]), *self.subjects}:
+        for variable in answer_variables & {
+            *variables_in([where, self.tree.valuesClause]),
+            *self.subjects,
+        }:
             raise self.source.of_variable(
                 f"{variable} is said of an answer, and can be nothing else", variable
             )
@@ -281,7 +292,7 @@ class Form:
     def _is_answer_triple(self, triple: list[Any]) -> bool:
         """Whether a triple is about an answer; if so, it is recorded."""
         subject, predicate, object_ = triple
-        what = self.labels.told(predicate)
+        what = self.labels.answer_property(predicate)
         if what not in ("score", "known"):
             return False
         if not is_variable(subject) or not is_variable(object_):
@@ -289,19 +300,21 @@ class Form:
             raise self.source.error(words, rf"[\w-]*:{what}\b")
         variable = Variable(str(object_))
         others = [
-            other for other, shown in self.told.items() if (other == variable) != (shown == what)
+            other
+            for other, shown in self.answer_variables.items()
+            if (other == variable) != (shown == what)
         ]
         if others:
             raise self.source.of_variable(
                 f"{variable} is not the only variable for what is said of answers", variable
             )
-        self.told[variable] = what
+        self.answer_variables[variable] = what
         self.subjects.append(Variable(str(subject)))
         return True
 
     def _answer_property(self, node: Any) -> str:
         """What a variable is about an answer, `score` or `known`; empty for any other."""
-        return self.told.get(Variable(str(node)), "") if is_variable(node) else ""
+        return self.answer_variables.get(Variable(str(node)), "") if is_variable(node) else ""
 
     def _add_answer_filter(self, condition: Any, node: Any) -> None:
         """Records a filter on the score of answers, or on whether they are known."""
@@ -309,12 +322,12 @@ class Form:
         operator = "="
         right = True
         if kind(condition) == "UnaryNot":
-            left = inner(condition.expr)
+            left = unwrap(condition.expr)
             operator = "!="
         elif kind(condition) == "RelationalExpression":
-            left = inner(condition.expr)
+            left = unwrap(condition.expr)
             operator = condition.op
-            right = inner(condition.other)
+            right = unwrap(condition.other)
             if is_variable(right):
                 left, operator, right = right, _MIRRORED.get(operator, operator), left
             right = _value(right)
@@ -338,7 +351,7 @@ class Form:
 
 
 def _conjuncts(expression: Any) -> Iterator[Any]:
-    expression = inner(expression)
+    expression = unwrap(expression)
     if kind(expression) == "ConditionalAndExpression":
         for part in (expression.expr, *expression.other):
             yield from _conjuncts(part)
@@ -355,7 +368,7 @@ def _value(literal: Any) -> Any:
     return value if isinstance(value, bool | str | None) else float(value)
 
 
-def _multiplies(node: Any) -> bool:
+def _may_repeat(node: Any) -> bool:
     """Whether a part of a tree may find a solution more than once."""
     several = ("GroupOrUnionGraphPattern", "PathSequence", "PathAlternative")
     parts = (node.graph or node.part or ()) if kind(node) in several else ()

@@ -46,9 +46,9 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
         raise QueryError(
             "SPARQL is written for entities, tuples of them, yes or no, and how many entities"
         )
-    if open_ := [target for target in query.targets if target not in query.formula.free]:
+    if unbound := [target for target in query.targets if target not in query.formula.free]:
         raise QueryError(
-            f"{open_[0]} occurs nowhere in the formula, and SPARQL could not give it a value"
+            f"{unbound[0]} occurs nowhere in the formula, and SPARQL could not give it a value"
         )
     shape, entities, relations, variables = skeleton(query)  # since a group of SPARQL has one scope
     names: list[str] = []
@@ -60,7 +60,7 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
         selected = f"(COUNT(DISTINCT {selected}) AS ?{_unused('count', names)})"
     group = _indented(writer.group(shape.formula, frozenset()))
     lines = [f"SELECT {selected} WHERE {{" if selected else "ASK {", *group, "}"]
-    opening = [f"PREFIX : <{SCHEME}>"] if writer.short else []
+    opening = [f"PREFIX : <{SCHEME}>"] if writer.uses_scheme else []
     return "\n".join([*opening, *lines])
 
 
@@ -72,7 +72,7 @@ class _Writer:
     entities: Sequence[str]
     relations: Sequence[str]
     variables: Sequence[str]
-    short: bool = False  # whether a name was written with the empty prefix
+    uses_scheme: bool = False  # whether a name was written with the empty prefix
 
     def group(self, formula: Formula, bound: frozenset[Variable]) -> Iterator[str]:
         """The lines of a group whose solutions satisfy a formula, given bound variables."""
@@ -82,7 +82,7 @@ class _Writer:
             relation = self.name(self.relations[int(str(atom.relation))])
             yield f"{self.term(atom.subject)} {relation} {self.term(atom.object)} ."
         bound = bound.union(*(part.free for part in parts if isinstance(part, Atom)))
-        unions = [part for part in parts if isinstance(part, Or) and _gives(part)]
+        unions = [part for part in parts if isinstance(part, Or) and _binds_all(part)]
         for union in unions:
             for number, part in enumerate(union.parts):
                 yield f"{'UNION ' * bool(number)}{{"
@@ -150,19 +150,21 @@ class _Writer:
         local = written.removeprefix(f"<{SCHEME}").removesuffix(">")
         if written != f"<{SCHEME}{local}>" or not _LOCAL.fullmatch(local):
             return written
-        self.short = True
+        self.uses_scheme = True
         return f":{local}"
 
 
-def _gives(formula: Formula) -> bool:
+def _binds_all(formula: Formula) -> bool:
     """Whether every solution of a formula, as its own group, binds all its variables."""
     if isinstance(formula, Or):
-        return all(part.free == formula.free and _gives(part) for part in formula.parts)
+        return all(part.free == formula.free and _binds_all(part) for part in formula.parts)
     _, parts = factored(formula)
-    giving = [
-        part for part in parts if isinstance(part, Atom) or (isinstance(part, Or) and _gives(part))
+    binding = [
+        part
+        for part in parts
+        if isinstance(part, Atom) or (isinstance(part, Or) and _binds_all(part))
     ]
-    bound = frozenset[Variable]().union(*(part.free for part in giving))
+    bound = frozenset[Variable]().union(*(part.free for part in binding))
     return all(part.free <= bound for part in parts)
 
 
