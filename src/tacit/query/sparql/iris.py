@@ -171,7 +171,7 @@ class TermLabels:
 def resolve_iri(reference: str, base: str) -> str:
     """Resolves an IRI reference against a base, by RFC 3986, section 5.2.
 
-    >>> resolved("", "http://e/x#f"), resolved("../g", "http://a/b/c/d;p?q")
+    >>> resolve_iri("", "http://e/x#f"), resolve_iri("../g", "http://a/b/c/d;p?q")
     ('http://e/x', 'http://a/b/g')
     """
     scheme, authority, path, query, fragment = _parts(reference)
