@@ -132,15 +132,15 @@ def test_the_best_of_all_come_in_order_and_those_of_each_relation_too() -> None:
 def test_no_more_is_held_than_the_best_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = list(Completion(engine(), min_score=1e-6, top=3))
     held = []
-    add = completion._Best.add
+    add = completion._BestFacts.add
 
-    def counting(best: completion._Best, triples: Tensor, scores: Tensor) -> None:
+    def counting(best: completion._BestFacts, triples: Tensor, scores: Tensor) -> None:
         held.append(len(best.scores) + len(scores))
         add(best, triples, scores)
 
     monkeypatch.setattr(completion, "_ROWS", {"cpu": 1})
     monkeypatch.setattr(completion, "_PAIRS", 1)
-    monkeypatch.setattr(completion._Best, "add", counting)
+    monkeypatch.setattr(completion._BestFacts, "add", counting)
     assert list(Completion(engine(), min_score=1e-6, top=3)) == expected
     assert max(held) <= 3 + len(NAMES)  # the best so far, and those of a row
 

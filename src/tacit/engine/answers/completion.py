@@ -46,7 +46,7 @@ class Prediction(NamedTuple):
     score: float
 
 
-class _Best:
+class _BestFacts:
     """The best facts so far that reach a log-score: `top` of them, or all."""
 
     def __init__(self, least: float, top: int | None, device: torch.device) -> None:
@@ -58,9 +58,9 @@ class _Best:
 
     def add(self, triples: Tensor, scores: Tensor) -> None:
         """Add facts; with `top`, later ones must beat the last of the best."""
-        good = scores >= self.least
-        self.triples = torch.cat([self.triples, triples[good]])
-        self.scores = torch.cat([self.scores, scores[good]])
+        enough = scores >= self.least
+        self.triples = torch.cat([self.triples, triples[enough]])
+        self.scores = torch.cat([self.scores, scores[enough]])
         if self.top is not None:
             self.sort()
             if len(self.scores) == self.top:
@@ -77,12 +77,10 @@ class _Best:
     def named(self, graph: Graph) -> Iterator[Prediction]:
         """Yield the facts by labels, best first."""
         self.sort()
-        for (subject, relation, object), score in zip(
-            self.triples.tolist(), self.scores.exp().tolist(), strict=True
-        ):
-            yield Prediction(
-                graph.entities[subject], graph.relations[relation], graph.entities[object], score
-            )
+        entities = graph.entities
+        scores = self.scores.exp().tolist()
+        for (subject, relation, object), score in zip(self.triples.tolist(), scores, strict=True):
+            yield Prediction(entities[subject], graph.relations[relation], entities[object], score)
 
 
 class Completion:
@@ -118,14 +116,12 @@ class Completion:
                 "`shards`"
             )
         graph = engine.graph
-        every = range(0, graph.num_relations, 2)
         self.engine = engine
         self.least = math.log(min_score)
         self.top = top
         self.progress = progress
-        self.relations = sorted({graph.relations.id(name) & ~1 for name in relations}) or list(
-            every
-        )
+        self.relations = sorted({graph.relations.id(name) & ~1 for name in relations})
+        self.relations = self.relations or list(range(0, graph.num_relations, 2))
         self.entities = sorted({graph.entities.id(name) for name in entities})
         self.more = False
 
@@ -139,25 +135,38 @@ class Completion:
         """
         graph = self.engine.graph
         device = self.engine.scorer.device
-        what = "entities" if self.entities else "relations"
-        total = len(self.entities or self.relations)
         most = None if self.top is None else self.top + 1  # one more shows that there are others
-        best = _Best(self.least, most, device)
+        best = _BestFacts(self.least, most, device)
         with counting(self.progress) as counts, suppress(Stopped):
-            tell = counts(what, total)
-            for number, (heads, along) in enumerate(
-                _tasks(self.engine, self.relations, self.entities)
-            ):
+            report = counts(
+                "entities" if self.entities else "relations", len(self.entities or self.relations)
+            )
+            for number, (heads, relations) in enumerate(self._rows()):
                 with torch.no_grad():
-                    _look(self.engine, heads, along, self.entities[:number], best, stop)
+                    _add_rows(best, self.engine, heads, relations, self.entities[:number], stop)
                 if self.top is None:
-                    done = best
-                    best = _Best(self.least, None, device)
-                    yield from done.named(graph)
-                tell(number + 1)
+                    yield from best.named(graph)
+                    best = _BestFacts(self.least, None, device)
+                report(number + 1)
             stop.clear()
         yield from islice(best.named(graph), self.top)
         self.more = self.top is not None and len(best.scores) > self.top
+
+    def _rows(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield directed rows to score, `heads[B]` and `relations[B]`.
+
+        They come by entity, or by relation where no entities are given.
+        """
+        device = self.engine.scorer.device
+        directions = torch.tensor(
+            [direction for r in self.relations for direction in (r, r ^ 1)], device=device
+        )
+        for entity in self.entities:
+            yield torch.full_like(directions, entity), directions
+        if not self.entities:
+            heads = torch.arange(self.engine.graph.num_entities, device=device)
+            for relation in self.relations:
+                yield heads, torch.full_like(heads, relation)
 
     def write(self, path: str | Path) -> int:
         """Write the facts as they come to a file: a table, JSON lines or RDF by its extension.
@@ -188,30 +197,17 @@ class Completion:
         return pd.DataFrame(list(self), columns=list(Prediction._fields))
 
 
-def _tasks(
-    engine: Engine, relations: list[int], entities: list[int]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield directed rows to score, `heads[B]` and `relations[B]`, by entity or by relation."""
-    graph = engine.graph
-    device = engine.scorer.device
-    directions = torch.tensor(
-        [direction for r in relations for direction in (r, r ^ 1)], device=device
-    )
-    for entity in entities:
-        yield torch.full_like(directions, entity), directions
-    if entities:
-        return
-    all_entities = torch.arange(graph.num_entities, device=device)
-    for relation in relations:
-        yield all_entities, torch.full_like(all_entities, relation)
-
-
-def _look(
-    engine: Engine, heads: Tensor, relations: Tensor, done: list[int], best: _Best, stop: Event
+def _add_rows(
+    best: _BestFacts,
+    engine: Engine,
+    heads: Tensor,
+    relations: Tensor,
+    finished: list[int],
+    stop: Event,
 ) -> None:
     """Score directed rows and add their unknown facts to the best.
 
-    Facts about entities in `done` are skipped. It raises `Stopped` between two chunks of rows.
+    Facts about `finished` entities are skipped. It raises `Stopped` between two chunks of rows.
     Neither direction scores more than 1, so a fact of mean `m` scores at least `m²` in each of
     them.
     """
@@ -221,37 +217,37 @@ def _look(
         possible = atoms.possible.starts(heads, relations)
         heads = heads[possible]
         relations = relations[possible]
-    finished = torch.tensor(done, dtype=torch.long, device=heads.device)
+    skipped = torch.tensor(finished, dtype=torch.long, device=heads.device)
     rows = _rows_at_once(engine)
     for start in range(0, len(heads), rows):
         if stop.is_set():
             raise Stopped
         chunk = heads[start : start + rows]
-        along = relations[start : start + rows]
-        (block,) = atoms.blocks(chunk, along, atoms.num_entities)
-        known = atoms.known(chunk, along)
+        directed = relations[start : start + rows]
+        (block,) = atoms.blocks(chunk, directed, atoms.num_entities)
+        known = atoms.known(chunk, directed)
         if known is not None:
             known.lift(block.scores, block.columns, -math.inf)
         row, tails = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
         # a loop is the same fact in both directions
-        fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))
-        row = row[fresh]
-        tails = tails[fresh]
-        pending.append((chunk[row], along[row], tails, block.scores[row, tails]))
+        new = ~torch.isin(tails, skipped) & ((directed[row] % 2 == 0) | (chunk[row] != tails))
+        row = row[new]
+        tails = tails[new]
+        pending.append((chunk[row], directed[row], tails, block.scores[row, tails]))
         if start + rows >= len(heads) or sum(len(part[0]) for part in pending) >= _PAIRS:
-            from_, directed, to, scores = map(torch.cat, zip(*pending, strict=True))
-            forward = directed % 2 == 0
-            subjects = torch.where(forward, from_, to)
-            objects = torch.where(forward, to, from_)
-            triples = torch.stack([subjects, directed & ~1, objects], dim=1)
-            backward_scores = _by_rows(atoms, to, directed ^ 1, from_, rows, stop)
+            starts, along, ends, scores = map(torch.cat, zip(*pending, strict=True))
+            forward = along % 2 == 0
+            subjects = torch.where(forward, starts, ends)
+            objects = torch.where(forward, ends, starts)
+            triples = torch.stack([subjects, along & ~1, objects], dim=1)
+            backward_scores = _score_atoms(atoms, ends, along ^ 1, starts, rows, stop)
             best.add(triples, (scores + backward_scores) / 2.0)
             pending = []
             if stop.is_set():
                 raise Stopped
 
 
-def _by_rows(
+def _score_atoms(
     atoms: Atoms, heads: Tensor, relations: Tensor, tails: Tensor, rows: int, stop: Event
 ) -> Tensor:
     """Log-scores of single atoms, `[B]`; each distinct row is scored once, `rows` at a time.
@@ -264,11 +260,13 @@ def _by_rows(
         if stop.is_set():
             break
         key = keys[start : start + rows]
-        here = ((place >= start) & (place < start + rows)).nonzero()[:, 0]
-        ends = key // atoms.scorer.num_relations
-        directed = key % atoms.scorer.num_relations
-        (block,) = atoms.blocks(ends, directed, atoms.num_entities)
-        scores[here] = block.scores[place[here] - start, tails[here]]
+        inside = ((place >= start) & (place < start + rows)).nonzero()[:, 0]
+        (block,) = atoms.blocks(
+            key // atoms.scorer.num_relations,
+            key % atoms.scorer.num_relations,
+            atoms.num_entities,
+        )
+        scores[inside] = block.scores[place[inside] - start, tails[inside]]
     return scores
 
 

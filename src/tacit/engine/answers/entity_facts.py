@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -56,12 +57,13 @@ class EntityFacts:
 
     def page(self, limit: int, offset: int = 0, most: int | None = None) -> EntityFacts:
         """Keep `limit` facts of each relation from `offset` on, `most` in all."""
-        left = math.inf if most is None else most
-        cut = []
+        room = math.inf if most is None else most
+        pages = []
         for each in self.relations:
-            cut.append(replace(each, facts=each.facts[offset : offset + int(min(limit, left))]))
-            left -= len(cut[-1].facts)
-        return replace(self, relations=tuple(cut))
+            facts = each.facts[offset : offset + int(min(limit, room))]
+            pages.append(replace(each, facts=facts))
+            room -= len(facts)
+        return replace(self, relations=tuple(pages))
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain data for JSON."""
@@ -71,8 +73,8 @@ class EntityFacts:
 def known_facts(engine: Engine, entity: str, relation: str | None = None) -> EntityFacts:
     """The observed facts about an entity, by one directed relation or all, ends by name."""
     graph = engine.graph
-    ends = dict[int, list[tuple[int, float]]]()
-    here = graph.entities.id(entity)
+    ends = defaultdict[int, list[tuple[int, float]]](list)
+    subject = graph.entities.id(entity)
     score = math.exp(engine.atoms.observed)
     directions = (
         np.arange(graph.num_relations)
@@ -81,11 +83,11 @@ def known_facts(engine: Engine, entity: str, relation: str | None = None) -> Ent
     )
     index = engine.parts.index
     if index is not None:
-        rows, tails = index.neighbours(np.full_like(directions, here), directions)
+        rows, tails = index.neighbours(np.full_like(directions, subject), directions)
         for directed, tail in zip(directions[rows].tolist(), tails.tolist(), strict=True):
-            if directed % 2 == 0 or tail != here:  # a loop is listed once, forward
-                ends.setdefault(directed, []).append((tail, score))
-    return _collected(engine, here, True, ends)
+            if directed % 2 == 0 or tail != subject:  # a loop is listed once, forward
+                ends[directed].append((tail, score))
+    return _collect(engine, subject, True, ends)
 
 
 def predicted_facts(
@@ -103,43 +105,41 @@ def predicted_facts(
     after the other, from `start` on, until `seconds` have passed.
     """
     graph = engine.graph
-    here = engine.graph.entities.id(entity)
-    began = monotonic()
-    relation_id = None if relation is None else graph.relations.id(relation)
+    relations = graph.relations
+    center = graph.entities.id(entity)
+    start_time = monotonic()
+    relation_id = None if relation is None else relations.id(relation)
     if relation is not None and start is not None:
         raise SettingsError(
             "start goes on with further relations; leave it out where `relation` names one", "start"
         )
-    first = 0 if start is None else graph.relations.id(start) & ~1
-    along = range(first, graph.num_relations, 2) if relation_id is None else [relation_id & ~1]
-    ends: dict[int, list[tuple[int, float]]] = {}
-    done = 0
-    many = 1
-    while done < len(along) and (not done or monotonic() - began < seconds):
-        labels = [graph.relations[each] for each in along[done : done + many]]
-        before = monotonic()
-        for fact in Completion(engine, labels, [graph.entities[here]], min_score=min_score):
-            directed = graph.relations.id(fact.relation)
-            subject = graph.entities.id(fact.subject)
-            if subject == here:
-                ends.setdefault(directed, []).append((graph.entities.id(fact.object), fact.score))
-            else:
-                ends.setdefault(directed ^ 1, []).append((subject, fact.score))
-        done += len(labels)
-        many = (
-            min(_AT_ONCE, 2 * many)
-            if monotonic() - before < seconds / _CHECKS
-            else max(1, many // 2)
-        )
-    ends = {directed: rows for directed, rows in ends.items() if relation_id in (None, directed)}
+    first = 0 if start is None else relations.id(start) & ~1
+    pending = range(first, graph.num_relations, 2) if relation_id is None else [relation_id & ~1]
+    ends = defaultdict[int, list[tuple[int, float]]](list)
+    step = 1
+    searched = 0
+    while searched < len(pending) and (not searched or monotonic() - start_time < seconds):
+        labels = [relations[each] for each in pending[searched : searched + step]]
+        step_time = monotonic()
+        for fact in Completion(engine, labels, [graph.entities[center]], min_score=min_score):
+            directed = relations.id(fact.relation)
+            end = graph.entities.id(fact.object)
+            if (subject := graph.entities.id(fact.subject)) != center:
+                directed ^= 1
+                end = subject
+            if relation_id in (None, directed):
+                ends[directed].append((end, fact.score))
+        searched += len(labels)
+        quick = monotonic() - step_time < seconds / _CHECKS
+        step = min(_AT_ONCE, 2 * step) if quick else max(1, step // 2)
     return replace(
-        _collected(engine, here, False, ends),
-        next=graph.relations[along[done]] if done < len(along) else None,
+        _collect(engine, center, False, ends),
+        next=relations[pending[searched]] if searched < len(pending) else None,
     )
 
 
-def _collected(
-    engine: Engine, here: int, known: bool, ends: Mapping[int, list[tuple[int, float]]]
+def _collect(
+    engine: Engine, center: int, known: bool, ends: Mapping[int, list[tuple[int, float]]]
 ) -> EntityFacts:
     """Group facts by directed relation; known ones are sorted by name."""
     entities = engine.graph.entities
@@ -149,14 +149,8 @@ def _collected(
         facts = [Related(entities[end], entities.name(end), score) for end, score in rows]
         if known:
             facts.sort(key=lambda fact: (fact.name.casefold(), fact.entity))
-        relatives.append(
-            Relatives(
-                relations[directed],
-                relations.name(directed & ~1),
-                bool(directed & 1),
-                len(facts),
-                tuple(facts),
-            )
-        )
+        name = relations.name(directed & ~1)
+        inverse = bool(directed & 1)
+        relatives.append(Relatives(relations[directed], name, inverse, len(facts), tuple(facts)))
     relatives.sort(key=lambda each: (each.inverse, each.name.casefold(), each.relation))
-    return EntityFacts(entities[here], entities.name(here), known, tuple(relatives))
+    return EntityFacts(entities[center], entities.name(center), known, tuple(relatives))
