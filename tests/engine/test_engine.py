@@ -18,7 +18,7 @@ from bruteforce import NEGATIONS as FORMULAS
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer, TableScorer
 from tacit.engine.answers.answers import Answer, Answers
-from tacit.engine.answers.reasons import Proof
+from tacit.engine.answers.proofs import Proof
 from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS

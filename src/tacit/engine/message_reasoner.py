@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from tacit.engine.answers.reasons import Implied, Proof, Reasons
+from tacit.engine.answers.proofs import FactProofs, Proof, SearchProofs
 from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
 from tacit.engine.atoms.sharded import checked
 from tacit.engine.logic import Logic
@@ -226,7 +226,7 @@ def explained(
     best: TopKResult, scores: Evaluator[Tensor], plan: Plan, request: TopKRequest
 ) -> Explanation:
     """Attach proofs to answers, from the cached sets of one query's evaluation."""
-    reasons = Reasons(scores, best.ids)
+    reasons = SearchProofs(scores, best.ids)
     first = set(request.first)
     facts = scores.context.atoms.facts
 
@@ -234,7 +234,7 @@ def explained(
         by_search = reasons.proofs(plan.root, answer, count)
         if facts is None or not known or by_search[0].implied:
             return by_search
-        by_facts = Implied(scores, facts.index).proofs(plan.root, answer, count)
+        by_facts = FactProofs(scores, facts.index).proofs(plan.root, answer, count)
         search_score = by_search[0].score
         facts_score = by_facts[0].score
         if answer in first and loose(search_score, request.least):

@@ -20,7 +20,7 @@ from tacit.query.plans.plan import Plan, Row
 from tacit.query.plans.symbolic import answers as symbolic_sets
 
 if TYPE_CHECKING:
-    from tacit.engine.answers.reasons import Proof
+    from tacit.engine.answers.proofs import Proof
     from tacit.engine.parts import EngineParts
 
 _CPU_MEMORY = 2.0  # GB by default

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.engine.answers.aligned_cells import escape_control_chars
 
 if TYPE_CHECKING:
-    from tacit.engine.answers.reasons import Proof
+    from tacit.engine.answers.proofs import Proof
     from tacit.graph.graph import Graph
     from tacit.query.plans.plan import CompiledQuery
 
@@ -165,19 +165,22 @@ class Witness:
 
 def witness(graph: Graph, compiled: CompiledQuery, proof: Proof, known: bool = False) -> Witness:
     """Turn a proof into a witness by names; its answer may be `known`."""
-    names = apart(compiled.variables)
+    names = _distinct_names(compiled.variables)
+    entities = graph.entities
     chosen = [(names[v], e) for v, e in sorted(proof.substitution().items())]
-    readable = {variable: graph.entities.name(e) for variable, e in chosen}
-    labels = {variable: graph.entities[e] for variable, e in chosen}
     return Witness(
-        math.exp(proof.score), readable, _part(graph, names, proof, known=known), labels, known
+        math.exp(proof.score),
+        {variable: entities.name(e) for variable, e in chosen},
+        _part(graph, names, proof, known=known),
+        {variable: entities[e] for variable, e in chosen},
+        known,
     )
 
 
-def apart(names: Sequence[str]) -> list[str]:
+def _distinct_names(names: Sequence[str]) -> list[str]:
     """Make names of variables distinct: each reuse in another scope gets a prime more.
 
-    >>> apart(("t", "x", "x"))
+    >>> _distinct_names(("t", "x", "x"))
     ['t', 'x', "x'"]
     """
     return [name + "'" * names[:place].count(name) for place, name in enumerate(names)]
@@ -196,25 +199,23 @@ def _part(
     Within a `known` answer, a branch of an `or` that known facts imply carries it.
     """
     entities = graph.entities
+    score = math.exp(proof.score)
     atom = None
     text = ""
     if proof.atom is not None:
         s, r, o = proof.atom
         named = entities.name(s), graph.relations.name(r), entities.name(o)
-        atom = WitnessAtom(
-            *named, math.exp(proof.score), proof.observed, negated, entities[s], entities[o]
-        )
+        atom = WitnessAtom(*named, score, proof.observed, negated, entities[s], entities[o])
     if proof.sides is not None:
         text = f"{'not ' * negated}{' != '.join(map(entities.name, proof.sides))}"
     carriers = proof.parts
     if known and proof.implied:
         carriers = tuple(part for part in proof.parts if part.implied) or proof.parts
     best = max((part.score for part in carriers), default=0.0)
+    flipped = negated ^ (proof.kind == "not")
     parts = []
     for part in proof.parts:
         carries = proof.kind != "or" or (part.score == best and part in carriers)
-        parts.append(_part(graph, names, part, negated ^ (proof.kind == "not"), carries, known))
+        parts.append(_part(graph, names, part, flipped, carries, known))
     variables = {names[v]: entities.name(e) for v, e in proof.values}
-    return WitnessPart(
-        proof.kind, math.exp(proof.score), tuple(parts), atom, variables, carried, text
-    )
+    return WitnessPart(proof.kind, score, tuple(parts), atom, variables, carried, text)

@@ -1,4 +1,4 @@
-"""Proofs of answers: a fold of plans that records the values its variables took."""
+"""Proofs of answers: folds of plans that record the values of variables."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Proof:
         return replace(self, values=(*self.values, (variable, entity)))
 
 
-class Reasons(Fold[int, Proof]):
+class SearchProofs(Fold[int, Proof]):
     """Walks a plan back from an answer of one query to the values the search chose."""
 
     def __init__(self, scores: Evaluator[Tensor], answers: Sequence[int] = ()) -> None:
@@ -89,18 +89,18 @@ class Reasons(Fold[int, Proof]):
         """
         place = EvalContext(target=answer)
         if count > 1 and isinstance(root, Project):
-            return [self._through(root, place, s) for s in self._sources(root, answer, count)]
+            return [self._via(root, place, s) for s in self._sources(root, answer, count)]
         if count > 1 and isinstance(root, Intersect | Union):
             varied = next((part for part in root.parts if isinstance(part, Project)), None)
             if varied is not None:
-                others = [[self.of(part, place)] for part in root.parts]
-                others[root.parts.index(varied)] = self.proofs(varied, answer, count)
                 join = self.all if isinstance(root, Intersect) else self.any
-                most = max(map(len, others))
-                return [
-                    join([proofs[min(i, len(proofs) - 1)] for proofs in others], place)
-                    for i in range(most)
-                ]
+                at = root.parts.index(varied)
+                before, after = (
+                    [self.of(part, place) for part in parts]
+                    for parts in (root.parts[:at], root.parts[at + 1 :])
+                )
+                proofs = self.proofs(varied, answer, count)
+                return [join([*before, proof, *after], place) for proof in proofs]
         return [self.of(root, place)]
 
     def entity(self, slot: int) -> int:
@@ -111,52 +111,51 @@ class Reasons(Fold[int, Proof]):
         atoms = self.atoms
         s = place.start
         t = place.end
-        head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
-        score = float(atoms.of(head, along, tail))
-        observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
+        fact = [torch.tensor([i], device=atoms.device) for i in (s, relation, t)]
+        observed = atoms.facts is not None and bool(atoms.facts.contains(*fact))
         atom = (t, relation & ~1, s) if relation & 1 else (s, relation, t)
-        return Proof("atom", score, atom=atom, observed=observed)
+        return Proof("atom", float(atoms.of(*fact)), atom=atom, observed=observed)
 
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Proof:
         same = place.start == place.end
         return Proof("inequality", ZERO if same else 0.0, sides=(place.end, place.start))
 
     def project(self, step: Project, place: EvalContext[int]) -> Proof:
-        return self._through(step, place, self._sources(step, place.end, 1)[0])
+        return self._via(step, place, self._sources(step, place.end, 1)[0])
 
     def best(self, step: Best, place: EvalContext[int]) -> Proof:
-        shards = self.atoms.shards
-        entity = int(shards.top(self.scores.whole(step.part), 1)[1])
+        entity = self._best_entity(step)
         return self.of(step.part, EvalContext(target=entity)).choosing(step.variable, entity)
 
     def cutset(self, step: Cutset, place: EvalContext[int]) -> Proof:
-        t = place.end
-        cut = torch.tensor([[self._cut(step, t)]], device=self.scores.queries.relations.device)
+        value = self._cut_value(step, place.end)
+        cut = torch.tensor([[value]], device=self.scores.queries.relations.device)
         inner = self.scores.trying(step.slot, cut)
         inner.memo.keeps_all = True
-        return self._inside(inner).of(step.body, place).choosing(step.variable, int(cut))
+        return self._within(inner).of(step.body, place).choosing(step.variable, value)
 
     def everything(self, step: Everything, place: EvalContext[int]) -> Proof:
         return Proof("true", 0.0)
 
     def all(self, parts: Sequence[Proof], place: EvalContext[int]) -> Proof:
-        return _joined("and", parts, self.logic.all)
+        return _join("and", parts, self.logic.all)
 
     def any(self, parts: Sequence[Proof], place: EvalContext[int]) -> Proof:
-        return _joined("or", parts, self.logic.any)
+        return _join("or", parts, self.logic.any)
 
     def negation(self, step: Complement[Step], part: Proof, place: EvalContext[int]) -> Proof:
-        return _joined("not", [part], lambda values: self.logic.negation(values[0]))
+        return _join("not", [part], lambda values: self.logic.negation(values[0]))
 
-    def _through(self, step: Project, place: EvalContext[int], s: int) -> Proof:
-        edge = self.of(step.edge, replace(place, source=s))
-        if isinstance(step.source, Everything):
-            return edge.choosing(step.variable, s)
-        return self.all([self.of(step.source, EvalContext(target=s)), edge], place).choosing(
-            step.variable, s
-        )
+    def _via(self, step: Project, place: EvalContext[int], s: int) -> Proof:
+        proof = self.of(step.edge, replace(place, source=s))
+        if not isinstance(step.source, Everything):
+            proof = self.all([self.of(step.source, EvalContext(target=s)), proof], place)
+        return proof.choosing(step.variable, s)
 
-    def _cut(self, step: Cutset, t: int) -> int:
+    def _best_entity(self, step: Best) -> int:
+        return int(self.atoms.shards.top(self.scores.whole(step.part), 1)[1])
+
+    def _cut_value(self, step: Cutset, t: int) -> int:
         """The value of a cut variable that reaches `t` best, among those the search kept."""
         if (step, t) not in self._chosen:
             ends = list(self.answers) if t in self.answers else [t]
@@ -181,9 +180,9 @@ class Reasons(Fold[int, Proof]):
         chosen: list[int] = cuts.tolist()
         return chosen
 
-    def _inside(self, scores: Evaluator[Tensor]) -> Reasons:
-        """Return the reasons for the query with a cut variable filled in."""
-        return Reasons(scores)
+    def _within(self, scores: Evaluator[Tensor]) -> SearchProofs:
+        """The proofs of the query with a cut variable filled in."""
+        return SearchProofs(scores)
 
     def _sources(self, step: Project, t: int, count: int) -> list[int]:
         """The `count` values of a hop's variable that reach `t` best, of those the search kept."""
@@ -207,7 +206,7 @@ class Reasons(Fold[int, Proof]):
         return best
 
 
-class Implied(Reasons):
+class FactProofs(SearchProofs):
     """Walks a plan back from a known answer to the best values that facts support.
 
     Where no facts do, as in an unknown branch of an *or*, it takes the values the search chose.
@@ -219,15 +218,12 @@ class Implied(Reasons):
         slots = queries.entities.cpu().numpy(), queries.relations.cpu().numpy()
         self.facts = SetFold(index, self.atoms.num_entities, *slots)
 
-    def best(self, step: Best, place: EvalContext[int]) -> Proof:
+    def _best_entity(self, step: Best) -> int:
         """The first entity of the set that facts imply."""
         for _, members in self.facts.of(step.part).members(COPIES):
             if len(members):
-                entity = int(members[0])
-                return self.of(step.part, EvalContext(target=entity)).choosing(
-                    step.variable, entity
-                )
-        return super().best(step, place)
+                return int(members[0])
+        return super()._best_entity(step)
 
     def _sources(self, step: Project, t: int, count: int) -> list[int]:
         """The best values from which facts lead to `t`, among the first few."""
@@ -236,40 +232,36 @@ class Implied(Reasons):
             (sources, self.facts.of(step.edge, EvalContext(Ends(rows, sources))))
             for rows, sources in source.members(COPIES)
         )
-        known = list(islice(_holding(leading, t), max(count, _COMPARED)))
+        known = list(islice(_values_with(leading, t), max(count, _COMPARED)))
         if len(known) <= 1:
             return known or super()._sources(step, t, count)
         starts = torch.tensor(known, device=self.atoms.device)
-        values = at(
-            self.atoms.shards,
-            self.scores.whole(step.source),
-            torch.zeros_like(starts),
-            starts,
-        )
+        table = self.scores.whole(step.source)
+        values = at(self.atoms.shards, table, torch.zeros_like(starts), starts)
         return self._best_starts(step, t, starts, values, count)
 
-    def _cut(self, step: Cutset, t: int) -> int:
+    def _cut_value(self, step: Cutset, t: int) -> int:
         """The best value with which facts lead to `t`, among the first few."""
         candidates = (
             (values, self.facts.copies(step, rows, values).of(step.body))
             for rows, values in self.facts.of(step.candidates).members(COPIES)
         )
-        known = list(islice(_holding(candidates, t), _COMPARED))
+        known = list(islice(_values_with(candidates, t), _COMPARED))
         if len(known) <= 1:
-            return known[0] if known else super()._cut(step, t)
+            return known[0] if known else super()._cut_value(step, t)
         return self._best_cuts(step, [t], torch.tensor(known, device=self.atoms.device))[0]
 
-    def _inside(self, scores: Evaluator[Tensor]) -> Reasons:
-        return Implied(scores, self.facts.index)
+    def _within(self, scores: Evaluator[Tensor]) -> SearchProofs:
+        return FactProofs(scores, self.facts.index)
 
 
-def _holding(candidates: Iterator[tuple[Ints, Sets]], t: int) -> Iterator[int]:
+def _values_with(candidates: Iterator[tuple[Ints, Sets]], t: int) -> Iterator[int]:
     """Yield the values whose set, one each, holds an entity."""
     for values, sets in candidates:
         places = np.arange(len(values))
         yield from values[sets.contains(places, np.full_like(places, t))].tolist()
 
 
-def _joined(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Tensor]) -> Proof:
+def _join(kind: str, parts: Sequence[Proof], join: Callable[[list[Tensor]], Tensor]) -> Proof:
     """Join proofs into one, with their joined score."""
     return Proof(kind, float(join([torch.tensor(part.score) for part in parts])), tuple(parts))
