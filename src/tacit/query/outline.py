@@ -1,8 +1,8 @@
 """A question as nested conditions on one variable, as people build it without a formula.
 
 A condition is a relation to an entity, or to something of which further conditions hold; conditions
-are joined by `and` or by `or`, and each can be denied. What has another form, such as a cycle, has
-no outline.
+are joined by `and` or by `or`, and each can be denied. A question of another form, such as a cycle,
+has no outline.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def with_statements(group: Conditions, change: Callable[[Statement], Statement])
 def _conditions_on(
     thing: Variable, formulas: Iterable[Formula], bound: frozenset[Variable]
 ) -> Conditions:
-    """The conditions on a thing from formulas that all hold; `bound` variables have a meaning."""
+    """The conditions on a thing from formulas that all hold; `bound` variables are quantified."""
     part = _condition(thing, formulas, bound)
     return part if isinstance(part, Conditions) and not part.denied else Conditions("and", (part,))
 
@@ -134,9 +134,8 @@ def _formula_conditions(
             if thing not in formula.free or not isinstance(other, Entity):
                 raise QueryError(f"'{formula}' says nothing of {thing} and an entity")
             return [Statement("", other.name, denied=True)]
-        case Or(parts) if (
-            not bound
-        ):  # one thing for all alternatives is not one for each, as scores go
+        # a thing that alternatives share has another score than one for each
+        case Or(parts) if not bound:
             return [Conditions("or", tuple(_condition(thing, [part], bound) for part in parts))]
         case Not(part) if not bound:
             denied = _condition(thing, [part], bound)
@@ -153,7 +152,6 @@ def _step(
 ) -> Statement:
     if thing not in atom.terms or atom.subject == atom.object:
         raise QueryError(f"'{atom}' does not lead from {thing} to another thing")
-    # of entities, so by its label
     inverse = atom.object == thing
     relation = str(atom.relation)
     other = atom.subject if inverse else atom.object

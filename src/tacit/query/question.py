@@ -79,10 +79,10 @@ def parse_question(
     if not is_sparql(text):
         return ParsedQuestion(parse(text, parameters))
     for name in parameters or {}:
-        problem = (
-            f"SPARQL takes no parameter '{name}': ${name} is a variable there; use the text syntax"
+        raise QueryError(
+            f"SPARQL takes no parameter '{name}': ${name} is a variable there; use the text syntax",
+            parameter=name,
         )
-        raise QueryError(problem, parameter=name)
     from tacit.query.sparql.sparql import parse_sparql  # here, since it imports this module
 
     return parse_sparql(text, graph)

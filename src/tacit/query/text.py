@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import QueryError
 from tacit.query import tokens
@@ -38,10 +38,9 @@ MAX_BRACKETS = 100
 def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     """Parses a question in the text syntax; a `QueryError` points at a mistake.
 
-    Before the colon stands what is asked for: a variable, several, `count` and a variable, or
-    nothing, where the answer is yes or no. The colon stays: without it, who forgets the variable
-    would be answered another question. A variable that is neither asked for nor bound is
-    existential, at the narrowest place that holds its atoms.
+    Before the colon stand the targets: a variable, several, `count` and a variable, or nothing,
+    where the answer is yes or no. A variable that is neither a target nor bound is existential, at
+    the narrowest place that holds its atoms.
 
     >>> parse("?c : borders(France, ?c) and not speaks(?c, German)")
     <?c : borders(France, ?c) & !speaks(?c, German)>
@@ -65,12 +64,12 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
         raise QueryError(f"a question is a text here, not {type(text).__name__}")
     _check_size(text)
     try:
-        parsed: tuple[tuple[Variable, ...], Formula, bool] = _parser().parse(text)  # type: ignore[assignment]
+        parsed: Any = _parser().parse(text)
     except UnexpectedInput as error:
         raise explain_syntax_error(error, text) from None
     if "\\" in text:
         _check_escapes(text)
-    targets, formula, count = parsed
+    targets, formula, count = parsed  # as `_Builder.query` returns them
     if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
@@ -170,10 +169,10 @@ def _parser() -> Lark:
 class _Builder:
     """Builds formulas while parsing, by one method per grammar rule."""
 
-    def query(self, parts: list[Token | Formula]) -> tuple[tuple[Variable, ...], Formula, bool]:
-        formula: Formula = parts.pop()  # type: ignore[assignment]
-        count = bool(parts) and parts[0].type == "COUNT"  # type: ignore[union-attr]
-        return tuple(_variable(token) for token in parts[count:]), formula, count  # type: ignore[arg-type]
+    def query(self, parts: list[Any]) -> tuple[tuple[Variable, ...], Formula, bool]:
+        *tokens, formula = parts
+        count = bool(tokens) and tokens[0].type == "COUNT"
+        return tuple(map(_variable, tokens[count:])), formula, count
 
     def disjunction(self, parts: list[Formula]) -> Formula:
         return Or(tuple(parts))
@@ -184,16 +183,14 @@ class _Builder:
     def negation(self, parts: list[Formula]) -> Formula:
         return Not(parts[0])
 
-    def exists(self, parts: list[Token | Formula]) -> Formula:
-        formula: Formula = parts.pop()  # type: ignore[assignment]
-        return exists([_variable(token) for token in parts], formula)  # type: ignore[arg-type]
+    def exists(self, parts: list[Any]) -> Formula:
+        *tokens, formula = parts
+        return exists(list(map(_variable, tokens)), formula)
 
     def atom(self, tokens: list[Token]) -> Formula:
-        subject = _term(tokens[-2])
-        object_ = _term(tokens[-1])
+        relation, subject, object_ = (_term(tokens[i]) for i in (0, -2, -1))
         if len(tokens) == 4:  # the inverse mark stands between the name and the arguments
             subject, object_ = object_, subject
-        relation = _term(tokens[0])
         return Atom(relation.name if isinstance(relation, Entity) else relation, subject, object_)
 
     def inequality(self, sides: list[Token]) -> Formula:
@@ -248,10 +245,10 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
 
 
 def check_unused(names: Iterable[str]) -> None:
-    """Refuses values for parameters that a question does not have."""
+    """Raises a `QueryError` for values of parameters that a question does not have."""
     for name in sorted(names):
-        problem = (
-            f"the question has no parameter '{name}'; "
-            f"in the text syntax it would be written ${name}"
+        raise QueryError(
+            f"the question has no parameter '{name}'; in the text syntax it would be written "
+            f"${name}",
+            parameter=name,
         )
-        raise QueryError(problem, parameter=name)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import groupby
 from typing import Any
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.graph.statistics import is_symmetric
-from tacit.query.formula import Query
 from tacit.query.outline import Conditions, Statement, outline, with_statements
 from tacit.query.question import parse_question
 from tacit.query.sparql.writer import to_sparql
@@ -33,7 +34,7 @@ _PREPOSITIONS = {
     "into",
     "as",
 }
-_LONGEST = 14  # letters of a word that is one; a longer one is several that nobody took apart
+_LONGEST = 14  # letters of one word; a longer one is several without a space
 _NO_VERBS = {
     "alias",
     "species",
@@ -47,11 +48,11 @@ _NO_VERBS = {
     "process",
     "business",
 }
-# What takes no article.
+# words without an article
 _BARE = re.compile(
     r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
 )
-# what could go on with whatever follows it
+# openings that need a comma before what follows
 _OPEN = re.compile(r"\bthat\b|^(?:either|both|at once)\b")
 
 
@@ -111,11 +112,7 @@ def sentence(question: Conditions) -> str:
     >>> print(sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What does Tom eat?
     """
-    if (
-        len(question.parts) == 1
-        and isinstance(step := question.parts[0], Statement)
-        and not _can_be_subject(step)
-    ):
+    if (step := _lone_clause(question)) is not None:
         return f"What {_inverse_question(step)}?"
     return f"What {_predicates(question)}?"
 
@@ -155,8 +152,15 @@ def _article(word: str) -> str:
 
 
 def _can_be_subject(step: Statement) -> bool:
-    """Whether the thing asked for can be the subject of a statement's sentence."""
+    """Whether the thing in question can be the subject of a statement's sentence."""
     return not step.inverse or words_of(step.relation).leads
+
+
+def _lone_clause(group: Conditions) -> Statement | None:
+    """The only statement of a group, where its subject is the other end."""
+    if len(group.parts) == 1 and isinstance(step := group.parts[0], Statement):
+        return None if _can_be_subject(step) else step
+    return None
 
 
 def _inverse_question(step: Statement) -> str:
@@ -208,29 +212,23 @@ def _object_phrase(step: Statement) -> str:
     """The other end of a relation."""
     if isinstance(step.other, str):
         return step.other
-    inside = step.other.parts
-    if not inside:
+    if not step.other.parts:
         return "something"
-    if (
-        len(inside) == 1
-        and isinstance(only := inside[0], Statement)
-        and not _can_be_subject(only)
-        and not only.denied
-    ):
-        return f"something that {_clause(only)}"
+    clause = _lone_clause(step.other)
+    if clause is not None and not clause.denied:
+        return f"something that {_clause(clause)}"
     return f"something that {_grouped(step.other)}"
 
 
 def _predicates(group: Conditions) -> str:
-    """Words all statements about the thing asked for, negated ones last."""
+    """Words all statements about the thing in question, negated ones last."""
     if group.join == "or":
         return _listing([_predicate(part) for part in group.parts], "or")
-    affirmed, denied = (
-        [_predicate(part) for part in _ordered(group) if part.denied is negated]
-        for negated in (False, True)
-    )
-    both = [_listing(parts, "and") for parts in (affirmed, denied) if parts]
-    return f"{',' * bool(_OPEN.search(both[0]))} but ".join(both)
+    listings = [
+        _listing([_predicate(part) for part in parts], "and")
+        for _, parts in groupby(_ordered(group), key=lambda part: part.denied)
+    ]
+    return f"{',' * bool(_OPEN.search(listings[0]))} but ".join(listings)
 
 
 def _grouped(group: Conditions) -> str:
@@ -260,7 +258,7 @@ def _listing(parts: Sequence[str], word: str) -> str:
 
 
 class QuestionReader:
-    """Reads questions about a graph."""
+    """Describes questions about a graph in words."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -268,16 +266,17 @@ class QuestionReader:
 
     def describe(self, text: str) -> dict[str, Any]:
         """A question as text, outline, sentence and SPARQL; None for those it lacks."""
-        reading = parse_question(text, self.graph)
-        query = reading.query
+        parsed = parse_question(text, self.graph)
+        query = parsed.query
         data: dict[str, Any] = {
             "query": str(query),
             "outline": None,
             "undrawable": None,
             "sentence": None,
+            "sparql": None,
         }
-        # no formula says that what is asked for is one of some entities
-        if reading.among is not None:
+        # no formula restricts a target to some entities
+        if parsed.among is not None:
             return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
         try:
             group = with_statements(outline(query), self._forward)
@@ -285,34 +284,31 @@ class QuestionReader:
             data["outline"] = self._as_data(group)
         except QueryError as error:
             data["undrawable"] = str(error)
-        return data | {"sparql": self._sparql(query)}
+        with suppress(QueryError):
+            data["sparql"] = to_sparql(query, self.graph.prefixes)
+        return data
 
     def sentence(self, group: Conditions) -> str:
         """Conditions as a sentence; a symmetric relation is read the shorter way."""
         return sentence(with_statements(group, self._with_names))
 
     def _forward(self, step: Statement) -> Statement:
-        """Rewrites a statement by the forward relation; an inverse may read alike."""
-        known = self.graph.relations.get(step.relation) or 0
-        return (
-            replace(step, relation=self.graph.relations[known ^ 1], inverse=not step.inverse)
-            if known % 2
-            else step
-        )
+        """Rewrites a statement by the forward relation, which may have an inverse label."""
+        relations = self.graph.relations
+        i = relations.get(step.relation) or 0
+        return replace(step, relation=relations[i ^ 1], inverse=not step.inverse) if i % 2 else step
 
     def _with_names(self, step: Statement) -> Statement:
         """A statement with the readable name of its relation, where unambiguous."""
         relations = self.graph.relations
-        known = self.graph.relations.get(step.relation)
+        i = relations.get(step.relation)
         other = self._name(step.other) if isinstance(step.other, str) else step.other
-        if known is None:
+        if i is None:
             return replace(step, other=other)
-        name = (
-            relations.name(known)
-            if relations.resolve(relations.name(known)) == [known]
-            else step.relation
-        )
-        return Statement(name, other, step.inverse and not self._is_symmetric(known), step.denied)
+        name = relations.name(i)
+        if relations.resolve(name) != [i]:
+            name = step.relation
+        return Statement(name, other, step.inverse and not self._is_symmetric(i), step.denied)
 
     def _as_data(self, part: Conditions | Statement) -> dict[str, Any]:
         """An outline as plain data, with readable names."""
@@ -324,11 +320,10 @@ class QuestionReader:
             }
         if not part.relation:
             raise QueryError(f"it says what is not '{part.other}' ('!='), which takes no relation")
-        known = self.graph.relations.get(part.relation)
-        words = in_words(part.relation if known is None else self.graph.relations.name(known))
+        i = self.graph.relations.get(part.relation)
         step = {
             "relation": part.relation,
-            "words": words,
+            "words": in_words(part.relation if i is None else self.graph.relations.name(i)),
             "inverse": part.inverse,
             "not": part.denied,
         }
@@ -337,11 +332,5 @@ class QuestionReader:
         return step | {"entity": part.other, "name": self._name(part.other)}
 
     def _name(self, entity: str) -> str:
-        known = self.graph.entities.get(entity)
-        return entity if known is None else self.graph.entities.name(known)
-
-    def _sparql(self, query: Query) -> str | None:
-        try:
-            return to_sparql(query, self.graph.prefixes)
-        except QueryError:
-            return None
+        i = self.graph.entities.get(entity)
+        return entity if i is None else self.graph.entities.name(i)

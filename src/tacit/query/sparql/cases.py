@@ -1,14 +1,15 @@
 """The solutions of a SPARQL pattern as formulas, one per set of bound variables.
 
 A solution binds some of the variables, and alternatives may bind different ones. So a pattern is
-read as *cases*: which variables a solution binds, which of them have one certain value (from
-`VALUES`), and a formula that holds of exactly those solutions. A variable with a certain value
-stands in the formula as itself, until it is closed: then the value takes its place, and several
-values are alternatives.
+a set of *cases*: the variables that a solution binds, those of them with a fixed value (from
+`VALUES`), and a formula that holds of exactly those solutions. A variable with a fixed value stays
+in the formula until it is projected out: then the value replaces it, and several values are
+alternatives.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
@@ -49,17 +50,15 @@ def join(left: Cases, right: Cases) -> Cases:
 
 def union(branches: Iterable[Cases], needed: Domain) -> Cases:
     """The union of solutions, with variables that nothing else mentions projected out."""
-    # of cases that differ in values that go
-    dropped_values: dict[tuple[Case, Truth, Domain], list[Fixed]] = {}
+    # the values projected out, by cases that differ in nothing else
+    rows = defaultdict[tuple[Case, Truth, Domain], list[Fixed]](list)
     for case, formula in (pair for branch in branches for pair in branch.items()):
         fixed = frozenset(pair for pair in case.fixed if pair[0] in needed)
-        dropped_values.setdefault(
-            (Case(case.domain & needed, fixed), formula, case.domain), []
-        ).append(case.fixed - fixed)
+        rows[Case(case.domain & needed, fixed), formula, case.domain].append(case.fixed - fixed)
     projected = []
-    for (case, formula, domain), dropped in dropped_values.items():
+    for (case, formula, domain), values in rows.items():
         if isinstance(formula, Formula):
-            formula = _any_row(formula, dropped)
+            formula = _any_row(formula, values)
             formula = quantified(formula, (domain - needed) & formula.free)
         projected.append((case, formula))
     return _merge(projected)
@@ -70,17 +69,15 @@ def any_solution(cases: Cases) -> Truth:
     return union([cases], NONE).get(Case(NONE), False)
 
 
-def _any_row(formula: Formula, dropped_values: list[Fixed]) -> Formula:
-    """The disjunction of a formula over rows of values, kept as small as possible."""
-    variables = {variable for row in dropped_values for variable, _ in row}
+def _any_row(formula: Formula, rows: list[Fixed]) -> Formula:
+    """The disjunction of a formula over rows of values, as small as possible."""
+    variables = {variable for row in rows for variable, _ in row}
     if isinstance(formula, And):
         affected = [part for part in formula.parts if part.free & variables]
         if 0 < len(affected) < len(formula.parts):
             others = [part for part in formula.parts if not part.free & variables]
-            return And((*others, _any_row(conjunction(affected), dropped_values)))
-    parts = [
-        reduce(lambda part, pair: substitute(part, *pair), row, formula) for row in dropped_values
-    ]
+            return And((*others, _any_row(conjunction(affected), rows)))
+    parts = [reduce(lambda part, pair: substitute(part, *pair), row, formula) for row in rows]
     return reduce(Formula.__or__, dict.fromkeys(parts))
 
 
@@ -96,7 +93,9 @@ def and_(left: Truth, right: Truth) -> Truth:
     """The conjunction of two formulas or truth values."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is True else left if right is True else False
-    return conjunction(list(dict.fromkeys((left & right).parts)))  # what is said twice is said
+    return conjunction(
+        list(dict.fromkeys((left & right).parts))
+    )  # a repeated condition counts once
 
 
 def or_(left: Truth, right: Truth) -> Truth:

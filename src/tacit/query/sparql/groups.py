@@ -58,9 +58,9 @@ _NOT_A_FORMULA = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*
 class Groups:
     """Translates parsed groups to cases, with fresh variables for blank nodes and paths.
 
-    Three sets of variables go down with a group: `outer`, those that an EXISTS around it has given
-    values (None outside of any); `around`, those that the patterns it is joined with may bind; and
-    `needed`, those that are spoken of elsewhere. All others are quantified as soon as a UNION ends.
+    Three sets of variables belong to a group: `outer`, to which an EXISTS around it gives values
+    (None outside of any); `around`, which the patterns it is joined with may bind; and `needed`,
+    which occur elsewhere. All others are quantified as soon as a UNION ends.
     """
 
     def __init__(self, source: SparqlText, labels: TermLabels) -> None:
@@ -125,27 +125,23 @@ class Groups:
                 raise self.source.at(
                     node, f"a row of VALUES has {len(terms)} values for {len(variables)} variables"
                 )
-            # which UNDEF is
-            pairs = [
-                pair for pair in zip(variables, terms, strict=True) if type(pair[1]) is not str
-            ]
             fixed = frozenset(
-                (variable, Entity(self.labels.entity(term))) for variable, term in pairs
+                (variable, Entity(self.labels.entity(term)))
+                for variable, term in zip(variables, terms, strict=True)
+                if type(term) is not str  # as UNDEF is
             )
             cases[Case(frozenset(dict(fixed)), fixed)] = True
         return cases
 
     def check(self, cases: Cases) -> None:
-        """Refuses patterns that grew too large by alternatives with different variables."""
+        """Raises a `QueryError` for patterns with too many alternatives."""
         if len(cases) > MAX_CASES:
             raise QueryError(
                 f"VALUES and alternatives have more than {MAX_CASES} combinations; ask in parts"
             )
         formulas = [formula for formula in set(cases.values()) if isinstance(formula, Formula)]
-        if (
-            self.groups > MAX_GROUPS
-            or sum(1 for formula in formulas for _ in leaves(formula)) > MAX_ATOMS
-        ):
+        num_atoms = sum(1 for formula in formulas for _ in leaves(formula))
+        if self.groups > MAX_GROUPS or num_atoms > MAX_ATOMS:
             raise QueryError(
                 f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts"
             )

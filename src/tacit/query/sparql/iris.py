@@ -25,7 +25,7 @@ from tacit.query.question import resolve_label
 from tacit.query.sparql.source import SparqlText, is_value, is_variable, kind, unwrap
 from tacit.query.text import place
 
-# the namespace of what is said of answers; an IRI of a label has no # in it
+# the namespace of the properties of answers; an IRI of a label has no # in it
 ANSWER = "tacit:answer#"
 _PARTS = re.compile(  # of an IRI reference, by RFC 3986, appendix B
     r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
@@ -133,13 +133,9 @@ class TermLabels:
         else:
             return ""
         typed = self.own_prefixes.label(datatype) if self.own_prefixes else f"<{datatype}>"
-        suffix = (
-            f"@{language.lower()}"
-            if language
-            else f"^^{typed}"
-            if datatype not in ("", _PLAIN)
-            else ""
-        )
+        suffix = f"^^{typed}" if datatype not in ("", _PLAIN) else ""
+        if language:
+            suffix = f"@{language.lower()}"
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
     def _names(self, iri: str) -> Iterator[str]:
@@ -179,19 +175,15 @@ def resolve_iri(reference: str, base: str) -> str:
     if scheme is not None or of_scheme is None:
         return reference
     if authority is None:
+        authority = of_authority
         if not path:
             query = of_query if query is None else query
             path = of_path
-        elif path.startswith("/"):
-            path = _without_dots(path)
         else:
-            start = (
-                "/"
-                if of_authority is not None and not of_path
-                else of_path[: of_path.rfind("/") + 1]
-            )
-            path = _without_dots(start + path)
-        authority = of_authority
+            if not path.startswith("/"):
+                rootless = of_authority is not None and not of_path
+                path = ("/" if rootless else of_path[: of_path.rfind("/") + 1]) + path
+            path = _without_dots(path)
     else:
         path = _without_dots(path)
     written = (("//", authority), ("", path), ("?", query), ("#", fragment))
@@ -201,7 +193,8 @@ def resolve_iri(reference: str, base: str) -> str:
 def _parts(reference: str) -> Sequence[Any]:
     """Scheme, authority, path, query and fragment; None for absent parts."""
     match = _PARTS.fullmatch(reference)
-    return match.groups() if match else (None, None, reference, None, None)
+    assert match is not None  # any text has a path
+    return match.groups()
 
 
 def _without_dots(path: str) -> str:

@@ -161,7 +161,24 @@ def parsed_source(text: str) -> tuple[SparqlText, Any, Any]:
     """Parses a text to itself with its escapes resolved, its declarations and its query."""
     text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
     _check_size(text)
-    prologue, tree = _parsed(text)
+    try:
+        parser = import_module("rdflib.plugins.sparql.parser")
+    except ImportError:
+        raise QueryError(
+            "reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'"
+        ) from None
+    try:
+        with _GRAMMAR:
+            prologue, tree = _tree(parser, text)
+    except RecursionError:
+        raise
+    except Exception as error:  # rdflib raises bare exceptions beside its parser's
+        at = getattr(error, "loc", None)
+        if at is None:
+            raise QueryError(f"not a SPARQL query: {' '.join(str(error).split())[:200]}") from None
+        following = text[at:].split()
+        words = f"'{following[0][:30]}' is unexpected" if following else "it ends too early"
+        raise QueryError(f"not a SPARQL query: {words}", *place(text, at)) from None
     return SparqlText(text, tree), prologue, tree
 
 
@@ -183,8 +200,8 @@ def _check_size(text: str) -> None:
         raise QueryError(f"a list in brackets has more than {MAX_LIST} terms")
 
 
-def _tree(parser: Any, text: str) -> tuple[Any, Any]:
-    """Parses to rdflib's tree by a copy of its grammar that keeps tabs, or by `parseQuery`.
+def _tree(parser: Any, text: str) -> Any:
+    """Parses to rdflib's trees by a copy of its grammar that keeps tabs, or by `parseQuery`.
 
     `parseQuery` turns tabs into spaces, so tabs in literals are escaped first. The grammar is no
     public part of rdflib.
@@ -192,37 +209,8 @@ def _tree(parser: Any, text: str) -> tuple[Any, Any]:
     try:
         grammar = parser.Query.copy().parse_with_tabs()
     except AttributeError:
-        grammar = None
-    if grammar is None:
-        prologue, tree = parser.parseQuery(
-            _LITERAL.sub(lambda part: part[0].replace("\t", "\\t"), text)
-        )
-    else:
-        prologue, tree = grammar.parse_string(text, parse_all=True)
-    return prologue, tree
-
-
-def _parsed(text: str) -> tuple[Any, Any]:
-    """The trees of the declarations and of the query."""
-    try:
-        parser = import_module("rdflib.plugins.sparql.parser")
-    except ImportError:
-        raise QueryError(
-            "reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'"
-        ) from None
-    try:
-        with _GRAMMAR:
-            prologue, tree = _tree(parser, text)
-    except RecursionError:
-        raise
-    except Exception as error:  # rdflib raises bare exceptions beside its parser's
-        at = getattr(error, "loc", None)
-        if at is None:
-            raise QueryError(f"not a SPARQL query: {' '.join(str(error).split())[:200]}") from None
-        following = text[at:].split()
-        words = f"'{following[0][:30]}' is unexpected" if following else "it ends too early"
-        raise QueryError(f"not a SPARQL query: {words}", *place(text, at)) from None
-    return prologue, tree
+        return parser.parseQuery(_LITERAL.sub(lambda part: part[0].replace("\t", "\\t"), text))
+    return grammar.parse_string(text, parse_all=True)
 
 
 def _character(code: re.Match[str]) -> str:

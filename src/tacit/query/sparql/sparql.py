@@ -5,10 +5,10 @@
 its answers; all else that SPARQL has is refused by its name. A query is read from the outside in:
 here, in `groups.py` and in `iris.py`, from the tree of `source.py`.
 
-What SPARQL has no words for is said by two predicates of the namespace `tacit:answer#`. `?c
-answer:score ?score` binds the score of the answer `?c`, `?c answer:known ?known` whether the known
-facts imply it. Both are of a whole solution: of several selected variables any one will do as the
-subject. They stand in the outermost braces, where filters may speak of them.
+Two predicates of the namespace `tacit:answer#` describe answers: `?c answer:score ?score` binds
+the score of the answer `?c`, `?c answer:known ?known` whether the known facts imply it. Both belong
+to a whole solution: their subject is any one of the selected variables. They stand in the outermost
+braces, where filters may use them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tacit.query.sparql.source import (
 _COUNTS = ("count", "expected")  # what a column shows of all answers together
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
-# what no answer is below: a filter that leaves none out has been given, too
+# the lowest `min_score` of a filter, even of one that every answer passes
 _LOWEST = math.nextafter(0.0, 1.0)
 _NO_ANSWERS = "the query has no answers whatever the facts"
 # A formula, the targets that have one value, and the values that a single target may have.
@@ -67,7 +67,7 @@ class Form:
         self.source = source
         self.tree = tree
         self.labels = labels
-        # the variable that takes what is said of answers -> `score` or `known`
+        # object of an answer triple -> `score` or `known`
         self.answer_variables: dict[Variable, str] = {}
         self.subjects: list[Variable] = []
         self.min_score = 0.0
