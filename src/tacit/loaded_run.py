@@ -147,7 +147,7 @@ def engine_of(
     )
     parts: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
     config = EngineSettings.of({**defaults, **settings})
-    config.check_given(settings)
+    config.check_explicit(settings)
     if not adapted or config.preset or not folder.has(ADAPTER):
         return Engine(graph, scorer, config, **parts)
     from tacit.adapt.adapter import load_adapter

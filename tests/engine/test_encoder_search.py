@@ -11,7 +11,7 @@ import pytest
 
 from served_graphs import EncodedAtlas
 from tacit.engine.engine import Engine
-from tacit.engine.settings import ELSEWHERE, EngineSettings
+from tacit.engine.settings import UNUSED_BY_ENCODERS, EngineSettings
 from tacit.errors import PlanError, SettingsError
 
 SIGMOID = {logit: 1 / (1 + math.exp(-logit)) for logit in (2.0, -1.0)}
@@ -116,7 +116,7 @@ def test_every_setting_is_either_its_own_or_another_search_s() -> None:
     own = {"search", "observed", "observed_score", "new", "loops", "memory"}
     assert (
         set(EngineSettings().to_dict())
-        == own.union(*ELSEWHERE.values())
+        == own.union(*UNUSED_BY_ENCODERS.values())
         == own | {"preset"} | set(GIVEN)
     )
 
@@ -125,7 +125,7 @@ def test_a_preset_is_another_search(engine: Engine) -> None:
     assert engine.with_settings(preset="qto").config["search"] == "exact"
     both = {"search": "encoder", "preset": "qto"}
     with pytest.raises(SettingsError, match="preset is qto, which means nothing to an encoder"):
-        EngineSettings.of(both).check_given(both)
+        EngineSettings.of(both).check_explicit(both)
 
 
 def test_settings_of_the_search_before_are_no_obstacle() -> None:

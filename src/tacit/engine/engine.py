@@ -70,7 +70,7 @@ class Engine:
         self.scorer = scorer
         self.adapter = adapter
         self.settings = (settings or EngineSettings()).changed(**changes)
-        self.settings.check_given(changes)
+        self.settings.check_explicit(changes)
         if reasoner is not None and "search" in changes:
             raise SettingsError(
                 f"search is given beside {reasoner.name}, a reasoner that takes its place; leave "

@@ -19,16 +19,14 @@ from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
 from tacit.query.question import ParsedQuestion, bind, labels_at, parse_question
 from tacit.query.text import check_unused
-from tacit.settings import settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundQuery(ParsedQuestion):
     """A question ready to run: parsed, compiled, and with the ids that fill its plan's slots.
 
-    Its fingerprint of the graph is the labels of these ids. They are what must agree for the ids to
-    mean the same, so that it may be asked of a graph to which labels were appended, and they are
-    compared in microseconds on a graph of any size.
+    The labels of these ids are its fingerprint of the graph: a graph to which labels were appended
+    still fits, and the comparison takes microseconds on a graph of any size.
     """
 
     compiled: CompiledQuery
@@ -46,12 +44,12 @@ class BoundQuery(ParsedQuestion):
             )
 
 
-# The last: a text, and labels for its parameters by name.
+# the last one is a text, and labels for its parameters by name
 Question = str | Query | BoundQuery | tuple[str, Mapping[str, str]]
 
 _OPTIONS = ("top", "offset", "min_score", "explain", "paths", "new")  # of `ask`
 _FEW = 2**15  # scores that one thread computes nearly as fast as two
-_TRIED = 64  # candidates that a hop expands, at least
+_EXPANDED = 64  # candidates of a hop, at least
 _Q = TypeVar("_Q")
 _A = TypeVar("_A")
 _E = TypeVar("_E", bound=Exception)
@@ -68,8 +66,8 @@ def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str
             raise QueryError(
                 "a question with parameters is a pair: a text, and a dict of labels by name"
             )
-        parameters = {**question[1], **parameters}
-        question = question[0]
+        question, own_parameters = question
+        parameters = {**own_parameters, **parameters}
     if parameters and not isinstance(question, str):
         check_unused(parameters)
     if isinstance(question, BoundQuery):
@@ -108,7 +106,7 @@ def bind_for_ask(question: Question, graph: Graph, parameters: Mapping[str, str]
             raise QueryError(
                 f"{error}; and explain takes no such option: it always gives reasons"
             ) from None
-        if name in parameters and name in {each.name for each in settings_of(EngineSettings)}:
+        if name in parameters and name in EngineSettings.__dataclass_fields__:
             raise QueryError(
                 f"the question has no parameter '{name}', and ask has no such option: {name} is a "
                 f"setting, of run.engine.with_settings({name}=…), or of tacit.open(path, {name}=…)",
@@ -137,7 +135,9 @@ def retry_individually(
 
 def threads_to_answer(plans: Iterable[Plan], num_entities: int) -> AbstractContextManager[None]:
     """Limit the threads to those that queries of some plans are worth, and to free cores."""
-    rows = sum(plan.num_relations * (_TRIED if plan.has(Project, Cutset) else 1) for plan in plans)
+    rows = sum(
+        plan.num_relations * (_EXPANDED if plan.has(Project, Cutset) else 1) for plan in plans
+    )
     return threads_for(rows * num_entities, _FEW)
 
 

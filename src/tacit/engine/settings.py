@@ -19,8 +19,8 @@ NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
 NOTHING_KNOWN = "new leaves out what is known, and with `observed='none'` nothing is; leave one out"
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
-# The settings that an encoder does not use, by a search that does.
-ELSEWHERE = {
+# the settings that an encoder does not use, by a search that does
+UNUSED_BY_ENCODERS = {
     "beam": (
         "preset",
         "k",
@@ -202,11 +202,13 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
                 "candidates",
             )
 
-    def check_given(self, names: Iterable[str]) -> None:
+    def check_explicit(self, names: Iterable[str]) -> None:
         """Raise a `SettingsError` for an explicit setting that the search does not use."""
-        for search, theirs in ELSEWHERE.items() if self.search == "encoder" else ():
+        if self.search != "encoder":
+            return
+        for search, unused in UNUSED_BY_ENCODERS.items():
             for name in names:
-                if name in theirs:
+                if name in unused:
                     raise SettingsError(
                         f"{name} is {getattr(self, name)}, which means nothing to an encoder; "
                         f"leave it out, or ask with `search='{search}'`",
@@ -225,9 +227,8 @@ class AdapterChoice:
     adapter: Calibration | None
     used: bool
     enabled: bool = True  # whether it is used where it fits
-    brought: Mapping[str, Any] = field(default_factory=dict)  # its settings, while it is left out
-    # the settings changed since it was last taken or left out
-    changed: frozenset[str] = frozenset()
+    set_aside: Mapping[str, Any] = field(default_factory=dict)  # its settings, while unused
+    changed: frozenset[str] = frozenset()  # settings changed since its use last changed
 
     def after(
         self, settings: EngineSettings, adapted: bool | None, changes: Mapping[str, Any]
@@ -237,11 +238,11 @@ class AdapterChoice:
         after = settings.changed(**changes)
         restored = {
             name: value
-            for name, value in self.brought.items()
+            for name, value in self.set_aside.items()
             if name not in changes and not after.decides(name)
             if adapted or name not in self.changed
         }
-        # An adapter in use, or asked for, stays, so that another calibration beside it is refused.
+        # An adapter in use or by request stays, so that another calibration beside it is an error.
         insists = (self.used or bool(adapted)) and "calibration" in changes
         preset = changes.get("preset") if self.used else after.preset
         adapter = self.adapter if enabled and not preset else None
@@ -251,10 +252,9 @@ class AdapterChoice:
         if used == self.used:
             return replace(self, enabled=enabled, changed=self.changed.union(changes)), settings
         if used:
-            taken = AdapterChoice(self.adapter, used, enabled, changed=frozenset(changes))
-            return taken, settings.changed(**restored)
+            choice = AdapterChoice(self.adapter, used, enabled, changed=frozenset(changes))
+            return choice, settings.changed(**restored)
         defaults = {} if self.adapter is None else self.adapter.unadapted_defaults
-        brought = {name: getattr(settings, name) for name in defaults}
-        usual = {name: value for name, value in defaults.items() if name not in self.changed}
-        left_out = AdapterChoice(self.adapter, used, enabled, brought)
-        return left_out, settings.changed(**usual)
+        set_aside = {name: getattr(settings, name) for name in defaults}
+        unchanged = {name: value for name, value in defaults.items() if name not in self.changed}
+        return AdapterChoice(self.adapter, used, enabled, set_aside), settings.changed(**unchanged)

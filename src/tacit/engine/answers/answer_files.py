@@ -67,13 +67,9 @@ def rows(answers: Answers) -> list[tuple[Any, ...]]:
     names = list(columns(answers))
     table = []
     for rank, answer in answers.ranked:
-        cells: dict[str, Any] = {
-            f"?{name}": value for name, value in (_chosen(answer) | answer.values).items()
-        }
-        cells |= {name: getattr(answer, name) for name in ("entity", "name", "score", "known")} | {
-            "rank": rank
-        }
-        table.append(tuple(map(cells.get, names)))
+        values = _chosen(answer) | answer.values
+        cells = vars(answer) | {f"?{name}": value for name, value in values.items()}
+        table.append(tuple(map((cells | {"rank": rank}).get, names)))
     return table
 
 

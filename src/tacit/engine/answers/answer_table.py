@@ -32,15 +32,12 @@ class AnswerTable:
         self.answers = answers
         self.question = escape_control_chars(answers.query)
         self.unlimited = unlimited
-        self.heads = (
-            [f"?{name}" for name in answers.variables]
-            if len(answers.variables) > 1 and answers
-            else []
-        )
-        named = [[answers.truth]] if answers.kind == "truth" else _cells(answers)
+        several = len(answers.variables) > 1 and answers
+        self.heads = [f"?{name}" for name in answers.variables] if several else []
+        table = [[answers.truth]] if answers.kind == "truth" else _cells(answers)
         self.rows = [
             (rank, answer, cells)
-            for (rank, answer), cells in zip(answers.ranked, named, strict=True)
+            for (rank, answer), cells in zip(answers.ranked, table, strict=True)
         ]
 
     def aligned(self, length: Callable[[str], int] = len) -> tuple[list[str], list[str]]:
@@ -50,9 +47,9 @@ class AnswerTable:
         return lines[: len(heads)], lines[len(heads) :]
 
     def __str__(self) -> str:
-        heads, named = self.aligned()
+        heads, table = self.aligned()
         lines = [self.question, *(f"      {head}".rstrip() for head in heads)]
-        for (rank, answer, _), cells in zip(self.rows, named, strict=True):
+        for (rank, answer, _), cells in zip(self.rows, table, strict=True):
             place = f"{rank:>4}. {cells}" if self.answers.kind != "truth" else f"   {cells}:"
             lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
             lines += [f"{' ' * (6 + indent)}{text}" for indent, text, _ in reason_lines(answer)]
@@ -96,10 +93,15 @@ class AnswerTable:
     def notes(self) -> list[str]:
         """The notes below the table, among them why answers are not proven."""
         answers = self.answers
-        notes = [self._cut, self._left_unlisted, answers.uncalibrated] if self.rows else []
-        notes += [NO_REASONS] * bool(self.rows and answers.explained is False)
-        notes += [ESTIMATED] * bool(self.rows and answers.estimated)
-        return [*filter(None, notes), *[self._doubt] * (answers.certified is False)]
+        notes = [self._doubt] * (answers.certified is False)
+        if not self.rows:
+            return notes
+        return [
+            *filter(None, (self._cut, self._left_unlisted, answers.uncalibrated)),
+            *[NO_REASONS] * (answers.explained is False),
+            *[ESTIMATED] * answers.estimated,
+            *notes,
+        ]
 
     @property
     def proof(self) -> str:
@@ -131,10 +133,10 @@ class AnswerTable:
         if not answers.misses_likely:
             return ""
         more = "a higher LIMIT" if answers.cut_by == "LIMIT" else self.unlimited
-        known = f"{'at least ' * answers.known_at_least}{answers.known_total or 0:,} known in all"
-        return (
-            f"{known if answers.misses_known else 'others may be likely, too'}; {more} lists more"
-        )
+        missing = "others may be likely, too"
+        if answers.misses_known:
+            missing = f"{'at least ' * answers.known_at_least}{answers.known_total:,} known in all"
+        return f"{missing}; {more} lists more"
 
     @property
     def _left_unlisted(self) -> str:
@@ -149,16 +151,14 @@ class AnswerTable:
     def _doubt(self) -> str:
         """Why not all answers are proven, and how many of the first are."""
         answers = self.answers
-        first = ""
-        if answers.proven:
-            first = (
-                "the first is"
-                if answers.proven == 1
-                else f"the first {answers.proven} of {len(answers)} are"
-            )
         # With reasons, answers come from whole rows in place of the index.
         indexed = answers.settings.get("candidates") == "index" and not answers.explained
-        return (INDEXED if indexed else BEAM) + (first and f"; {first} proven")
+        doubt = INDEXED if indexed else BEAM
+        if not answers.proven:
+            return doubt
+        if answers.proven == 1:
+            return f"{doubt}; the first is proven"
+        return f"{doubt}; the first {answers.proven} of {len(answers)} are proven"
 
 
 def reason_lines(answer: Answer) -> Iterator[tuple[int, str, bool]]:
@@ -175,13 +175,13 @@ def _cells(answers: Answers) -> list[list[str]]:
     for answer in answers:
         for variable, name in answer.names.items():
             labels_by_name.setdefault(name, set()).add(answer.values[variable])
+
+    def cell(answer: Answer, variable: str) -> str:
+        name = answer.names[variable]
+        shared = len(labels_by_name[name]) > 1
+        return escape_control_chars(f"{name} ({answer.values[variable]})" if shared else name)
+
     return [
-        [
-            escape_control_chars(
-                f"{name} ({answer.values[v]})" if len(labels_by_name[name]) > 1 else name
-            )
-            for v, name in answer.names.items()
-        ]
-        or [escape_control_chars(answer.name)]
+        [cell(answer, variable) for variable in answer.names] or [escape_control_chars(answer.name)]
         for answer in answers
     ]

@@ -59,13 +59,10 @@ class Outcome(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data for JSON."""
+        data: dict[str, Any] = {"line": self.line.number}
         if isinstance(self.result, TacitError):
-            return {
-                "line": self.line.number,
-                "query": self.line.text,
-                "error": self.result.to_dict(),
-            }
-        return {"line": self.line.number, **self.result.to_dict()}
+            return data | {"query": self.line.text, "error": self.result.to_dict()}
+        return data | self.result.to_dict()
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows of a table: one for each answer, or a single one with the error."""
@@ -93,9 +90,9 @@ class Tally:
     cut: int = 0
     first: Outcome | None = None
 
-    def over(self, many: Iterable[Outcome]) -> Iterator[Outcome]:
+    def over(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         """Pass outcomes through and count them."""
-        for outcome in many:
+        for outcome in outcomes:
             self.asked += 1
             if isinstance(outcome.result, TacitError):
                 self.failed += 1
@@ -130,11 +127,11 @@ class AskedFile:
         """Write the results as they come to a `.jsonl`, `.csv` or `.parquet` file."""
         check_format(Path(path), FORMATS, "answers")
         tally = Tally()
-        many = tally.over(self)
+        results = tally.over(self)
         if extension(Path(path)) == ".jsonl":
-            write_lines(path, (json.dumps(each.to_dict(), ensure_ascii=False) for each in many))
+            write_lines(path, (json.dumps(each.to_dict(), ensure_ascii=False) for each in results))
         else:
-            write_table(path, _COLUMNS, (row for each in many for row in each.rows()))
+            write_table(path, _COLUMNS, (row for each in results for row in each.rows()))
         return tally
 
 
