@@ -147,7 +147,7 @@ def test_no_more_is_held_than_the_best_asked_for(monkeypatch: pytest.MonkeyPatch
 
 def test_shares_of_a_run_do_not_complete_it() -> None:
     asked = engine()
-    asked.scorer.shards = SimpleNamespace(world=2, start=0, stop=5, size=5, total=9)  # type: ignore[attr-defined]
+    asked.scorer.shards = SimpleNamespace(world=2, start=0, stop=5, size=5, total=9)
     with pytest.raises(SettingsError, match="without `shards`"):
         Completion(asked)
 

@@ -40,7 +40,7 @@ WANTED: dict[str, dict[str, object]] = {
 def test_reads_which_answers_are_wanted(text: str) -> None:
     reading = parse_sparql(PREFIX + "PREFIX answer: <tacit:answer#> " + text)
     expected = "?c : p(a, ?c) & p(?c, a)" if "EXISTS" in text else "?c : p(a, ?c)"
-    assert replace(reading, columns=()) == ParsedQuestion(parse(expected), **WANTED[text])  # type: ignore[arg-type]
+    assert replace(reading, columns=()) == ParsedQuestion(parse(expected), **WANTED[text])
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_another_store_finds_the_same_answers(
     text = written(query)
     store = Store()
     store.extend(Quad(*(NamedNode(f"tacit:{name}") for name in fact)) for fact in facts)
-    found = {row[0].value.removeprefix("tacit:") for row in store.query(text)}  # type: ignore[union-attr]
+    found = {row[0].value.removeprefix("tacit:") for row in store.query(text)}
     assert found == answers(query, facts, entities)
 
 
@@ -91,7 +91,7 @@ def test_several_variables_yes_and_no_and_counts_mean_the_same_elsewhere(
     if isinstance(found, QueryBoolean):
         assert bool(found) is expected
     else:
-        rows = {tuple(each.value.removeprefix("tacit:") for each in row) for row in found}  # type: ignore[union-attr]
+        rows = {tuple(each.value.removeprefix("tacit:") for each in row) for row in found}
         assert rows == (expected if isinstance(expected, set) else {(str(expected),)})
     assert parse_question(to_sparql(query)).query.same_as(query)
 

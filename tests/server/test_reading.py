@@ -133,7 +133,7 @@ def test_the_reason_for_one_answer_is_looked_for_alone(monkeypatch: pytest.Monke
     proofs = Explanation.__init__
 
     def counting(self: Explanation, found, find) -> None:  # type: ignore[no-untyped-def]
-        proofs(self, found, lambda i, *more: (proved.append(i), find(i, *more))[1])  # type: ignore[func-returns-value]
+        proofs(self, found, lambda i, *more: (proved.append(i), find(i, *more))[1])
 
     monkeypatch.setattr(Explanation, "__init__", counting)
     one = engine.ask(question, top=1, offset=3, explain=True)
