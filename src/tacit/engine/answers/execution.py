@@ -203,9 +203,11 @@ class Execution:
         vocabulary = graph.relations if self.bound.query.kind == "relations" else graph.entities
         labels = {variable: vocabulary[i] for variable, i in values.items()}
         names = {variable: vocabulary.name(i) for variable, i in values.items()}
-        ((entity, i),) = (
-            zip(labels.values(), values.values(), strict=True) if len(values) == 1 else [("", -1)]
-        )
+        entity = ""
+        i = -1
+        if len(values) == 1:
+            ((variable, i),) = values.items()
+            entity = labels[variable]
         proofs = why.proofs(end, self.paths, known) if why is not None else ()
         witnesses = tuple(
             witness(graph, self.bound.compiled, proof, known and not place)
