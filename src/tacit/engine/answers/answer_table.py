@@ -65,7 +65,7 @@ class AnswerTable:
     def _html_rows(self) -> str:
         explained = any(answer.witnesses for answer in self.answers)
         names = "".join(f"<th>{escape(head)}</th>" for head in self.heads or ["answer"])
-        because = '<th style="text-align:left">because</th>' if explained else ""
+        reasons_head = '<th style="text-align:left">because</th>' if explained else ""
         rows = []
         for rank, answer, cells in self.rows:
             named = "".join(f"<td><b>{escape(cell)}</b></td>" for cell in cells)
@@ -74,11 +74,11 @@ class AnswerTable:
                 escape(text) if carries else f"<i>{escape(text)}</i>"
                 for _, text, carries in reason_lines(answer)
             )
-            why = f'<td style="text-align:left">{"<br>".join(lines)}</td>' if explained else ""
+            reasons = f'<td style="text-align:left">{"<br>".join(lines)}</td>' if explained else ""
             rows.append(
-                f"<tr><td>{rank}</td>{named}<td>{meter}</td><td>{answer.mark}</td>{why}</tr>"
+                f"<tr><td>{rank}</td>{named}<td>{meter}</td><td>{answer.mark}</td>{reasons}</tr>"
             )
-        heads = f"<tr><th></th>{names}<th>score</th><th></th>{because}</tr>"
+        heads = f"<tr><th></th>{names}<th>score</th><th></th>{reasons_head}</tr>"
         return f"<table>{heads}{''.join(rows)}</table>"
 
     @property
@@ -86,18 +86,18 @@ class AnswerTable:
         """The message where no answer is listed: a count, or the reason why."""
         if (counted := self.answers.counted) is not None:
             counts = f"{counted.known:,} known, {counted.expected:,.1f} expected with predictions"
-            return f"{counts}; {self._left_unlisted}" if self._left_unlisted else counts
-        return self._left_unlisted or "no answer"
+            return f"{counts}; {self._known_note}" if self._known_note else counts
+        return self._known_note or "no answer"
 
     @property
     def notes(self) -> list[str]:
         """The notes below the table, among them why answers are not proven."""
         answers = self.answers
-        notes = [self._doubt] * (answers.certified is False)
+        notes = [self._proof_note] * (answers.certified is False)
         if not self.rows:
             return notes
         return [
-            *filter(None, (self._cut, self._left_unlisted, answers.uncalibrated)),
+            *filter(None, (self._cut_note, self._known_note, answers.uncalibrated)),
             *[NO_REASONS] * (answers.explained is False),
             *[ESTIMATED] * answers.estimated,
             *notes,
@@ -109,7 +109,7 @@ class AnswerTable:
         return CERTIFIED if self.rows and self.answers.certified else ""
 
     @property
-    def _cut(self) -> str:
+    def _cut_note(self) -> str:
         """Where the likely answers end, and what a shorter list leaves out; empty elsewhere."""
         answers = self.answers
         total = len(answers)
@@ -139,7 +139,7 @@ class AnswerTable:
         return f"{missing}; {more} lists more"
 
     @property
-    def _left_unlisted(self) -> str:
+    def _known_note(self) -> str:
         """How many known answers are left out; empty where none are."""
         if not (number := self.answers.left_out):
             return ""
@@ -148,7 +148,7 @@ class AnswerTable:
         return f"{known} left out" if listed else f"no new answer: {known}, and nothing else fits"
 
     @property
-    def _doubt(self) -> str:
+    def _proof_note(self) -> str:
         """Why not all answers are proven, and how many of the first are."""
         answers = self.answers
         # With reasons, answers come from whole rows in place of the index.

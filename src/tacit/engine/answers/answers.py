@@ -90,10 +90,10 @@ class Answers(Sequence[Answer]):
 
     query: str
     answers: tuple[Answer, ...]
-    # whether dropped candidates provably change nothing; None where nobody asked
+    # whether dropped candidates provably change nothing; None where that was not examined
     certified: bool | None = None
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
-    # whether there are reasons; None where nobody asked, False where a search has none
+    # whether there are reasons; None without `explain`, False where a search has none
     explained: bool | None = None
     # how many candidates were expanded, each by a row of scores; None where that is not counted
     rows: int | None = None
@@ -123,9 +123,6 @@ class Answers(Sequence[Answer]):
     def __len__(self) -> int:
         return len(self.answers)
 
-    def __iter__(self) -> Iterator[Answer]:
-        return iter(self.answers)
-
     @property
     def entities(self) -> list[str]:
         """The labels of the answers, best first; for a single answer variable only."""
@@ -154,7 +151,7 @@ class Answers(Sequence[Answer]):
     def proven(self) -> int | None:
         """How many of the first answers are provably those of exact search, scores included.
 
-        None where nobody asked.
+        None where that was not examined.
         """
         if self.certified is None:
             return None
@@ -173,8 +170,8 @@ class Answers(Sequence[Answer]):
         """
         if self.cut_by is None or not self.answers:
             return self.cut_by is not None
-        last = bool(self.uncalibrated or self.answers[-1].score >= LIKELY)
-        return self.misses_known or (last and self.cut_by != "likely")
+        last_is_likely = bool(self.uncalibrated or self.answers[-1].score >= LIKELY)
+        return self.misses_known or (last_is_likely and self.cut_by != "likely")
 
     @property
     def misses_known(self) -> bool:

@@ -108,11 +108,11 @@ def _entities(executions: Sequence[Execution]) -> Iterator[Answers]:
     ]
     results: list[TopKResult] = []
     for place, execution in enumerate(executions):
-        why = execution.explain_best(requests[place])
-        if why is None and not results:
+        explanation = execution.explain_best(requests[place])
+        if explanation is None and not results:
             results = parts.search.top(plan, entities, relations, requests)
-        best = results[place] if why is None else why.best
-        yield _entity_answers(execution, known[place], requests[place], best, why)
+        best = results[place] if explanation is None else explanation.best
+        yield _entity_answers(execution, known[place], requests[place], best, explanation)
 
 
 def _entity_answers(
@@ -120,13 +120,13 @@ def _entity_answers(
     known: Sequence[int],
     request: TopKRequest,
     best: TopKResult,
-    why: Explanation | None,
+    explanation: Explanation | None,
 ) -> Answers:
     """Label the best entities, extended by likely ones where these are requested."""
     size = execution.parts.graph.num_entities
     (variable,) = execution.bound.compiled.variables[:1]
     start = execution.span.start
-    explanations: dict[int, Explanation | None] = dict.fromkeys(best.ids, why)
+    explanations: dict[int, Explanation | None] = dict.fromkeys(best.ids, explanation)
 
     def search(more: TopKRequest) -> TopKResult:
         result, explanation = execution.search(more)
@@ -152,10 +152,12 @@ def _entity_answers(
 def _truth(execution: Execution) -> Answers:
     """Answer whether a formula holds: one answer without values."""
     known = bool(known_truths(execution.parts, execution.plan, *execution.slots)[0])
-    best, why = execution.search(TopKRequest(1, [0] if known else (), execution.known_worth))
+    best, explanation = execution.search(
+        TopKRequest(1, [0] if known else (), execution.known_worth)
+    )
     score = best.scores[0] if best.scores else ZERO
     return execution.collect(
-        [execution.label({}, score, known, why, 0)],
+        [execution.label({}, score, known, explanation, 0)],
         best.certified,
         rows=best.rows,
         estimated=best.estimated,

@@ -170,8 +170,8 @@ class Execution:
 
     def search(self, request: TopKRequest) -> tuple[TopKResult, Explanation | None]:
         """Search the question, with reasons where they are needed."""
-        if (why := self.explain_best(request)) is not None:
-            return why.best, why
+        if (explanation := self.explain_best(request)) is not None:
+            return explanation.best, explanation
         (best,) = self.parts.search.top(self.plan, *self.slots, [request])
         return best, None
 
@@ -189,14 +189,19 @@ class Execution:
         end: int,
     ) -> Answer:
         """Build an answer, with reasons where they are needed by a plan with filled slots."""
-        why = None  # it holds sets of all entities, so it is dropped with each answer
+        explanation = None  # it holds sets of all entities, so it is dropped with each answer
         if self.paths:
             request = TopKRequest(1, [end], self.known_worth if known else ZERO, only=True)
-            why = self._explainer.explain(plan, *slots, request)
-        return self.label(values, score, known, why, end)
+            explanation = self._explainer.explain(plan, *slots, request)
+        return self.label(values, score, known, explanation, end)
 
     def label(
-        self, values: dict[str, int], score: float, known: bool, why: Explanation | None, end: int
+        self,
+        values: dict[str, int],
+        score: float,
+        known: bool,
+        explanation: Explanation | None,
+        end: int,
     ) -> Answer:
         """Build an answer from the ids of its variables, with reasons that end at `end`."""
         graph = self.parts.graph
@@ -208,7 +213,7 @@ class Execution:
         if len(values) == 1:
             ((variable, i),) = values.items()
             entity = labels[variable]
-        proofs = why.proofs(end, self.paths, known) if why is not None else ()
+        proofs = explanation.proofs(end, self.paths, known) if explanation is not None else ()
         witnesses = tuple(
             witness(graph, self.bound.compiled, proof, known and not place)
             for place, proof in enumerate(proofs)
@@ -219,7 +224,7 @@ class Execution:
 
     def collect(
         self,
-        listed: Iterable[Answer],
+        answers: Iterable[Answer],
         certified: bool | None,
         *,
         known: int | None = None,
@@ -234,12 +239,12 @@ class Execution:
         span = self.span
         graph = self.parts.graph
         reasoner = self.parts.search
-        listed = tuple(listed)
+        listed = tuple(answers)
         is_list = query.kind not in ("truth", "count")
         reasons = self.paths and query.kind != "count"
         end = span.start + len(listed)
         ended = span.fewest is not None or end >= span.stop
-        answers = Answers(
+        collected = Answers(
             str(query),
             listed,
             certified,
@@ -255,7 +260,7 @@ class Execution:
             ordered_by="" if reasoner.probabilities else reasoner.name,
             **details,
         )
-        return answers.by_score() if self.bound.by_score else answers
+        return collected.by_score() if self.bound.by_score else collected
 
 
 def _merged(lists: Sequence[TopKResult], first: set[int], count: int) -> TopKResult:

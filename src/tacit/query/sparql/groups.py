@@ -116,8 +116,11 @@ class Groups:
         """The cases of inline data, one per row, binding what is not UNDEF."""
         variables = [Variable(str(name)) for name in node.var or ()]
         for variable in (variable for variable in variables if variable in outer):
-            words = f"VALUES inside EXISTS gives {variable} a value, which it has from outside"
-            raise self.source.at(node, f"{words}; put it beside the pattern that binds it")
+            raise self.source.at(
+                node,
+                f"VALUES inside EXISTS gives {variable} a value, which it has from outside; put it "
+                "beside the pattern that binds it",
+            )
         cases: Cases = {}
         for row in node.value or ():
             terms = [row] if isinstance(row, str | dict) else list(row)
@@ -154,11 +157,11 @@ class Groups:
         """
         for variable in sorted(around.intersection(variables_in(node)), key=str):
             if any(variable not in outer | case.domain for case in cases):
-                problem = (
+                raise self.source.at(
+                    node,
                     f"FILTER speaks of {variable}, which its group does not bind in every "
-                    "alternative; move it out of the braces, or rename the variable"
+                    "alternative; move it out of the braces, or rename the variable",
                 )
-                raise self.source.at(node, problem)
         passed = {
             case: and_(formula, self._condition(node.expr, outer | case.domain, node))
             for case, formula in cases.items()
@@ -174,21 +177,21 @@ class Groups:
                 if not case.agrees(other):
                     continue
                 if loose := [v for v, _ in other.fixed - case.fixed if v in shared]:
-                    problem = (
+                    raise self.source.at(
+                        node,
                         f"VALUES inside MINUS gives {loose[0]} values that are taken away, "
-                        f"which is not supported; write FILTER({loose[0]} != ...)"
+                        f"which is not supported; write FILTER({loose[0]} != ...)",
                     )
-                    raise self.source.at(node, problem)
                 if shared:
                     (excluded,) = union([{other: formula}], shared).values()
                     remaining[case] = and_(remaining[case], not_(excluded))
                 elif outer is not None:
                     # engines differ in whether variables bound outside EXISTS count as shared
-                    problem = (
+                    raise self.source.at(
+                        node,
                         "MINUS inside EXISTS shares no variable of its own with the pattern "
-                        "before it; write FILTER NOT EXISTS"
+                        "before it; write FILTER NOT EXISTS",
                     )
-                    raise self.source.at(node, problem)
         return {case: formula for case, formula in remaining.items() if formula is not False}
 
     def _condition(self, expression: Any, outer: Domain, node: Any) -> Truth:
@@ -213,16 +216,16 @@ class Groups:
         if name == "RelationalExpression" and expression.op == "!=":
             sides = unwrap(expression.expr), unwrap(expression.other)
             if any(is_value(side) or kind(side) == "literal" for side in sides):
-                problem = (
+                raise self.source.at(
+                    node,
                     "FILTER compares the value of a literal by !=, and entities are compared "
-                    "as terms; write !sameTerm(…, …)"
+                    "as terms; write !sameTerm(…, …)",
                 )
-                raise self.source.at(node, problem)
             return self._unequal(sides, outer, node)
         if name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
             raise self.source.unsupported(node)
-        found = any_solution(self.cases(expression.graph, outer, NONE, NONE))
-        return found if name == "Builtin_EXISTS" else not_(found)
+        solution = any_solution(self.cases(expression.graph, outer, NONE, NONE))
+        return solution if name == "Builtin_EXISTS" else not_(solution)
 
     def _unequal(self, sides: tuple[Any, Any], outer: Domain, node: Any) -> Truth:
         """The inequality of two terms, whose variables must be bound."""
@@ -232,10 +235,11 @@ class Groups:
                 raise self.source.unsupported(node)
             term = Variable(str(side)) if is_variable(side) else Entity(self.labels.entity(side))
             if isinstance(term, Variable) and term not in outer:
-                words = (
-                    f"FILTER compares {term}, which its group does not bind in every alternative"
+                raise self.source.at(
+                    node,
+                    f"FILTER compares {term}, which its group does not bind in every alternative; "
+                    "bind it by a pattern beside the filter",
                 )
-                raise self.source.at(node, f"{words}; bind it by a pattern beside the filter")
             terms.append(term)
         left, right = terms
         if left == right or (isinstance(left, Entity) and isinstance(right, Entity)):
@@ -257,11 +261,11 @@ class Groups:
         if is_variable(path):
             return Atom(Variable(str(path)), subject, object_)
         if column := self.labels.answer_property(path):
-            problem = (
+            raise self.source.error(
                 f"answer:{column} says nothing of entities; answer:score and answer:known "
-                "speak of answers, in the outermost braces"
+                "speak of answers, in the outermost braces",
+                rf"[\w-]*:{re.escape(column)}\b",
             )
-            raise self.source.error(problem, rf"[\w-]*:{re.escape(column)}\b")
         match kind(path):
             case "PathEltOrInverse":
                 return self._path(path.part, object_, subject)
@@ -291,8 +295,10 @@ class Groups:
             self.blanks[str(term)] = self._fresh_variable(), block
         variable, home = self.blanks[str(term)]
         if home != block:
-            words = f"_:{term} stands in two groups; write a variable such as ?{term}"
-            raise self.source.error(words, rf"_:{re.escape(term)}")
+            raise self.source.error(
+                f"_:{term} stands in two groups; write a variable such as ?{term}",
+                rf"_:{re.escape(term)}",
+            )
         return variable
 
     def _fresh_variable(self) -> Variable:

@@ -77,10 +77,10 @@ class TermLabels:
         prefix = term.prefix or ""
         local = term.localname or ""
         if prefix not in self.prefixes:
-            words = (
-                f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)} declares it"
+            raise QueryError(
+                f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)} declares it",
+                *self._position(term),
             )
-            raise QueryError(words, *self._position(term))
         return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
 
     def _declaration(self, prefix: str) -> str:

@@ -145,16 +145,13 @@ class Form:
             )
             # entities are counted, and one may be in several solutions
             if several and not expression.distinct:
-                words = f"COUNT({variable}) counts an entity as often as a pattern finds it"
                 raise self.source.error(
-                    f"{words}; write COUNT(DISTINCT {variable})", keyword("COUNT")
+                    f"COUNT({variable}) counts an entity as often as a pattern finds it; write "
+                    f"COUNT(DISTINCT {variable})",
+                    keyword("COUNT"),
                 )
             return Column(name, "count", variable.name)
-        if (
-            kind(expression) == "Aggregate_Sum"
-            and variable
-            and self.answer_variables.get(variable) == "score"
-        ):
+        if kind(expression) == "Aggregate_Sum" and self._answer_property(of) == "score":
             return Column(name, "expected", self.subjects[0].name)
         aggregate = any(kind(node).startswith("Aggregate_") for node in self.source.nodes)
         words = "an aggregate other than COUNT of a variable" if aggregate else "a computed column"
@@ -168,20 +165,23 @@ class Form:
         counted = [column.label for column in columns if column.shows in _COUNTS]
         targets = tuple(map(Variable, dict.fromkeys(values + counted)))
         if (self.tree.name == "SelectQuery" and not targets) or len(set(counted)) > 1:
-            words = "SELECT asks for no variable of an entity, or for several counts"
             raise self.source.error(
-                f"{words}; select up to three variables, or one COUNT", keyword("SELECT")
+                "SELECT asks for no variable of an entity, or for several counts; select up to "
+                "three variables, or one COUNT",
+                keyword("SELECT"),
             )
         for subject in self.subjects:
             if subject not in targets:
-                problem = (
-                    f"what is said of the answer {subject} is of a variable "
-                    f"that is not selected; select {subject}"
+                raise self.source.of_variable(
+                    f"what is said of the answer {subject} is of a variable that is not selected; "
+                    f"select {subject}",
+                    subject,
                 )
-                raise self.source.of_variable(problem, subject)
         if counted and self.tree.valuesClause:
-            words = "VALUES after a count is joined with its result; put it inside the braces"
-            raise self.source.at(self.tree.valuesClause, words)
+            raise self.source.at(
+                self.tree.valuesClause,
+                "VALUES after a count is joined with its result; put it inside the braces",
+            )
         if counted and (self.min_score or self.known is not None):
             raise self.source.error(
                 "FILTER on the score of what is counted is not supported", keyword("FILTER")
@@ -255,8 +255,10 @@ class Form:
         return formula, {variable.name: value.name for variable, value in rows[0]}, None
 
     def _values_error(self, targets: tuple[Variable, ...], why: str) -> QueryError:
-        words = f"VALUES gives {', '.join(map(str, targets))} values, and it {why}"
-        return self.source.error(f"{words}; this is not supported", keyword("VALUES"))
+        names = ", ".join(map(str, targets))
+        return self.source.error(
+            f"VALUES gives {names} values, and it {why}; this is not supported", keyword("VALUES")
+        )
 
     def _take_answer_triples(self) -> None:
         """Moves triples and filters about answers out of the outermost group."""
@@ -271,20 +273,15 @@ class Form:
                 parts.append(part)
         if not self.answer_variables:
             return
-        answer_variables = self.answer_variables.keys()
-        for part in [
-            part
-            for part in parts
-            if part.name == "Filter" and answer_variables & variables_in(part).keys()
-        ]:
-            parts.remove(part)
+        where["part"] = []
+        for part in parts:
+            if part.name != "Filter" or self.answer_variables.keys().isdisjoint(variables_in(part)):
+                where["part"].append(part)
+                continue
             for condition in _conjuncts(part.expr):
                 self._add_answer_filter(condition, part)
-        where["part"] = parts
-        for variable in answer_variables & {
-            *variables_in([where, self.tree.valuesClause]),
-            *self.subjects,
-        }:
+        variables = {*variables_in([where, self.tree.valuesClause]), *self.subjects}
+        for variable in filter(variables.__contains__, self.answer_variables):
             raise self.source.of_variable(
                 f"{variable} is said of an answer, and can be nothing else", variable
             )
@@ -299,12 +296,9 @@ class Form:
             words = f"answer:{what} is between two variables, as in ?c answer:{what} ?{what}"
             raise self.source.error(words, rf"[\w-]*:{what}\b")
         variable = Variable(str(object_))
-        others = [
-            other
-            for other, shown in self.answer_variables.items()
-            if (other == variable) != (shown == what)
-        ]
-        if others:
+        if any(
+            (other == variable) != (shown == what) for other, shown in self.answer_variables.items()
+        ):
             raise self.source.of_variable(
                 f"{variable} is not the only variable for what is said of answers", variable
             )
@@ -313,7 +307,7 @@ class Form:
         return True
 
     def _answer_property(self, node: Any) -> str:
-        """What a variable is about an answer, `score` or `known`; empty for any other."""
+        """The property of answers that a variable holds, `score` or `known`; or empty."""
         return self.answer_variables.get(Variable(str(node)), "") if is_variable(node) else ""
 
     def _add_answer_filter(self, condition: Any, node: Any) -> None:
@@ -343,11 +337,11 @@ class Form:
                     raise QueryError(f"{_NO_ANSWERS}: none is both known and predicted")
                 self.known = known
             case _:
-                problem = (
+                raise self.source.at(
+                    node,
                     "FILTER on what is said of answers compares a score by > or >= with a number, "
-                    "or is ?known or !?known; write each in a FILTER of its own"
+                    "or is ?known or !?known; write each in a FILTER of its own",
                 )
-                raise self.source.at(node, problem)
 
 
 def _conjuncts(expression: Any) -> Iterator[Any]:
