@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from formulas import RELATIONS, Facts, fact_sets, holds, queries, tuple_queries
 from tables import FactorScorer
-from tacit.engine.answers import paging
+from tacit.engine import questions
 from tacit.engine.answers.answer_table import AnswerTable
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
-from tacit.engine.answers.paging import lowest
 from tacit.engine.engine import Engine
+from tacit.engine.questions import lowest
 from tacit.errors import SettingsError, TacitError
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -174,7 +174,7 @@ def test_a_likely_list_holds_what_is_known_or_likely_and_some_of_the_best(
     """Likely lists against all answers of the same search, and against sets of assignments."""
     engine = engine_of(*facts, seed, **search)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paging, "SHOWN", shown)
+        patch.setattr(questions, "SHOWN", shown)
         try:
             whole = engine.ask(query, top=None)
         except TacitError:  # unsafe questions are refused

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tacit.engine.answers.answers import Answer, Answers
-    from tacit.engine.answers.paging import ListLength
     from tacit.engine.answers.question_files import Outcome
     from tacit.engine.engine import Engine
-    from tacit.engine.questions import BoundQuery
+    from tacit.engine.questions import BoundQuery, ListLength
 
 Params = Annotated[
     list[str] | None,

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.execute import execute
-from tacit.engine.answers.paging import AskOptions, ListLength
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.parts import EngineParts
 from tacit.engine.questions import (
+    AskOptions,
     BoundQuery,
+    ListLength,
     Question,
     bind_for_ask,
     bind_question,

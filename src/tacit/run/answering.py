@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answer, Answers, Count
     from tacit.engine.answers.completion import Completion
     from tacit.engine.answers.entity_facts import EntityFacts
-    from tacit.engine.answers.paging import ListLength
     from tacit.engine.answers.question_files import AskedFile
     from tacit.engine.engine import Engine
-    from tacit.engine.questions import Question
+    from tacit.engine.questions import ListLength, Question
     from tacit.fitting.progress import Progress
 
 

@@ -23,10 +23,9 @@ from tacit.engine.answers.execution import (
     known_answers,
     known_truths,
 )
-from tacit.engine.answers.paging import AskOptions
 from tacit.engine.atoms.sharded import whole
 from tacit.engine.logic import ZERO
-from tacit.engine.questions import BoundQuery, threads_to_answer
+from tacit.engine.questions import AskOptions, BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
 from tacit.engine.search.tuple_search import Tuples, TupleSearch

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
-from tacit.engine.answers.paging import AskOptions, Span, lowest
 from tacit.engine.answers.witnesses import witness
 from tacit.engine.logic import ZERO
-from tacit.engine.questions import BoundQuery
+from tacit.engine.questions import AskOptions, BoundQuery, Span, lowest
 from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.query.plans.plan import Complement, Plan

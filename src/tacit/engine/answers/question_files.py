@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.engine.answers.answers import Answers
-from tacit.engine.answers.paging import ListLength
 from tacit.engine.engine import Engine
-from tacit.engine.questions import BoundQuery, Question, retry_individually
+from tacit.engine.questions import BoundQuery, ListLength, Question, retry_individually
 from tacit.errors import DataError, QueryError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.formats.files import BOM, LONGEST_LINE, extension, opened
