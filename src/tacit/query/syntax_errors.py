@@ -30,7 +30,7 @@ _EXPECTED = {
     "COUNT": "'count'",
     "$END": "the end",
 }
-# What goes without saying: a name may be quoted, a relation inverted, an entity compared.
+# tokens that no message lists: a name may be quoted, a relation inverted, an entity compared
 _IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "_UNEQUAL"}
 
 
@@ -51,8 +51,9 @@ def explain_syntax_error(error: UnexpectedInput, text: str) -> QueryError:
 
 
 def _message(word: str, expected: set[str], before: str) -> str:
+    unexpected = f"unexpected {_excerpt(word)}" if word else "the question ends"
     if not before:
-        return f"{f'unexpected {_excerpt(word)}' if word else 'the question is empty'}; {_STARTS}"
+        return f"{unexpected if word else 'the question is empty'}; {_STARTS}"
     if word in tuple(tokens.OPENING):
         return f"the quoted name that starts with {word} has no end"
     if word == "=":
@@ -61,22 +62,16 @@ def _message(word: str, expected: set[str], before: str) -> str:
             "or '!=' for another one than that"
         )
     if "COLON" in expected:
-        shown = f"unexpected {_excerpt(word)}" if word else "the question ends"
         rule = "after the variable it asks for, a question goes on with ':'"
-        return f"{shown}; {rule}, as in {_EXAMPLE}"
-    shown = "the question ends" if not word else f"unexpected {_excerpt(word)}"
-    return f"{shown}, where {_alternatives(expected)} should follow{_hint(word, expected, before)}"
+        return f"{unexpected}; {rule}, as in {_EXAMPLE}"
+    hint = _hint(word, expected, before)
+    return f"{unexpected}, where {_alternatives(expected)} should follow{hint}"
 
 
 def _hint(word: str, expected: set[str], before: str) -> str:
     expected = expected - {"_UNEQUAL"}
     inside = expected <= {"COMMA", "RPAR", "LPAR", "INVERSE"}
-    if (
-        inside
-        and word
-        and (word[0].isalnum() or word[0] not in ")(,?&|!")
-        and before[-1:] not in tokens.CLOSING
-    ):
+    if inside and word and word[0] not in ")(,?&|!" and before[-1:] not in tokens.CLOSING:
         return '; names with spaces or punctuation go in quotes, as in "New York"'
     if (expected == {"COMMA"} and word == ")") or ("RPAR" in expected and word == ","):
         return "; a relation takes two arguments, as in borders(France, ?c)"
@@ -86,12 +81,12 @@ def _hint(word: str, expected: set[str], before: str) -> str:
 
 
 def _alternatives(expected: set[str]) -> str:
-    words = [_EXPECTED[name] for name in _EXPECTED if name in expected - _IMPLIED] or [
-        "something else"
-    ]
     if {"NAME", "_NOT", "_EXISTS"} <= expected:
         return "an atom such as borders(France, ?c), '!', 'exists' or '('"
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    words = [words for name, words in _EXPECTED.items() if name in expected - _IMPLIED]
+    if len(words) > 1:
+        return f"{', '.join(words[:-1])} or {words[-1]}"
+    return words[0] if words else "something else"
 
 
 def _excerpt(word: str) -> str:

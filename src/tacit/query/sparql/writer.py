@@ -123,25 +123,18 @@ class _Writer:
         """A formula of inequalities; `sameTerm` compares literals, as `!=` compares values."""
         if isinstance(formula, Inequality):
             left, right = sorted(map(self.term, formula.terms), key=lambda term: term[0] != "?")
-            return (
-                f"!sameTerm({left}, {right})"
-                if '"' in (left[0], right[0])
-                else f"{left} != {right}"
-            )
+            literal = '"' in (left[0], right[0])
+            return f"!sameTerm({left}, {right})" if literal else f"{left} != {right}"
         parts = [f"({self.expression(part)})" for part in children(formula)]
-        return (
-            f"!{parts[0]}"
-            if isinstance(formula, Not)
-            else (" && ", " || ")[isinstance(formula, Or)].join(parts)
-        )
+        if isinstance(formula, Not):
+            return f"!{parts[0]}"
+        return (" || " if isinstance(formula, Or) else " && ").join(parts)
 
     def term(self, term: Term) -> str:
         slot = int(term.name)
-        return (
-            f"?{self.variables[slot]}"
-            if isinstance(term, Variable)
-            else self.name(self.entities[slot])
-        )
+        if isinstance(term, Variable):
+            return f"?{self.variables[slot]}"
+        return self.name(self.entities[slot])
 
     def name(self, label: str) -> str:
         written = n_triples(label, self.prefixes)
