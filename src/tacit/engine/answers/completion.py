@@ -74,7 +74,7 @@ class _BestFacts:
         self.triples = self.triples[order]
         self.scores = self.scores[order]
 
-    def named(self, graph: Graph) -> Iterator[Prediction]:
+    def predictions(self, graph: Graph) -> Iterator[Prediction]:
         """Yield the facts by labels, best first."""
         self.sort()
         entities = graph.entities
@@ -145,11 +145,11 @@ class Completion:
                 with torch.no_grad():
                     _add_rows(best, self.engine, heads, relations, self.entities[:number], stop)
                 if self.top is None:
-                    yield from best.named(graph)
+                    yield from best.predictions(graph)
                     best = _BestFacts(self.least, None, device)
                 report(number + 1)
             stop.clear()
-        yield from islice(best.named(graph), self.top)
+        yield from islice(best.predictions(graph), self.top)
         self.more = self.top is not None and len(best.scores) > self.top
 
     def _rows(self) -> Iterator[tuple[Tensor, Tensor]]:

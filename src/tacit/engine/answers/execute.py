@@ -192,7 +192,9 @@ def _relations(execution: Execution) -> Answers:
     for place, score in zip(best.ids[start:], best.scores[start:], strict=True):
         slots = ends[:1], forward[place : place + 1]
         values = {variable: 2 * place}
-        answers.append(execution.explained(values, score, place in known_ids, plan, slots, 0))
+        answers.append(
+            execution.answer_with_reasons(values, score, place in known_ids, plan, slots, 0)
+        )
     return execution.collect(
         answers,
         best.certified,
@@ -256,7 +258,7 @@ def _tuples(execution: Execution) -> Answers:
         filled = torch.tensor([[*bound.entities, *(row.pop(each.variable) for each in plan.held)]])
         (last,) = row.values()
         answers.append(
-            execution.explained(named, score, known, last_plan, (filled, relations), last)
+            execution.answer_with_reasons(named, score, known, last_plan, (filled, relations), last)
         )
     size = parts.graph.num_entities
     count = 0

@@ -92,7 +92,7 @@ class Execution:
         """The least log-score of a known answer; None where known answers may be wrong."""
         if self.plan.has(Complement):  # a missing fact may make a denied part true
             return None
-        # scores that only order answers may come as near to 1 as they like
+        # scores that are no probabilities have no least value for a fact
         if not self.parts.search.probabilities:
             return 0.0
         fact = torch.tensor(math.log(self.parts.settings.observed_score))
@@ -152,7 +152,7 @@ class Execution:
         listed = {i for each in lists for i in each.ids}
         if not self.new and not listed.issuperset(known):
             lists.append(search(replace(request, count=count, first=known, floor=ZERO, only=True)))
-        return _merged(lists, first, count)
+        return _merge(lists, first, count)
 
     def possible(self, size: int, known: int) -> int:
         """How many answers there may be among `size` labels, of which `known` are known."""
@@ -178,7 +178,7 @@ class Execution:
     def _explainer(self) -> Reasoner:
         return self.parts.search.explaining(by_scores=True)
 
-    def explained(
+    def answer_with_reasons(
         self,
         values: dict[str, int],
         score: float,
@@ -262,7 +262,7 @@ class Execution:
         return collected.by_score() if self.bound.by_score else collected
 
 
-def _merged(lists: Sequence[TopKResult], first: set[int], count: int) -> TopKResult:
+def _merge(lists: Sequence[TopKResult], first: set[int], count: int) -> TopKResult:
     """Merge lists of one question; the first list holds the best answers of all."""
     if len(lists) == 1:
         return lists[0]

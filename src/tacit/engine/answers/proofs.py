@@ -67,8 +67,8 @@ class Proof:
             values |= part.substitution()
         return values
 
-    def choosing(self, variable: int, entity: int) -> Proof:
-        """Return the same proof with the value of one more variable."""
+    def with_value(self, variable: int, entity: int) -> Proof:
+        """The same proof with the value of one more variable."""
         return replace(self, values=(*self.values, (variable, entity)))
 
 
@@ -125,14 +125,14 @@ class SearchProofs(Fold[int, Proof]):
 
     def best(self, step: Best, place: EvalContext[int]) -> Proof:
         entity = self._best_entity(step)
-        return self.of(step.part, EvalContext(target=entity)).choosing(step.variable, entity)
+        return self.of(step.part, EvalContext(target=entity)).with_value(step.variable, entity)
 
     def cutset(self, step: Cutset, place: EvalContext[int]) -> Proof:
         value = self._cut_value(step, place.end)
         cut = torch.tensor([[value]], device=self.scores.queries.relations.device)
         inner = self.scores.trying(step.slot, cut)
         inner.memo.keeps_all = True
-        return self._within(inner).of(step.body, place).choosing(step.variable, value)
+        return self._within(inner).of(step.body, place).with_value(step.variable, value)
 
     def everything(self, step: Everything, place: EvalContext[int]) -> Proof:
         return Proof("true", 0.0)
@@ -150,7 +150,7 @@ class SearchProofs(Fold[int, Proof]):
         proof = self.of(step.edge, replace(place, source=s))
         if not isinstance(step.source, Everything):
             proof = self.all([self.of(step.source, EvalContext(target=s)), proof], place)
-        return proof.choosing(step.variable, s)
+        return proof.with_value(step.variable, s)
 
     def _best_entity(self, step: Best) -> int:
         return int(self.atoms.shards.top(self.scores.whole(step.part), 1)[1])

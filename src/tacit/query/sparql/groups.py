@@ -68,7 +68,7 @@ class Groups:
         self.labels = labels
         self.groups = 0
         self.names = {variable.name for variable in source.variables}
-        # with the block of triples that each belongs to
+        # blank node -> its variable, and the block of triples that it belongs to
         self.blanks: dict[str, tuple[Variable, int]] = {}
 
     def cases(self, node: Any, outer: Domain | None, around: Domain, needed: Domain) -> Cases:
@@ -87,7 +87,7 @@ class Groups:
         for before, part in pairwise([None, *parts]):
             match part.name:
                 case "TriplesBlock":
-                    # a filter ends none
+                    # a filter between triples ends no block
                     block = block if before and before.name == part.name else id(part)
                     cases = join(cases, self._triples(part, outer or NONE, block))
                 case "GroupOrUnionGraphPattern":
@@ -108,7 +108,7 @@ class Groups:
                     raise self.source.unsupported(part)
             self.check(cases)
         for part in filters:
-            cases = self._filtered(cases, part, outer or NONE, around)
+            cases = self._filter(cases, part, outer or NONE, around)
             self.check(cases)
         return cases
 
@@ -149,7 +149,7 @@ class Groups:
                 f"the query has more than {MAX_ATOMS} triple patterns, written out; ask it in parts"
             )
 
-    def _filtered(self, cases: Cases, node: Any, outer: Domain, around: Domain) -> Cases:
+    def _filter(self, cases: Cases, node: Any, outer: Domain, around: Domain) -> Cases:
         """The solutions that pass a filter.
 
         One on what is bound only around its group is refused: by definition it sees none of it, yet

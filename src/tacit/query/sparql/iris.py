@@ -45,7 +45,7 @@ class TermLabels:
     def __init__(self, source: SparqlText, prologue: Any, graph: Graph | None) -> None:
         self.source = source
         self.graph = graph
-        # of a graph from RDF
+        # None unless the graph is from RDF
         self.own_prefixes: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
         self.base = ""
         self.prefixes = dict[str, str]()

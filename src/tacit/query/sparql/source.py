@@ -41,7 +41,7 @@ CONSTRUCTS = {  # the parser's word for a construct -> its name, and how it is w
 }
 _LONG = r"\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}"
 _STRING = rf"{_LONG}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-# where no keyword is one, and no number
+# the parts of a text in which nothing is a keyword or a number
 _OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|\\.|#[^\n]*", re.DOTALL)
 # two threads that use the grammar first at the same time would leave it in a wrong order
 _GRAMMAR = Lock()
@@ -82,8 +82,8 @@ class SparqlText:
         )
 
     def is_spelled_out(self, value: str) -> bool:
-        """Whether every value that is read as a text is written so: rdflib reads `05` as 5."""
-        # a subject may come again
+        """Whether every number with this text is written like it; rdflib reads `05` as 5."""
+        # by identity, since a node may be in the tree twice
         nodes = {id(node) for node in self.nodes if is_value(node) and str(node) == value}
         spellings = re.findall(
             rf"(?<![\w.:?$+-]){re.escape(value)}(?!\w|\.\d)", self.keywords, re.IGNORECASE
@@ -158,7 +158,7 @@ def unwrap(node: Any) -> Any:
 
 
 def parsed_source(text: str) -> tuple[SparqlText, Any, Any]:
-    """Parses a text to itself with its escapes resolved, its declarations and its query."""
+    """The text with its escapes resolved, and the trees of its declarations and its query."""
     text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
     _check_size(text)
     try:
