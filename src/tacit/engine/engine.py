@@ -108,7 +108,7 @@ class Engine:
         leaves it out as long as there is a preset, or a search that takes another calibration than
         the adapter's and none is given.
         """
-        choice, settings = self._adapter_choice.after(self.settings, adapted, changes)
+        choice, settings = self._adapter_choice.with_changes(self.settings, adapted, changes)
         if not changes and choice == self._adapter_choice:
             return self
         parts = self.parts

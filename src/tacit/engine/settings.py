@@ -230,7 +230,7 @@ class AdapterChoice:
     set_aside: Mapping[str, Any] = field(default_factory=dict)  # its settings, while unused
     changed: frozenset[str] = frozenset()  # settings changed since its use last changed
 
-    def after(
+    def with_changes(
         self, settings: EngineSettings, adapted: bool | None, changes: Mapping[str, Any]
     ) -> tuple[AdapterChoice, EngineSettings]:
         """The choice after changes of settings, and the settings to which these apply."""

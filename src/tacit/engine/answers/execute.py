@@ -142,6 +142,7 @@ def _entity_answers(
         best.certified,
         known=len(known),
         possible=execution.possible(size, len(known)),
+        has_reasons=explanation is not None,
         rows=best.rows,
         estimated=best.estimated,
         leading=max(0, best.leading - start),

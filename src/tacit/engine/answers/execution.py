@@ -228,11 +228,13 @@ class Execution:
         *,
         known: int | None = None,
         possible: int = 0,
+        has_reasons: bool = True,
         **details: Any,
     ) -> Answers:
         """Collect answers of any kind, of which `known` are known in all.
 
-        `possible` is the number of answers that there may be.
+        `possible` is the number of answers that there may be; `has_reasons` is whether the search
+        has any, even for an empty list.
         """
         query = self.bound.query
         span = self.span
@@ -248,7 +250,7 @@ class Execution:
             listed,
             certified,
             self.parts.config | {"new": self.new},
-            explained=all(each.witnesses for each in listed) if reasons else None,
+            explained=has_reasons and all(each.witnesses for each in listed) if reasons else None,
             left_out=known if self.new else None,
             known_total=known if is_list else None,
             cut_by=span.ended_by if ended and end < possible else None,

@@ -157,7 +157,7 @@ def unwrap(node: Any) -> Any:
             return node
 
 
-def parsed_source(text: str) -> tuple[SparqlText, Any, Any]:
+def parse_source(text: str) -> tuple[SparqlText, Any, Any]:
     """The text with its escapes resolved, and the trees of its declarations and its query."""
     text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
     _check_size(text)

@@ -31,7 +31,7 @@ from tacit.query.sparql.source import (
     is_variable,
     keyword,
     kind,
-    parsed_source,
+    parse_source,
     unwrap,
     variables_in,
 )
@@ -54,8 +54,8 @@ def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion:
     <?c : borders(France, ?c) & !speaks(?c, German)>
     """
     try:
-        source, prologue, tree = parsed_source(text)
-        return Form(source, tree, TermLabels(source, prologue, graph)).parsed()
+        source, prologue, tree = parse_source(text)
+        return Form(source, tree, TermLabels(source, prologue, graph)).question()
     except RecursionError:
         raise QueryError("the query is nested too deeply, or too long") from None
 
@@ -73,7 +73,7 @@ class Form:
         self.min_score = 0.0
         self.known: bool | None = None
 
-    def parsed(self) -> ParsedQuestion:
+    def question(self) -> ParsedQuestion:
         """The parsed query, with its limits and filters on answers."""
         tree = self.tree
         if tree.name not in ("SelectQuery", "AskQuery"):
