@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from tacit.cli import options
-from tacit.cli.data import check_unread, loaded
+from tacit.cli.data import check_unread, read_graph
 from tacit.cli.terminal import say
 from tacit.disk import exists
 from tacit.engine.settings import EngineSettings
@@ -49,7 +49,7 @@ PATIENCE = 60.0  # seconds above which a question is announced
 def ask(
     context: typer.Context,
     source: Annotated[str, options.run_argument("A run, or world; any graph with --symbolic.")],
-    given: dict[str, Any],
+    settings: dict[str, Any],
     reading: dict[str, Any],
     query: Annotated[
         str | None, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")
@@ -90,11 +90,11 @@ def ask(
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
     parameters = _labels(param)
     if symbolic:
-        engine = Engine.of_facts(loaded(source, **reading), **given)
+        engine = Engine.of_facts(read_graph(source, **reading), **settings)
     else:
         check_unread(reading, "those of a run were; --symbolic asks a file")
         try:
-            engine = open_run(source, device=device, adapted=not unadapted, **given).engine
+            engine = open_run(source, device=device, adapted=not unadapted, **settings).engine
         except RunError as error:
             if not exists(source) or names_run(source):
                 raise
@@ -133,7 +133,7 @@ def plan(
     query: Annotated[
         str, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")
     ],
-    given: dict[str, Any],
+    settings: dict[str, Any],
     reading: dict[str, Any],
     graph: Annotated[
         str, Option(help="A graph or run to look the names up in, and to count its entities.")
@@ -150,9 +150,9 @@ def plan(
         )
     if not graph:
         check_unread(reading, "no graph is given")
-    known = loaded(graph, **reading) if graph else None
+    known = read_graph(graph, **reading) if graph else None
     question = parse_question(query, known, _labels(param)).query
-    for line in question.plan(known, EngineSettings.of(given).k).split("\n"):
+    for line in question.plan(known, EngineSettings.of(settings).k).split("\n"):
         say(line)
 
 

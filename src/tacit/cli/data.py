@@ -56,7 +56,7 @@ def describe(
     as_json: bool = Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its splits, relations, degrees and hubs."""
-    statistics = loaded(graph, **reading).statistics()
+    statistics = read_graph(graph, **reading).statistics()
     if as_json:
         typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))
     else:
@@ -89,7 +89,7 @@ def split_(
     from tacit.graph.graph import SPLITS
     from tacit.sources import split
 
-    drawn = split(loaded(graph, **reading), out, valid=valid, test=test, seed=seed)
+    drawn = split(read_graph(graph, **reading), out, valid=valid, test=test, seed=seed)
     for note in drawn.notes:
         say(f"note: {note}", err=True)
     say(
@@ -146,7 +146,7 @@ def hardness(
     from tacit.query.sampling.queries import has_queries
 
     missing = links_of(
-        loaded(source, **reading),
+        read_graph(source, **reading),
         source if has_queries(source, split) else None,
         split,
         shapes,
@@ -172,7 +172,7 @@ def hardness(
     Console(highlight=False).print(_table(title, ("shape", *map(str, columns)), rows))
 
 
-def loaded(source: str | list[str], **reading: Any) -> Graph:
+def read_graph(source: str | list[str], **reading: Any) -> Graph:
     """The graph of a command's GRAPH; notes on it are printed to standard error."""
     from tacit.sources import load
 

@@ -13,8 +13,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from tacit.cli.shell_completion import choice, runs, shapes
-from tacit.cli.terminal import is_of_memory
+from tacit.cli.terminal import (
+    complete_choice,
+    complete_runs,
+    complete_shapes,
+    is_of_memory,
+)
 from tacit.errors import QueryError, TacitError
 from tacit.settings import Settings, settings_of
 
@@ -24,7 +28,7 @@ Shapes = Annotated[
     str | None,
     typer.Option(
         "--shapes",
-        autocompletion=shapes,
+        autocompletion=complete_shapes,
         help="Shapes such as 1p,2i,3in, or positive, negative, all.",
     ),
 ]
@@ -38,12 +42,12 @@ _ALIASES = {"adapted": "unadapted", "out": "json_", "templates": "template"}
 
 def run_argument(help: str = "A run folder, or world.", metavar: str = "RUN|world") -> Any:
     """An argument that a shell completes to a run."""
-    return typer.Argument(metavar=metavar, autocompletion=runs, help=help)
+    return typer.Argument(metavar=metavar, autocompletion=complete_runs, help=help)
 
 
 def one_of(words: Sequence[str], help: str) -> Any:
     """An option that takes one of some words."""
-    return typer.Option(metavar="|".join(words), autocompletion=choice(words), help=help)
+    return typer.Option(metavar="|".join(words), autocompletion=complete_choice(words), help=help)
 
 
 _TYPES: dict[str, Any] = {
@@ -57,7 +61,7 @@ _TYPES: dict[str, Any] = {
 
 def of_settings(
     kind: type[Settings],
-    into: str = "given",
+    into: str = "settings",
     *,
     only: Collection[str] = (),
     flags: Mapping[str, str] | None = None,
@@ -104,7 +108,7 @@ def of_settings(
             "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
         )
         parameters = {"context": context} | own | options
-        called.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        vars(called)["__signature__"] = inspect.Signature(list(parameters.values()))
         return called
 
     return decorate
@@ -121,7 +125,7 @@ class FlagCommand(TyperCommand):
             message = str(getattr(error, "message", ""))
             if message.startswith("Got unexpected extra"):
                 graph = "; name a graph by --graph" if "graph" in flags_of(self) else ""
-                error.message = f"{message}; quote what has spaces{graph}"  # type: ignore[attr-defined]
+                vars(error)["message"] = f"{message}; quote what has spaces{graph}"
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -220,7 +224,7 @@ def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Par
         help=about["help"],
         metavar="|".join(choices) or (field.name.upper() if key != field.name else None),
         envvar=None if field.repr else f"TACIT_{field.name.upper()}",
-        autocompletion=choice(choices) if choices else None,
+        autocompletion=complete_choice(choices) if choices else None,
     )
     optional = _TYPES[kind] | None if annotation.endswith(" | None") else _TYPES[kind]
     usual = list(default) if isinstance(default, tuple) else default
