@@ -13,8 +13,7 @@ from seeds import seeds
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import n_triples
+from tacit.graph.labels.prefixes import Prefixes, n_triples
 from tacit.graph.merging import joined, with_facts, without_facts
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("c", "r", "a")], [("a", "s", "c")], "four")

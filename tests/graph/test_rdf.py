@@ -14,8 +14,7 @@ from tacit.errors import DataError
 from tacit.graph.datasets import load
 from tacit.graph.formats.writing import write_scored
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import n_triples
+from tacit.graph.labels.prefixes import Prefixes, n_triples
 from tacit.graph.merging import with_facts
 from tacit.server.routes.sparql_results import term
 

@@ -15,17 +15,20 @@ from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.formats.betae import is_betae, read_betae
 from tacit.graph.formats.files import PACKINGS, extension, spooled, unpacked
 from tacit.graph.formats.label_tables import (
+    NAMES,
+    NAMING,
     TABLES,
     is_frame,
     is_rows,
     read_frame,
+    read_names,
+    read_prefixes,
     read_rows,
     read_table,
 )
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.labels.naming import NAMES, NAMING, read_names, read_prefixes
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.merging import joined
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings

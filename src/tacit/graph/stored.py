@@ -23,8 +23,8 @@ from tacit.graph.fact_index import FactIndex
 from tacit.graph.formats.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph, names_both_ways
 from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.trie import LabelTrie, is_large, trie_of
-from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.labels.spelling import is_large
+from tacit.graph.labels.vocabulary import LabelTrie, Vocabulary, trie_of
 
 ENTITIES = "entities.txt"
 RELATIONS = "relations.txt"

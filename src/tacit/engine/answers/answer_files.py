@@ -17,7 +17,7 @@ from tacit.graph.formats.writing import (
     write_lines,
     write_table,
 )
-from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.labels.prefixes import SCHEME, n_triples
 
 if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answer, Answers

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.bad_lines import BadLines
-from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, separator_of
+from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, BadLines, separator_of
 from tacit.graph.formats.files import extension
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.bad_lines import SHOWN, BadLines
-from tacit.graph.formats.delimited import COLUMNS, is_regular, listed, separator_of
+from tacit.graph.formats.delimited import COLUMNS, SHOWN, BadLines, is_regular, listed, separator_of
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
 # of a Parquet file

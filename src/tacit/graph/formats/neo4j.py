@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
-from tacit.graph.formats.bad_lines import BadLines
-from tacit.graph.formats.delimited import TEXTS, batched, table_rows
+from tacit.graph.formats.delimited import TEXTS, BadLines, batched, table_rows
 from tacit.graph.formats.files import extension
 from tacit.graph.graph import Graph
 

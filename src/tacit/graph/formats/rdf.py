@@ -16,8 +16,7 @@ from xml.parsers import expat
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
 from tacit.graph.formats.files import BOM, blocks, extension, opened
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from unicodedata import combining, normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.labels.trie import is_large
-
 Places = NDArray[np.int32]
+LARGE = 1_000_000  # labels from which their tables are worth files
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after what is none
 # letters that forms are in order by, and words of a text: one may be a whole page
@@ -60,6 +59,11 @@ class Forms(Sequence[str]):
         """The alphabetically nearest forms, at most `most` on either side."""
         at = bisect_left(self, form)
         return (self[i] for i in range(max(0, at - most), min(len(self), at + most)))
+
+
+def is_large(labels: Sequence[str]) -> bool:
+    """Whether there are so many labels that their tables are kept in files."""
+    return len(labels) >= LARGE
 
 
 def folded_rows(texts: Iterable[str]) -> Places:

@@ -16,8 +16,7 @@ from typing import Any
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import iri_of, is_blank, literal_of
+from tacit.graph.labels.prefixes import Prefixes, iri_of, is_blank, literal_of
 from tacit.query.question import Column
 
 JSON = "application/sparql-results+json"
