@@ -16,7 +16,7 @@ from tacit.graph.formats.writing import write_scored
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes, n_triples
 from tacit.graph.merging import with_facts
-from tacit.server.routes.sparql_results import term
+from tacit.server.sparql_results import term
 
 TURTLE = """
 @prefix geo: <http://example.org/geo/> .

@@ -17,9 +17,9 @@ from fastapi import HTTPException, Request
 
 from served import Running, running
 from served_graphs import EUROPE, SLOW
-from tacit.server import admission, patience
+from tacit.server import admission, connections
 from tacit.server.admission import Admission, Visit
-from tacit.server.service import chosen
+from tacit.server.routes import requested_service
 from tacit.server.settings import Limits, ServerSettings
 
 HEAVY = f"?c : borders({SLOW}, ?c)"
@@ -235,14 +235,14 @@ def test_another_sites_page_hears_why(service: Running) -> None:
 def test_where_uvicorn_does_not_say_whose_a_request_is_all_are_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = patience.PatientProtocol.connection_made
+    made = connections.PatientProtocol.connection_made
 
-    def hidden(connection: patience.PatientProtocol, transport: asyncio.Transport) -> None:
+    def hidden(connection: connections.PatientProtocol, transport: asyncio.Transport) -> None:
         made(connection, transport)
         connection.connections.open.clear()
 
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(patience.PatientProtocol, "connection_made", hidden)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connections.PatientProtocol, "connection_made", hidden)
     with running(EUROPE, ServerSettings(workers=1)) as service, service.connect() as silent:
         assert service.healthy()
         assert service.healthy()
@@ -258,7 +258,7 @@ def test_a_uvicorn_that_hands_out_no_connections_still_bounds_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # it has no such protocol
-    monkeypatch.setattr(patience, "getattr", lambda *given: None, raising=False)
+    monkeypatch.setattr(connections, "getattr", lambda *given: None, raising=False)
     with running(
         EUROPE, ServerSettings(workers=1, limits=Limits(seconds=30, connections=3))
     ) as service:
@@ -291,6 +291,6 @@ def test_a_scope_without_a_route_is_read_by_its_path(service: Running) -> None:
         **names,
     }
     fine = Request(scope | {"query_string": b"q=fr"})
-    assert asyncio.run(chosen(fine, None)) is service.first
+    assert asyncio.run(requested_service(fine, None)) is service.first
     with pytest.raises(HTTPException, match="'x' is in the address, where only 'q' may be"):
-        asyncio.run(chosen(Request(scope | {"query_string": b"q=fr&x=1"}), None))
+        asyncio.run(requested_service(Request(scope | {"query_string": b"q=fr&x=1"}), None))

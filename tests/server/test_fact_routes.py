@@ -16,11 +16,11 @@ import tacit
 from served import Running, running
 from tacit.graph.graph import Graph
 from tacit.run.changes import add_facts
-from tacit.server.routes import fact_routes
-from tacit.server.routes.fact_routes import FactsRequest, change
-from tacit.server.routes.replies import Reply
+from tacit.server import fact_routes
+from tacit.server.fact_routes import FactsRequest, change
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
+from tacit.server.workers.jobs import Reply
 
 GRAPH = Graph.of([("France", "borders", "Spain"), ("Italy", "speaks", "Italian")], name="two")
 KEY = {"x-api-key": "secret"}

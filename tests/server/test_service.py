@@ -18,7 +18,7 @@ from served import Running, limited, running
 from served_graphs import EUROPE, open_europe
 from tacit.errors import SettingsError
 from tacit.server.app import create_app
-from tacit.server.metrics import Metrics
+from tacit.server.monitoring import Metrics
 from tacit.server.schemas import AnswersReply
 from tacit.server.settings import ServerSettings
 

@@ -34,8 +34,8 @@ from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.scorer import GraphScorer
-from tacit.server.routes.sparql_results import TSV, XML
 from tacit.server.settings import Limits
+from tacit.server.sparql_results import TSV, XML
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import Job
 

@@ -15,8 +15,8 @@ from pyoxigraph import Literal, QueryResultsFormat, RdfFormat, Store, parse_quer
 
 from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
-from tacit.server.routes.sparql_results import CSV, TSV, written
 from tacit.server.settings import Limits
+from tacit.server.sparql_results import CSV, TSV, written
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import Job
 

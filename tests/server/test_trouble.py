@@ -20,7 +20,7 @@ from served import Running, limited, running
 from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
-from tacit.server import patience, serving
+from tacit.server import connections, serving
 from tacit.server.served_run import ALONE, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.workers import pool
@@ -140,7 +140,7 @@ def test_two_hundred_broken_requests_leave_the_service_answering(service: Runnin
 def test_clients_that_take_their_time_hold_nobody_up(
     service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
     head = (
         b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         b"content-length: 100\r\n\r\n"
@@ -273,8 +273,8 @@ def test_a_worker_that_ends_at_once_again_and_again_is_started_ever_more_rarely(
         for _ in range(4):
             wait_until(lambda: len(workers.alive) == 1)
             os.kill(workers.alive[0], signal.SIGKILL)
-            wait_until(lambda: workers._delays.get(0) != delays[-1])
-            delays.append(workers._delays[0])
+            wait_until(lambda: workers._slots[0].delay != delays[-1])
+            delays.append(workers._slots[0].delay)
         wait_until(lambda: len(workers.alive) == 1)
         assert service.healthy()
     assert delays[1:] == pytest.approx([0.0, 0.1, 0.2, 0.4])  # once may be chance

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from tacit.server.routes.replies import Reply, failure
 from tacit.server.settings import ServerSettings
+from tacit.server.workers.jobs import Reply, failure
 
 if TYPE_CHECKING:
     from starlette.types import Scope

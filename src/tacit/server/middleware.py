@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from tacit.server.admission import Admission, Visit
-from tacit.server.metrics import Metrics
-from tacit.server.routes.replies import Reply, failure
+from tacit.server.monitoring import Metrics
+from tacit.server.workers.jobs import Reply, failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI
 from fastapi.responses import Response
 
 from tacit import __version__
@@ -18,13 +18,10 @@ from tacit.query.text import tokens
 from tacit.query.words.completions import Completions
 from tacit.query.words.examples import examples
 from tacit.server import schemas
-from tacit.server.admission import OPEN
-from tacit.server.log_lines import access_log
-from tacit.server.metrics import Metrics
-from tacit.server.routes.replies import Reply, refusal
+from tacit.server.monitoring import Metrics, access_log
 from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
-from tacit.server.workers.jobs import Job, Kind
+from tacit.server.workers.jobs import Job, Kind, Reply, refusal
 from tacit.server.workers.pool import Pool
 
 log = logging.getLogger("tacit.server")
@@ -231,37 +228,3 @@ class Runs:
         """Open every run as it stands now."""
         for service in self.services.values():
             service.reload()
-
-
-async def chosen(
-    request: Request,
-    run: Annotated[
-        str | None, Query(max_length=255, description="The run to ask; the first one by default.")
-    ] = None,
-) -> Service:
-    """The service of the run that a request names; unknown parameters are refused.
-
-    SPARQL clients and health checks may send parameters that are not known here.
-    """
-    runs: Runs = request.app.state.runs
-    # Unlike the path of the URL, the route's has no mount prefix.
-    route = getattr(request.scope.get("route"), "path", request.url.path)
-    method = request.method
-    described = request.app.openapi()["paths"].get(route, {}).get(method.lower())
-    if request.query_params and route not in ("/sparql", *OPEN) and described is not None:
-        known = [each["name"] for each in described["parameters"]]
-        others = [name for name in request.query_params if name not in known]
-        if others:
-            place = f"in the address, where only {', '.join(map(repr, known))} may be"
-            elsewhere = "; send it in the body" if method == "POST" else ""
-            raise HTTPException(422, f"'{others[0][:80]}' is {place}{elsewhere}")
-    if run is None:
-        return runs.first
-    if run not in runs.services:
-        raise HTTPException(
-            404, f"there is no run '{run}' here; there is {', '.join(runs.services)}"
-        )
-    return runs.services[run]
-
-
-Chosen = Annotated[Service, Depends(chosen)]

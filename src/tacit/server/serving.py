@@ -19,8 +19,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
-from tacit.server.log_lines import write_log_lines
-from tacit.server.patience import Connections, be_patient
+from tacit.server.connections import Connections, be_patient
+from tacit.server.monitoring import write_log_lines
 from tacit.server.served_run import Served
 from tacit.server.service import Runs, Service
 from tacit.server.settings import ServerSettings
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
         if not self.started:
             self.ended_by = sig
             for service in self.runs.services.values():
-                service.edition.pool.give_up()
+                service.edition.pool.kill()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""

@@ -16,10 +16,18 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves
 from tacit.query.sparql.sparql import is_sparql
 from tacit.query.words.paraphrase import QuestionReader
-from tacit.server.routes.replies import Reply, encoded, failure, refusal, success
-from tacit.server.routes.sparql_results import results, written
 from tacit.server.settings import Limits
-from tacit.server.workers.jobs import EntityJob, Job
+from tacit.server.sparql_results import results, written
+from tacit.server.workers.jobs import (
+    FAULT,
+    EntityJob,
+    Job,
+    Reply,
+    encoded,
+    failure,
+    refusal,
+    success,
+)
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
@@ -146,6 +154,4 @@ def _reply_of_outcome(job: Job, outcome: Reply | Exception) -> Reply:
             422, "the question needs more memory than there is; ask with a smaller k or in parts"
         )
     log.error("a question failed: %.500s", job.question, exc_info=outcome)
-    return failure(
-        500, "the question could not be answered because of a fault in Tacit; the log has it"
-    )
+    return FAULT

@@ -7,9 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from time import monotonic
 
-from tacit.server.routes.replies import Reply
 from tacit.server.settings import Limits
-from tacit.server.workers.jobs import Job
+from tacit.server.workers.jobs import Job, Reply
 
 FIRST = 4  # batch size of a structure without timing
 FAIR = 0.03  # seconds after which the oldest goes before the largest

@@ -13,12 +13,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.server.log_lines import write_log_lines
-from tacit.server.routes.replies import Reply
+from tacit.server.monitoring import write_log_lines
 from tacit.server.served_run import TIMEOUT, Served, ServiceGroup
 from tacit.server.settings import Limits
 from tacit.server.workers import fork_server
-from tacit.server.workers.jobs import Job
+from tacit.server.workers.jobs import Job, Reply
 
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards

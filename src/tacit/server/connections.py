@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tacit.server.routes.replies import failure
+from tacit.server.workers.jobs import failure
 
 if TYPE_CHECKING:
     import uvicorn

@@ -48,19 +48,19 @@ _SHORT = {
 _SHORT |= {"rdf": RDF_XML, "rdf+xml": RDF_XML}
 
 
-def chosen(accept: str, named: Iterable[str], offered: Sequence[str]) -> str | None:
+def negotiate(accept: str, named: Iterable[str], available: Sequence[str]) -> str | None:
     """The media type of the reply, by name or else by the Accept header; None if none fits.
 
-    >>> chosen("text/csv;q=0.5, application/*;q=0.1, */*;q=0", [], list(RESULTS))
+    >>> negotiate("text/csv;q=0.5, application/*;q=0.1, */*;q=0", [], list(RESULTS))
     'text/csv'
-    >>> chosen("text/csv", ["xml"], list(RESULTS)), chosen("image/png", [], list(RESULTS))
+    >>> negotiate("text/csv", ["xml"], list(RESULTS)), negotiate("image/png", [], list(RESULTS))
     ('application/sparql-results+xml', None)
     """
     names = [name.strip().lower() for name in named]
     if names:
-        return next((kind for name in names if (kind := _SHORT.get(name, name)) in offered), None)
+        return next((kind for name in names if (kind := _SHORT.get(name, name)) in available), None)
     ranges = [_range(part) for part in accept.split(",") if part.strip()] or [("*/*", 1.0)]
-    best = max(offered, key=lambda kind: _quality(kind, ranges))  # the first of equals
+    best = max(available, key=lambda kind: _quality(kind, ranges))  # the first of equals
     return best if _quality(best, ranges) > 0 else None
 
 
