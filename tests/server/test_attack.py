@@ -54,7 +54,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def in_flight(service: Running) -> int:
-    return len(service.first.edition.pool._open)
+    return len(service.first.snapshot.pool._open)
 
 
 def settle(service: Running) -> None:
@@ -78,12 +78,12 @@ def test_four_heavy_questions_that_nobody_waits_for_hold_up_nobody(service: Runn
     assert service.healthy()
     assert time.monotonic() - start < 4  # of the 6 s that each of them may take
     wait_until(lambda: in_flight(service) == 0)
-    assert service.first.edition.pool.queue.length == 0
+    assert service.first.snapshot.pool.queue.length == 0
     assert restarts(service) - before <= 2  # those that waited never reached a worker
 
 
 def test_light_questions_that_nobody_waits_for_cost_no_worker(service: Running) -> None:
-    pool = service.first.edition.pool
+    pool = service.first.snapshot.pool
     wait_until(lambda: len(pool.alive) == 2)
     before = set(pool.alive)
     for _ in range(20):
@@ -160,7 +160,7 @@ def test_a_question_goes_on_while_one_of_those_who_asked_waits() -> None:
         start = time.monotonic()
         with ThreadPoolExecutor(1) as thread, ask_and_hold(service, HEAVY) as left:
             stays = thread.submit(service.ask, HEAVY)
-            pool = service.first.edition.pool
+            pool = service.first.snapshot.pool
             wait_until(lambda: in_flight(service) == 2 and not pool.queue.length)
             left.close()
             response = stays.result()

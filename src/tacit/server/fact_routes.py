@@ -100,7 +100,7 @@ async def change(service: Service, request: FactsRequest, remove: bool) -> Reply
 
 async def _change(service: Service, request: FactsRequest, remove: bool) -> Reply:
     """The reply to a change, once the service answers from the changed run."""
-    served = service.edition.served
+    served = service.snapshot.served
     if not service.settings.keys():
         return NO_KEY
     if not isinstance(served, ServedRun):

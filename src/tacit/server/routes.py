@@ -125,7 +125,7 @@ def entities(  # in a thread, since it may search many names
     """Entities whose name, or a word of it, starts with what was typed, those first that a
     relation leads to.
     """
-    return success({"matches": service.edition.names.entities(q, limit, relation, end)}).response()
+    return success({"matches": service.snapshot.names.entities(q, limit, relation, end)}).response()
 
 
 @questions.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
@@ -133,13 +133,13 @@ async def relations(
     service: RequestedService, q: Typed = "", limit: CountParameter = 10
 ) -> Response:
     """Relations whose name, or a word of it, starts with what was typed."""
-    return success({"matches": service.edition.names.relations(q, limit)}).response()
+    return success({"matches": service.snapshot.names.relations(q, limit)}).response()
 
 
 @questions.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
 def example_questions(service: RequestedService) -> Response:
     """Questions that the loaded graph has answers to, one for each of several shapes."""
-    return success({"examples": service.edition.examples}).response()
+    return success({"examples": service.snapshot.examples}).response()
 
 
 @questions.get("/health", response_model=schemas.HealthReply, tags=["service"])
@@ -155,7 +155,7 @@ async def ready(service: RequestedService) -> Response:
 
     Where only some workers run, it says how many, and what keeps the others from starting.
     """
-    pool = service.edition.pool
+    pool = service.snapshot.pool
     alive = len(pool.alive)
     problem = pool.problem or None
     if not alive:

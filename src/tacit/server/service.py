@@ -59,7 +59,7 @@ class RunSnapshot:
 
 
 class Service:
-    """The current edition of a run, and its replacement by a reload."""
+    """The current snapshot of a run, and its replacement by a reload."""
 
     def __init__(
         self, name: str, served: Served, settings: ServerSettings, metrics: Metrics
@@ -68,9 +68,9 @@ class Service:
         self.settings = settings
         self.limits = settings.limits
         self.metrics = metrics
-        self.edition = self._open_snapshot(served)
-        metrics.queue.labels(name).set_function(lambda: self.edition.pool.queue.length)
-        metrics.workers.labels(name).set_function(lambda: len(self.edition.pool.alive))
+        self.snapshot = self._open_snapshot(served)
+        metrics.queue.labels(name).set_function(lambda: self.snapshot.pool.queue.length)
+        metrics.workers.labels(name).set_function(lambda: len(self.snapshot.pool.alive))
         self.announce: Callable[[], Any] = lambda: None
         self._reloading: asyncio.Task[None] | None = None
         # Lists of questions may fill only half of the queue.
@@ -82,14 +82,14 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Workers run as long as this is entered."""
-        await self.edition.pool.start()
+        await self.snapshot.pool.start()
         try:
             yield
         finally:
             if self._reloading is not None:
                 self._reloading.cancel()
                 await asyncio.wait((self._reloading,))
-            await self.edition.pool.stop()
+            await self.snapshot.pool.stop()
 
     def reload(self) -> asyncio.Task[None]:
         """Start to open the current files, unless a reload is running, and return its task."""
@@ -106,14 +106,14 @@ class Service:
         return await self._is_current()
 
     async def _is_current(self) -> bool:
-        return await asyncio.to_thread(self.edition.served.renewed) == self.edition.served
+        return await asyncio.to_thread(self.snapshot.served.renewed) == self.snapshot.served
 
     async def _reload(self) -> None:
-        """Replace the edition by one of the current files once its workers are ready.
+        """Replace the snapshot by one of the current files once its workers are ready.
 
-        Until then, and where none can be opened, the old edition goes on.
+        Until then, and where none can be opened, the old snapshot goes on.
         """
-        old = self.edition
+        old = self.snapshot
         try:
             new = await asyncio.to_thread(lambda: self._open_snapshot(old.served.renewed()))
             await new.pool.start()
@@ -123,13 +123,13 @@ class Service:
         except Exception:  # no file, thread or memory is left
             log.exception("nothing was reloaded, and what was served goes on")
             return
-        self.edition = new
+        self.snapshot = new
         self.announce()
         await old.pool.finish()
 
     async def answer(self, job: Job) -> Response:
         """The response to a job."""
-        return (await self.edition.pool.answer(job)).response()
+        return (await self.snapshot.pool.answer(job)).response()
 
     async def ask(self, kind: Kind, request: schemas.PlanRequest) -> Response:
         """The response to a question, within the limits."""
@@ -147,7 +147,7 @@ class Service:
             except LimitError as error:
                 return refusal(error).body
             async with self._many:
-                return (await self.edition.pool.answer(job)).body
+                return (await self.snapshot.pool.answer(job)).body
 
         return Reply(
             200, b"[" + b",".join(await asyncio.gather(*map(reply_to, requests))) + b"]"
@@ -171,8 +171,8 @@ class Service:
 
     def health(self) -> dict[str, Any]:
         """The state of the service, its run, workers, settings and limits."""
-        graph = self.edition.graph
-        pool = self.edition.pool
+        graph = self.snapshot.graph
+        pool = self.snapshot.pool
         alive = len(pool.alive)
         return {
             "status": "ok" if alive else "failing" if pool.problem else "starting",

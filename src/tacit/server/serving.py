@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
         if not self.started:
             self.ended_by = sig
             for service in self.runs.services.values():
-                service.edition.pool.kill()
+                service.snapshot.pool.kill()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""

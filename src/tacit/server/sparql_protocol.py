@@ -195,7 +195,7 @@ async def _sparql(service: Service, request: SparqlRequest, new: bool) -> Respon
         changes=(("new", True),) if new else (),
         media_type=request.media_type,
     )
-    reply = await service.edition.pool.answer(job)
+    reply = await service.snapshot.pool.answer(job)
     # The protocol wants 400; clients show its message.
     return (replace(reply, status=400) if reply.status == 422 else reply).response()
 
