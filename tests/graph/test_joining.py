@@ -17,7 +17,7 @@ import rdflib
 import tacit
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.graph.merging import joined
+from tacit.graph.merging import join_graphs
 from tacit.run_folder.folder import RunFolder
 
 Fact = tuple[str, str, str]
@@ -185,7 +185,7 @@ def test_blank_nodes_of_two_files_are_two(tmp_path: Path) -> None:
 def test_names_and_splits_of_graphs_join() -> None:
     one = Graph.of([("a", "r", "b")], [("b", "r", "c")]).named({"a": ["Anna"], "r": ["rules"]})
     two = Graph.of([("b", "r", "c")], (), [("a", "s", "d")]).named({"a": ["Anne"], "d": ["Dora"]})
-    both = joined([one, two], "both")
+    both = join_graphs([one, two], "both")
     assert both.entities.names == {"a": ("Anna", "Anne"), "d": ("Dora",)}
     assert both.relations.name(both.relations.id("r^-1")) == "rules^-1"
     # what one has to validate with, the other trains on

@@ -18,7 +18,7 @@ from fastapi import HTTPException, Request
 from served import Running, running
 from served_graphs import EUROPE, SLOW
 from tacit.server import admission, connections
-from tacit.server.admission import Admission, Visit
+from tacit.server.admission import Admission, RequestHead
 from tacit.server.routes import requested_service
 from tacit.server.settings import Limits, ServerSettings
 
@@ -179,10 +179,10 @@ def test_what_is_in_flight_when_the_service_is_stopped_gets_its_reply() -> None:
         assert "took longer than 1 s" in slow.result().text
 
 
-def visit(client: str = "192.0.2.7", path: str = "/ask", **headers: str) -> Visit:
+def visit(client: str = "192.0.2.7", path: str = "/ask", **headers: str) -> RequestHead:
     given = {"host": "localhost", **headers}
     sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
-    return Visit({"method": "POST", "path": path, "headers": sent, "client": (client, 1)}, {})
+    return RequestHead({"method": "POST", "path": path, "headers": sent, "client": (client, 1)}, {})
 
 
 def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Admission(ServerSettings(limits=Limits(rate=4)))
     for now in times:
         monkeypatch.setattr(admission, "monotonic", lambda now=now: 1000 + now)
-        with gate.of(visit()) as refusal:
+        with gate.admit(visit()) as refusal:
             allowed += [now] if refusal is None else []
     # never more than the burst and the rate together, and never fewer than the rate
     for now in times:
@@ -199,7 +199,7 @@ def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(each <= now for each in allowed) <= 4 + 4 * now + 1e-6
     assert allowed[:5] == [0.0] * 4 + [pytest.approx(0.3)]
     assert sum(each < 5 for each in allowed) >= 4 * 4.9
-    with gate.of(visit("192.0.2.8")) as other, gate.of(visit(path="/health")) as open_to_all:
+    with gate.admit(visit("192.0.2.8")) as other, gate.admit(visit(path="/health")) as open_to_all:
         assert (other, open_to_all) == (None, None)
 
 
@@ -221,7 +221,7 @@ def test_pages_of_other_sites_may_not_ask(
     path: str, headers: dict[str, str], status: int | None
 ) -> None:
     gate = Admission(ServerSettings(cors=("https://there.example",)))
-    with gate.of(visit(path=path, **headers)) as refusal:
+    with gate.admit(visit(path=path, **headers)) as refusal:
         assert (refusal.status if refusal else None) == status
 
 
@@ -235,14 +235,14 @@ def test_another_sites_page_hears_why(service: Running) -> None:
 def test_where_uvicorn_does_not_say_whose_a_request_is_all_are_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = connections.PatientProtocol.connection_made
+    made = connections.TimedProtocol.connection_made
 
-    def hidden(connection: connections.PatientProtocol, transport: asyncio.Transport) -> None:
+    def hidden(connection: connections.TimedProtocol, transport: asyncio.Transport) -> None:
         made(connection, transport)
         connection.connections.open.clear()
 
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(connections.PatientProtocol, "connection_made", hidden)
+    monkeypatch.setattr(connections.TimedProtocol, "connection_made", hidden)
     with running(EUROPE, ServerSettings(workers=1)) as service, service.connect() as silent:
         assert service.healthy()
         assert service.healthy()

@@ -16,7 +16,7 @@ from pyoxigraph import Literal, QueryResultsFormat, RdfFormat, Store, parse_quer
 from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
 from tacit.server.settings import Limits
-from tacit.server.sparql_results import CSV, TSV, written
+from tacit.server.sparql_results import CSV, TSV, serialized
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import Job
 
@@ -68,7 +68,7 @@ def results(names: list[str], rows: list[Row]) -> bytes:
 def test_csv_reads_back_with_pythons_own_reader(table: tuple[list[str], list[Row]]) -> None:
     names, rows = table
     read = csv.reader(
-        io.StringIO(written(results(names, rows), CSV).decode(), newline=""), strict=True
+        io.StringIO(serialized(results(names, rows), CSV).decode(), newline=""), strict=True
     )
     plain = [
         [f"{'_:' * (term['type'] == 'bnode')}{term['value']}" if term else "" for term in row]
@@ -96,7 +96,7 @@ def as_json(term: Any) -> tuple[str, ...] | None:
 def test_tsv_reads_back_as_the_same_terms(table: tuple[list[str], list[Row]]) -> None:
     names, rows = table
     data = results(names, rows)
-    text = written(data, TSV)
+    text = serialized(data, TSV)
     cells = list(
         csv.reader(io.StringIO(text.decode(), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
     )

@@ -316,8 +316,8 @@ def test_a_worker_that_starts_when_the_service_stops_is_not_left_behind(
         return made[-1]
 
     def hang(worker: Worker) -> None:
-        worker._heard()
-        worker._heard()  # which says nothing more
+        worker._receive()
+        worker._receive()  # which says nothing more
 
     with running(EUROPE, limited()) as service:
         monkeypatch.setattr(pool, "Worker", start)

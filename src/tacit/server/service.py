@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,7 @@ from tacit.query.words.examples import examples
 from tacit.server import schemas
 from tacit.server.monitoring import Metrics, access_log
 from tacit.server.served_run import Served
-from tacit.server.settings import ServerSettings
+from tacit.server.settings import RequestLimits, ServerSettings
 from tacit.server.workers.jobs import Job, Kind, Reply, refusal
 from tacit.server.workers.pool import Pool
 
@@ -36,10 +37,6 @@ SYNTAX = {  # for the page, which colours and completes what is typed
     "inverse": tokens.INVERSE,
     "keywords": list(tokens.KEYWORDS),
 }
-
-
-# the limits in the reply of `/health`
-_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths", "seconds")
 
 
 class RunSnapshot:
@@ -189,7 +186,9 @@ class Service:
             "workers": {"alive": alive, "wanted": pool.size},
             "problem": pool.problem or None,
             "settings": {name: pool.settings.get(name) for name in schemas.CHANGEABLE},
-            "limits": {name: getattr(self.limits, name) for name in _LIMITS},
+            "limits": {
+                each.name: getattr(self.limits, each.name) for each in fields(RequestLimits)
+            },
             "syntax": SYNTAX,
         }
 

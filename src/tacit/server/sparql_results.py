@@ -87,7 +87,7 @@ def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
     return 0.0
 
 
-def written(results: bytes, media_type: str) -> bytes:
+def serialized(results: bytes, media_type: str) -> bytes:
     """Results in JSON as another format has them."""
     if RESULTS[media_type] == "JSON":
         return results

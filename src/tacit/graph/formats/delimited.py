@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.builder import counted
-from tacit.graph.formats.files import blocks, decoded, extension, lines, plain_blocks
+from tacit.graph.formats.files import blocks, decode_block, extension, lines, plain_blocks
 
 COLUMNS = ("head", "relation", "tail")
 TEXTS = (".tsv", ".txt", ".csv")
@@ -89,13 +89,14 @@ def table_fields(
     bad = BadLines(path) if bad is None else bad
     separator = separator_of(path)
     if extension(path) == ".csv":
-        yield from batched(
-            _checked(row, columns, separator, bad, line) for line, row in _csv_rows(path, separator)
+        yield from batch_rows(
+            _check_row(row, columns, separator, bad, line)
+            for line, row in _csv_rows(path, separator)
         )
         bad.check()
         return
     for line, block in plain_blocks(path):
-        text = decoded(block, line, path)[:-1]
+        text = decode_block(block, line, path)[:-1]
         if is_regular(block, len(columns)):
             yield text.replace("\n", "\t").split("\t")
         else:  # line by line: blank lines go, spaces around labels too, and anything else is bad
@@ -103,7 +104,7 @@ def table_fields(
             yield [
                 field
                 for number, row in rows
-                for field in _checked(row, columns, separator, bad, number)
+                for field in _check_row(row, columns, separator, bad, number)
             ]
     bad.check()
 
@@ -173,11 +174,15 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 def chosen_fields(path: Path, order: Sequence[int], bad: BadLines) -> Iterator[list[str]]:
     """Reads some columns of a wider table as flat lists, block by block."""
     rows = table_rows(path, bad)
-    return batched(_checked([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows)
+    return batch_rows(
+        _check_row([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows
+    )
 
 
 def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    lines = (row for line, block in blocks(path) for row in io.StringIO(decoded(block, line, path)))
+    lines = (
+        row for line, block in blocks(path) for row in io.StringIO(decode_block(block, line, path))
+    )
     rows = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     try:
         yield from ((rows.line_num, row) for row in rows if any(row))
@@ -185,7 +190,7 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"is not CSV ({error})", path, rows.line_num) from None
 
 
-def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+def batch_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     """Groups rows into long flat lists."""
     fields: list[str] = []
     for row in rows:
@@ -196,7 +201,7 @@ def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     yield fields
 
 
-def _checked(
+def _check_row(
     row: list[str], columns: Sequence[str], separator: str, bad: BadLines, line: int
 ) -> list[str]:
     """The stripped labels of a row; empty for a bad one."""
@@ -208,12 +213,12 @@ def _checked(
         bad.add(line, f"has {counted(len(row), 'column')}", expected)
         return []
     if not all(row):
-        bad.add(line, f"the {columns[row.index('')]} is empty", f"expected {listed(columns)}")
+        bad.add(line, f"the {columns[row.index('')]} is empty", f"expected {join_words(columns)}")
         return []
     return row
 
 
-def listed(columns: Sequence[str]) -> str:
+def join_words(columns: Sequence[str]) -> str:
     """Joins the names of columns for a sentence."""
     return f"{', '.join(columns[:-1])} and {columns[-1]}"
 

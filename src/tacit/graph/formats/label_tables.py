@@ -28,7 +28,7 @@ from tacit.graph.formats.delimited import (
     BadLines,
     check_writable,
     chosen_fields,
-    listed,
+    join_words,
     table_fields,
     table_rows,
 )
@@ -166,18 +166,18 @@ def read_rows(
     bad = BadLines(_ARRAY if is_array else _ROWS, reading.skip_bad, "row")
     every: list[Any] = rows.tolist() if isinstance(rows, np.ndarray) else list(rows)
     width = max(3, len(every[0])) if every and isinstance(every[0], list | tuple) else 3
-    expected = f"expected {width} labels" if width > 3 else f"expected {listed(COLUMNS)}"
-    whole: dict[int, Sequence[Any]] = {}
+    expected = f"expected {width} labels" if width > 3 else f"expected {join_words(COLUMNS)}"
+    complete: dict[int, Sequence[Any]] = {}
     for number, row in enumerate(every, start=1):
         if not isinstance(row, list | tuple):
             bad.add(number, f"is {row!r:.40}", expected)
         elif len(row) != width:
             bad.add(number, f"has {counted(len(row), 'column')}", expected)
         else:
-            whole[number] = row
+            complete[number] = row
     header = [str(place + 1) for place in range(width)]
     return _read_columns(
-        lambda at: [row[at] for row in whole.values()], whole, header, name, reading, bad
+        lambda at: [row[at] for row in complete.values()], complete, header, name, reading, bad
     )
 
 
@@ -196,7 +196,7 @@ def _read_columns(
     for number, fact in zip(numbers, zip(*columns, strict=True), strict=True):
         if "" in fact:
             empty = COLUMNS[fact.index("")]
-            bad.add(number, f"the {empty} is empty", f"expected {listed(COLUMNS)}")
+            bad.add(number, f"the {empty} is empty", f"expected {join_words(COLUMNS)}")
         else:
             facts += fact
     builder = Builder()

@@ -176,8 +176,10 @@ def is_blank(label: str, prefixes: Prefixes) -> bool:
 def iri_of(label: str, prefixes: Prefixes) -> str:
     """The IRI of a label that is no literal and no blank node.
 
-    >>> iri_of("New York", Prefixes({})), iri_of("geo:Oslo", Prefixes({"geo": "http://example.org/geo/"}))
-    ('tacit:New%20York', 'http://example.org/geo/Oslo')
+    >>> iri_of("New York", Prefixes({}))
+    'tacit:New%20York'
+    >>> iri_of("geo:Oslo", Prefixes({"geo": "http://example.org/geo/"}))
+    'http://example.org/geo/Oslo'
     """
     iri = prefixes.iri(label)
     if iri is None or not _IRI.fullmatch(iri):  # a name in angle brackets may be markup

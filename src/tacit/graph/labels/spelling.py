@@ -199,9 +199,9 @@ def _one_away(text: str) -> Iterator[str]:
     letters = dict.fromkeys(_ALPHABET + text)
     for at in range(len(text) + 1):
         start = text[:at]
-        rest = text[at:]
-        yield start + rest[1:]
-        yield start + rest[1:2] + rest[:1] + rest[2:]
+        end = text[at:]
+        yield start + end[1:]
+        yield start + end[1:2] + end[:1] + end[2:]
         for letter in letters:
-            yield start + letter + rest
-            yield start + letter + rest[1:]
+            yield start + letter + end
+            yield start + letter + end[1:]

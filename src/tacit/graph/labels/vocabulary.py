@@ -219,7 +219,7 @@ class LabelTrie(Sequence[str]):
 
     def __init__(self, trie: Any, ids: NDArray[np.int32]) -> None:
         self._trie = trie
-        (self._in_trie, self._positions) = ids
+        self._in_trie, self._positions = ids
 
     @classmethod
     def open(cls, path: Path, ids: NDArray[np.int32]) -> LabelTrie:
@@ -253,17 +253,17 @@ class LabelTrie(Sequence[str]):
 class Chained(Sequence[str]):
     """Concatenates two sequences without copying them."""
 
-    def __init__(self, first: Sequence[str], then: Sequence[str]) -> None:
+    def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
         self._first = first
-        self._then = then
+        self._second = second
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._then)
+        return len(self._first) + len(self._second)
 
     def __getitem__(self, position):  # type: ignore[no-untyped-def]
         inside = position - len(self._first)
-        return self._first[position] if inside < 0 else self._then[inside]
+        return self._first[position] if inside < 0 else self._second[inside]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._first
-        yield from self._then
+        yield from self._second

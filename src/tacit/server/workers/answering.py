@@ -17,7 +17,7 @@ from tacit.query.formula import leaves
 from tacit.query.sparql.sparql import is_sparql
 from tacit.query.words.paraphrase import QuestionReader
 from tacit.server.settings import Limits
-from tacit.server.sparql_results import results, written
+from tacit.server.sparql_results import results, serialized
 from tacit.server.workers.jobs import (
     FAULT,
     EntityJob,
@@ -106,7 +106,7 @@ class Answerer:
             )
         return Reply(
             200,
-            written(encoded(results(engine.graph, question, answers)), job.media_type),
+            serialized(encoded(results(engine.graph, question, answers)), job.media_type),
             job.media_type,
         )
 

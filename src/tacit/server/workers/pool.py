@@ -253,7 +253,7 @@ class Pool:
             _deliver(batch, [FAULT] * len(batch))
             await self._replace(slot)
         else:
-            self.queue.timed(batch, monotonic() - start)
+            self.queue.record_time(batch, monotonic() - start)
             _deliver(batch, replies)
 
     async def _is_overdue(self, running: asyncio.Future[Any], batch: list[Ticket]) -> bool:
@@ -288,7 +288,7 @@ class Pool:
                 ticket.reply.set_result(LOST)
             else:
                 ticket.lost = True
-                self.queue.put_back(ticket)
+                self.queue.requeue(ticket)
 
     async def _replace(self, slot: WorkerSlot, idle: bool = False) -> None:
         """Replace a worker; where none starts, or idle ones end at once, retry with a delay."""
