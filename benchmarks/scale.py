@@ -83,7 +83,7 @@ READ_OWN = "duckdb_tables.LARGE = 1 << 60; print(timed(lambda: datasets.load(pat
 READ_TABLE = "duckdb_tables.LARGE = 0; print(timed(lambda: datasets.load(path))[0])"
 READ_DUCKDB = """
 def read():
-    with duckdb_tables.connect() as connection:
+    with duckdb_tables.connected() as connection:
         given = [str(path), "none", "\\t", 0]
         run = connection.execute
         columns = "c0 AS h, c1 AS r, c2 AS t"

@@ -294,7 +294,7 @@ def test_ctrl_c_ends_what_duckdb_does() -> None:
         "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range % 7 = b.range % 11"
     )
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt), duckdb_tables.connect() as connection:
+    with pytest.raises(KeyboardInterrupt), duckdb_tables.connected() as connection:
         connection.execute(whole).fetchall()
 
 

@@ -89,7 +89,7 @@ def add_text(
     import duckdb
 
     try:
-        with connect() as connection:
+        with connected() as connection:
             chosen = ", ".join(
                 f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True)
             )
@@ -167,7 +167,7 @@ def _regular_lines(path: Path, separator: bytes) -> int | None:
 
 
 @contextmanager
-def connect() -> Iterator[Any]:
+def connected() -> Iterator[Any]:
     """Opens a DuckDB in memory that keeps the order of rows; Ctrl-C interrupts it."""
     import duckdb
 
@@ -204,7 +204,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
     import duckdb
 
     try:
-        with connect() as connection:
+        with connected() as connection:
             size = path.stat().st_size
             rows, bytes_ = (
                 connection.execute(sql, [_pattern_of(path)]).fetchone()[0] or 0 for sql in _SIZES

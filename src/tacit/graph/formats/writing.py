@@ -16,7 +16,7 @@ from typing import Any
 from tacit.disk import is_device
 from tacit.errors import SettingsError
 from tacit.graph.formats.delimited import check_writable
-from tacit.graph.formats.duckdb_tables import connect
+from tacit.graph.formats.duckdb_tables import connected
 from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
@@ -118,7 +118,7 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]
         raise SettingsError(
             "writing Parquet needs duckdb; install it with: pip install 'tacit[large]'"
         )
-    with atomic_file(path) as file, connect() as database:
+    with atomic_file(path) as file, connected() as database:
         beside = None if is_device(path) else path.parent
         with tempfile.TemporaryDirectory(dir=beside, prefix=f".{path.name}.") as scratch:
             table = Path(scratch) / "rows.jsonl"
