@@ -37,12 +37,14 @@ def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 def in_full(graph: Graph) -> set[Fact]:
     """The facts with every label as the IRI that it stands for."""
-    return {tuple(graph.iri(label) or label for label in fact) for fact in facts(graph)}  # type: ignore[misc]
+    iris = (tuple(graph.iri(label) or label for label in fact) for fact in facts(graph))
+    return set(iris)  # type: ignore[arg-type]
 
 
 def by_rdflib(paths: Iterable[Path]) -> set[Fact]:
     """What a second reader finds: the union of the files, node by node."""
-    return {tuple(map(str, triple)) for path in paths for triple in rdflib.Graph().parse(path)}  # type: ignore[misc]
+    triples = (triple for path in paths for triple in rdflib.Graph().parse(path))
+    return {tuple(map(str, triple)) for triple in triples}  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -404,7 +404,8 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
     for subject, predicate in asked:
         query = f"SELECT ?o {{ {subject} {predicate} ?o }}"
         (reply,) = answerer.replies([Job("sparql", f"{query} LIMIT 100")])
-        expected = json.loads(store.query(query).serialize(format=QueryResultsFormat.JSON))  # type: ignore[union-attr]
+        solutions: Any = store.query(query)
+        expected = json.loads(solutions.serialize(format=QueryResultsFormat.JSON))
         rows, others = (data["results"]["bindings"] for data in (json.loads(reply.body), expected))
         assert sorted(shown(row["o"]) for row in rows) == sorted(shown(row["o"]) for row in others)
         for kind, parsed in ((XML, QueryResultsFormat.XML), (TSV, QueryResultsFormat.TSV)):
@@ -417,7 +418,8 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
                 if type(term) is not BNode
             ]
             assert sorted(found, key=str) == sorted(written, key=str)
-            assert len(list(parse_query_results(reply.body, parsed))) == len(others)  # type: ignore[arg-type]
+            parsed_rows: Any = parse_query_results(reply.body, parsed)
+            assert len(list(parsed_rows)) == len(others)
         for iri in [row["o"]["value"] for row in rows if row["o"]["type"] == "uri"]:  # and back
             back = f"SELECT ?s {{ ?s {predicate} <{iri}> }} LIMIT 100"
             (reply,) = answerer.replies([Job("sparql", back)])

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,7 @@ def test_clients_that_take_their_time_hold_nobody_up(
         for at, connection in enumerate(slow):
             connection.sendall((head + b"{", b"POST /as", b"")[at % 3])
         assert service.healthy()
-        replies = [b"".join(iter(lambda: connection.recv(65_536), b"")) for connection in slow]  # noqa: B023
+        replies = [b"".join(iter(partial(each.recv, 65_536), b"")) for each in slow]
     finally:
         for connection in slow:
             connection.close()

@@ -1,4 +1,4 @@
-"""The command line. One file per group of commands; each loads what it needs when it runs."""
+"""The command line; a command and what it needs are loaded when it is called."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _skip_collection() -> None:
 
 
 def _error_message(error: BaseException) -> str | None:
-    """The message of an error that a user can mend; None for a fault, which needs a traceback."""
+    """The message of an error that a user can mend; None for a fault of the program."""
     if isinstance(error, TacitError):
         return f"error: {' '.join(str(error).split())}" + (
             f" (tacit {error.command})" if error.command else ""

@@ -80,10 +80,9 @@ def ask(
 ) -> None:
     """Ask a question of a trained graph, or many."""
     from tacit.engine.answers import answer_files, question_files
+    from tacit.engine.answers.answer_table import AnswerTable
     from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
-    from tacit.run.run import open as open_run
-    from tacit.sources import names_run
 
     _check_question(source, query, file)
     if out is not None:
@@ -93,14 +92,7 @@ def ask(
         engine = Engine.of_facts(read_graph(source, **reading), **settings)
     else:
         check_unread(reading, "those of a run were; --symbolic asks a file")
-        try:
-            engine = open_run(source, device=device, adapted=not unadapted, **settings).engine
-        except RunError as error:
-            if not exists(source) or names_run(source):
-                raise
-            raise RunError(
-                f"{error}, or ask its facts alone with --symbolic", command=error.command
-            ) from None
+        engine = _engine_of_run(source, device=device, adapted=not unadapted, **settings)
     page: dict[str, Any] = {
         "top": _top(top, "auto" if file is None and out is None else "likely"),
         "offset": offset,
@@ -115,8 +107,6 @@ def ask(
     announce(engine, question)
     answers = engine.ask(question, **page)
     if out is not None:
-        from tacit.engine.answers.answer_table import AnswerTable
-
         answer_files.write(out, answers)
         left_out = AnswerTable(answers, _ALL).left_out
         what = "a count" if answers.counted else counted(len(answers), "answer")
@@ -169,6 +159,21 @@ def _check_question(source: str, query: str | None, file: Path | None) -> None:
         raise SettingsError(
             f"no question is given; write one after '{source}', or give many with --file"
         )
+
+
+def _engine_of_run(source: str, **settings: Any) -> Engine:
+    """The engine of a run; where a graph is given, an error says how to ask that."""
+    from tacit.run.run import open as open_run
+    from tacit.sources import names_run
+
+    try:
+        return open_run(source, **settings).engine
+    except RunError as error:
+        if not exists(source) or names_run(source):
+            raise
+        raise RunError(
+            f"{error}, or ask its facts alone with --symbolic", command=error.command
+        ) from None
 
 
 def _labels(texts: Iterable[str] | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.cli import data, options
 from tacit.cli.terminal import resumable, say
 from tacit.encode.settings import EncodeSettings
+from tacit.errors import SettingsError
 from tacit.graph.settings import ReadSettings
 from tacit.links.settings import TrainSettings
 
@@ -170,25 +171,9 @@ def encode(
     drop: Annotated[bool, Option("--drop", help="Delete the run's encoder instead.")] = False,
 ) -> None:
     """Train an encoder, which answers whole questions, in a run of its own or the one given."""
-    from tacit.disk import exists
-    from tacit.errors import SettingsError
     from tacit.run.training import train_encoder
-    from tacit.run.world import no_run
-    from tacit.sources import names_run
 
-    runs = [each for each in source if names_run(each)]
-    within = runs == source  # lmpnn uses the run's link predictor, too
-    for other in source if out is None else ():
-        if not exists(other) and other not in runs:
-            raise no_run(Path(other), "run or graph")
-        if other not in runs:
-            raise SettingsError(
-                f"'{other}' is no run to add the encoder to; name the run to make by --out"
-            )
-    if len(runs) > 1:
-        raise SettingsError(
-            f"'{runs[0]}' and '{runs[1]}' are two runs, and an encoder is of one; give one of them"
-        )
+    within = _names_one_run(source, out)
     if drop and out is not None:
         raise SettingsError("--drop deletes the encoder of the run that is given; leave --out out")
     if within:
@@ -217,6 +202,27 @@ def encode(
     if len(run.folder.graph().test):
         command = shlex.join(["tacit", "eval", str(path), "--search", "encoder"])
         say(f"measure it with: {command}", err=True)
+
+
+def _names_one_run(sources: list[str], out: Path | None) -> bool:
+    """Whether the sources are one run; an error if they name several, or nothing to add to."""
+    from tacit.disk import exists
+    from tacit.run.world import no_run
+    from tacit.sources import names_run
+
+    runs = [source for source in sources if names_run(source)]
+    for other in sources if out is None else ():
+        if not exists(other) and other not in runs:
+            raise no_run(Path(other), "run or graph")
+        if other not in runs:
+            raise SettingsError(
+                f"'{other}' is no run to add the encoder to; name the run to make by --out"
+            )
+    if len(runs) > 1:
+        raise SettingsError(
+            f"'{runs[0]}' and '{runs[1]}' are two runs, and an encoder is of one; give one of them"
+        )
+    return runs == sources
 
 
 def _report_encoder(path: Path, summary: dict[str, Any]) -> None:

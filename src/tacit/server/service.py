@@ -40,7 +40,7 @@ SYNTAX = {  # for the page, which colours and completes what is typed
 
 
 class RunSnapshot:
-    """A graph and the workers that answer questions about it; a reload replaces both together."""
+    """A graph and the workers that answer over it; a reload replaces both."""
 
     def __init__(self, served: Served, pool: Pool) -> None:
         self.served = served

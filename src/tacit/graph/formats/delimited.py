@@ -1,4 +1,4 @@
-"""Tables of text with columns separated by tabs, commas or semicolons, and their bad lines."""
+"""Tables of text, split by tabs, commas or semicolons, and their bad lines."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def plain(label: str) -> str:
 
 
 class Spelling:
-    """Searches texts by spelling; `stored` are the rows of an earlier search of the same texts."""
+    """Searches texts by spelling; `stored` has the rows of a search of the same texts."""
 
     def __init__(self, texts: Sequence[str], stored: Mapping[str, Places]) -> None:
         self._texts = texts
