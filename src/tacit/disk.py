@@ -281,7 +281,7 @@ def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
     return tomli_w.dumps(
         {
-            table: {k: v for k, v in values.items() if v is not None}
+            table: {name: value for name, value in values.items() if value is not None}
             for table, values in tables.items()
         }
     )

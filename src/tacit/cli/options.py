@@ -88,15 +88,12 @@ def of_settings(
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
-            stated = {
-                name: (values.pop(key), context.get_parameter_source(key))
-                for name, key in keys.items()
-            }
-            used = {
-                name: value
-                for name, (value, where) in stated.items()
-                if where and where.name != "DEFAULT"
-            }
+            used = {}
+            for name, key in keys.items():
+                value = values.pop(key)
+                origin = context.get_parameter_source(key)
+                if origin and origin.name != "DEFAULT":
+                    used[name] = value
             if "context" in own:
                 values["context"] = context
             flags = flags_of(context.command)

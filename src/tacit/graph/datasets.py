@@ -133,9 +133,9 @@ def _load_sources(
         if isinstance(source, Graph):
             graphs.append(source)
         elif is_frame(source):
-            graphs.append(read_frame(source, "graph", reading))
+            graphs.append(read_frame(source, reading))
         elif is_rows(source):
-            graphs.append(read_rows(source, "graph", reading))
+            graphs.append(read_rows(source, reading))
         elif isinstance(source, _Folder):
             graphs.append(_of_folder(source, reading, names))
         elif source not in exports:

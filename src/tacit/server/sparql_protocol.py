@@ -23,13 +23,9 @@ FORM = "application/x-www-form-urlencoded"
 DIRECT = "application/sparql-query"
 MAX_FIELDS = 20
 _FORMAT = ("format", "output", "results")  # fields that clients use
-_REFUSED = {
-    "default-graph-uri": "there is one graph, which needs no name",
-    "named-graph-uri": "there is one graph, which needs no name",
-    "using-graph-uri": "nothing can be changed",
-    "using-named-graph-uri": "nothing can be changed",
-    "update": "nothing can be changed",
-}
+_REFUSED = dict.fromkeys(
+    ("default-graph-uri", "named-graph-uri"), "there is one graph, which needs no name"
+) | dict.fromkeys(("using-graph-uri", "using-named-graph-uri", "update"), "nothing can be changed")
 
 # The SPARQL 1.1 Service Description, the reply to a request without a query.
 _SERVICE = "http://www.w3.org/ns/sparql-service-description#"

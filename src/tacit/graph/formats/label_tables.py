@@ -140,12 +140,12 @@ def is_frame(source: object) -> TypeGuard[pd.DataFrame]:
     return hasattr(source, "iloc") and hasattr(source, "columns")
 
 
-def read_frame(frame: Any, name: str, reading: ReadSettings) -> Graph:
+def read_frame(frame: Any, reading: ReadSettings) -> Graph:
     """Reads a DataFrame as a table; all facts are in train."""
     header = [str(column) for column in frame.columns]
     bad = BadLines(_FRAME, reading.skip_bad, "row")
     numbers = range(1, len(frame) + 1)
-    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, name, reading, bad)
+    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, reading, bad)
 
 
 def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
@@ -158,17 +158,17 @@ def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
     )
 
 
-def read_rows(
-    rows: Sequence[Sequence[Any]] | NDArray[Any], name: str, reading: ReadSettings
-) -> Graph:
+def read_rows(rows: Sequence[Sequence[Any]] | NDArray[Any], reading: ReadSettings) -> Graph:
     """Reads rows of labels as a table without a header; all facts are in train."""
-    is_array = isinstance(rows, np.ndarray)
-    bad = BadLines(_ARRAY if is_array else _ROWS, reading.skip_bad, "row")
-    every: list[Any] = rows.tolist() if isinstance(rows, np.ndarray) else list(rows)
-    width = max(3, len(every[0])) if every and isinstance(every[0], list | tuple) else 3
+    path = _ROWS
+    if isinstance(rows, np.ndarray):
+        path = _ARRAY
+        rows = rows.tolist()
+    bad = BadLines(path, reading.skip_bad, "row")
+    width = max(3, len(rows[0])) if rows and isinstance(rows[0], list | tuple) else 3
     expected = f"expected {width} labels" if width > 3 else f"expected {join_words(COLUMNS)}"
     complete: dict[int, Sequence[Any]] = {}
-    for number, row in enumerate(every, start=1):
+    for number, row in enumerate(rows, start=1):
         if not isinstance(row, list | tuple):
             bad.add(number, f"is {row!r:.40}", expected)
         elif len(row) != width:
@@ -177,7 +177,7 @@ def read_rows(
             complete[number] = row
     header = [str(place + 1) for place in range(width)]
     return _read_columns(
-        lambda at: [row[at] for row in complete.values()], complete, header, name, reading, bad
+        lambda at: [row[at] for row in complete.values()], complete, header, reading, bad
     )
 
 
@@ -185,7 +185,6 @@ def _read_columns(
     column: Callable[[int], Sequence[Any]],
     numbers: Collection[int],
     header: Sequence[str],
-    name: str,
     reading: ReadSettings,
     bad: BadLines,
 ) -> Graph:
@@ -200,10 +199,10 @@ def _read_columns(
         else:
             facts += fact
     builder = Builder()
-    num_facts = len(facts) // 3
+    count = len(facts) // 3
     builder.add("train", facts)
-    review(bad, "train", builder, header, order, reading.columns, explicit, num_facts)
-    return builder.graph(name)
+    review(bad, "train", builder, header, order, reading.columns, explicit, count)
+    return builder.graph("graph")
 
 
 def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:

@@ -67,11 +67,9 @@ class Answerer:
 
     def _replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, none of which is wrong."""
-        return (
-            self._answer_batch(jobs)
-            if jobs[0].kind in _BATCHED_KINDS
-            else [self._reply(job) for job in jobs]
-        )
+        if jobs[0].kind in _BATCHED_KINDS:
+            return self._answer_batch(jobs)
+        return [self._reply(job) for job in jobs]
 
     def _reply(self, job: Job) -> Reply:
         if isinstance(job, EntityJob):
@@ -85,7 +83,7 @@ class Answerer:
     def _answer_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
         first = jobs[0]
-        engine = self._engine_with(jobs[0].changes)
+        engine = self._engine_with(first.changes)
         questions = [self._prepare(job, engine) for job in jobs]
         # One more answer than allowed reveals a longer list.
         top = self.limits.top + 1 if first.kind == "sparql" else first.top
@@ -117,11 +115,10 @@ class Answerer:
         label = job.question
         relation = job.relation
         if job.predicted:
-            most = self.limits.seconds / 2 - (
-                monotonic() - began
-            )  # the engine may have been made first
+            # the engine may have been made first
+            seconds = self.limits.seconds / 2 - (monotonic() - began)
             facts = predicted_facts(
-                engine, label, relation, min_score=job.min_score, start=job.start, seconds=most
+                engine, label, relation, min_score=job.min_score, start=job.start, seconds=seconds
             )
         else:
             facts = known_facts(engine, label, relation)
