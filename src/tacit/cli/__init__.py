@@ -52,8 +52,8 @@ COMMANDS = {
 class Commands(TyperGroup):
     """All commands, listed without being loaded."""
 
-    def __init__(self, **about: Any) -> None:
-        super().__init__(**{**about, "commands": _LazyCommands(COMMANDS)})
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": _LazyCommands(COMMANDS)})
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order of the list."""

@@ -310,7 +310,7 @@ def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:
 
     colour = "green" if answer.known else "cyan"
     name = name.rstrip() + " " * (width - cell_len(name.rstrip()))
-    drawn = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
+    blocks = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
     return Text.assemble(
-        (f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{answer.mark}", colour)
+        (f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {blocks}{answer.mark}", colour)
     )

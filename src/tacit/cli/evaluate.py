@@ -52,7 +52,7 @@ def sample(
         facts, out, shapes=shapes, templates=template or (), force=force, progress=True, **settings
     )
     _print_samples(samples.values())
-    sizes = [len(drawn.queries) for drawn in samples.values() if len(drawn.queries)]
+    sizes = [len(draw.queries) for draw in samples.values() if len(draw.queries)]
     split = SampleSettings.of(settings).split
     wrote = f"{sum(sizes):,} {split} queries of {counted(len(sizes), 'shape')}"
     say(f"wrote {wrote} and the graph to {out}")
@@ -60,20 +60,18 @@ def sample(
 
 def _print_samples(samples: Collection[Sample]) -> None:
     """Print a line per shape, and why a sample is smaller than requested."""
-    width = max(len("shape"), *(len(drawn.queries.name) for drawn in samples))
+    width = max(len("shape"), *(len(draw.queries.name) for draw in samples))
     say(f"{'shape':{width}}  queries    tries   good    easy    hard")
-    for drawn in samples:
-        queries = drawn.queries
+    for draw in samples:
+        queries = draw.queries
         easy, hard = (
             part.counts.mean() if len(part) else 0.0 for part in (queries.easy, queries.hard)
         )
-        numbers = (
-            f"{len(queries):7,}  {drawn.tries:7,}  {drawn.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
-        )
+        numbers = f"{len(queries):7,}  {draw.tries:7,}  {draw.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
         say(f"{queries.name:{width}}  {numbers}")
-    for drawn in samples:
-        if not drawn.complete:
-            say(f"note: fewer than asked for: {drawn}", err=True)
+    for draw in samples:
+        if not draw.complete:
+            say(f"note: fewer than asked for: {draw}", err=True)
 
 
 PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of another

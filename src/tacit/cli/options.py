@@ -211,14 +211,14 @@ def _spelled(parameter: Any, value: str | None = None) -> str:
 
 def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Parameter:
     """The option of a field as typer reads it; a secret can come from the environment."""
-    about = field.metadata
+    metadata = field.metadata
     annotation = str(field.type)
     # Settings with a parser take one string.
-    kind = "str" if about["read"] else annotation.removesuffix(" | None")
-    choices = [str(word) for word in about["choices"]]
+    kind = "str" if metadata["read"] else annotation.removesuffix(" | None")
+    choices = [str(word) for word in metadata["choices"]]
     option = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if kind == "bool" else flag,
-        help=about["help"],
+        help=metadata["help"],
         metavar="|".join(choices) or (field.name.upper() if key != field.name else None),
         envvar=None if field.repr else f"TACIT_{field.name.upper()}",
         autocompletion=complete_choice(choices) if choices else None,

@@ -80,8 +80,8 @@ def import_(
     run = import_model(
         source, out, facts, reciprocal=reciprocal, trust_pickle=trust_pickle, force=force
     )
-    about = run.settings["train"]
-    say(f"{out}: {about['model']} of rank {about['rank']} for {run.folder.graph()}")
+    trained = run.settings["train"]
+    say(f"{out}: {trained['model']} of rank {trained['rank']} for {run.folder.graph()}")
 
 
 def _question(graph: Graph) -> str:

@@ -35,9 +35,11 @@ class ReadRequest(BaseModel):
 
 def changed(name: str) -> Any:
     """The field of a request for an engine setting, as its declaration describes it."""
-    about = SETTINGS[name]
-    choices: dict[str, Any] = {"enum": [*about["choices"], None]} if about["choices"] else {}
-    return Field(None, ge=about["least"], description=about["help"], json_schema_extra=choices)
+    declared = SETTINGS[name]
+    choices: dict[str, Any] = {"enum": [*declared["choices"], None]} if declared["choices"] else {}
+    return Field(
+        None, ge=declared["least"], description=declared["help"], json_schema_extra=choices
+    )
 
 
 class PlanRequest(ReadRequest):

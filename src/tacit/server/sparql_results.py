@@ -164,8 +164,8 @@ def term(label: str, prefixes: Prefixes) -> dict[str, str]:
         return {"type": "bnode", "value": label[2:]}
     if literal := literal_of(label, prefixes):
         text, language, datatype = literal
-        about = {"xml:lang": language} if language else {"datatype": datatype} if datatype else {}
-        return {"type": "literal", "value": _ESCAPE.sub(_character, text), **about}
+        kind = {"xml:lang": language} if language else {"datatype": datatype} if datatype else {}
+        return {"type": "literal", "value": _ESCAPE.sub(_character, text), **kind}
     return {"type": "uri", "value": iri_of(label, prefixes)}
 
 
