@@ -46,7 +46,6 @@ OLDER = {
     "tacit.evaluate.question_validation": ("tacit.evaluate.validation",),
     "tacit.evaluate.reliability": ("tacit.evaluate.calibration",),
     "tacit.graph.formats.label_tables": ("tacit.graph.label_tables", "tacit.graph.tsv"),
-    "tacit.graph.labels.trie": ("tacit.graph.label_trie",),
     "tacit.links.precision": ("tacit.links.products",),
     "tacit.links.training.fact_validation": (
         "tacit.links.fact_validation",

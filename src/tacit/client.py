@@ -165,9 +165,9 @@ def _service_error(error: urllib.error.HTTPError, url: str) -> ServiceError:
             f"{url} sends us to {place}; give that address if you trust it", error.code
         )
     try:
-        about = json.loads(error.read(1 << 20))["error"]
+        detail = json.loads(error.read(1 << 20))["error"]
         return ServiceError(
-            about["message"], error.code, about["line"], about["column"], about["suggestions"]
+            detail["message"], error.code, detail["line"], detail["column"], detail["suggestions"]
         )
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         return ServiceError(f"{url} answers {error.code} {error.reason}", error.code)

@@ -198,7 +198,8 @@ def _lock_on_windows(handle: int, wait: bool) -> None:
 
     while True:
         try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]  # elsewhere it has nothing
+            # mypy knows this module on Windows alone
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
             return
         except OSError:
             if not wait:
@@ -280,7 +281,7 @@ def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
     return tomli_w.dumps(
         {
-            table: {k: v for k, v in values.items() if v is not None}
+            table: {name: value for name, value in values.items() if value is not None}
             for table, values in tables.items()
         }
     )
@@ -300,14 +301,15 @@ def from_toml(text: str) -> dict[str, dict[str, Any]]:
     for name, table in settings.items():
         if not isinstance(table, dict):
             raise ValueError(f"'{name[:40]}' is no table")
-    left: list[Any] = list(settings.values())
-    while left:
-        value = left.pop()
+    pending: list[Any] = list(settings.values())
+    while pending:
+        value = pending.pop()
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("it holds a number of more than 64 bits")
-        left += (
-            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        )
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
     return settings
 
 

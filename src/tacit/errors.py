@@ -163,7 +163,7 @@ def _shown(name: str) -> str:
 
 
 def at(line: int | None, column: int | None) -> str:
-    """The place in a question, as it reads at the end of a message; line 1 goes without saying.
+    """The place in a question, as a message ends with it; line 1 is left out.
 
     >>> at(1, 9), at(2, 3), at(None, None)
     (' at column 9', ' at line 2, column 3', '')

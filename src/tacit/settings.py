@@ -53,7 +53,7 @@ def setting(
     something. `read` converts the input into the stored value. A setting that `resumes` may differ
     between a run and its continuation, since it changes no weight; a `secret` one is never printed.
     """
-    about = {
+    metadata = {
         "help": help,
         "choices": choices,
         "least": least,
@@ -63,7 +63,7 @@ def setting(
         "read": read,
         "resumes": resumes,
     }
-    return field(default=default, repr=not secret, metadata=about)
+    return field(default=default, repr=not secret, metadata=metadata)
 
 
 def device_setting() -> Any:
@@ -160,14 +160,14 @@ class Settings:
         decided = self.derive(stated)
         usual = self.derive({})
         overruled: dict[str, tuple[Any, set[str]]] = {}
-        back: dict[str, Any] = {}
+        restored: dict[str, Any] = {}
         for name, (value, by) in self.overruled.items():
             deciders = by.difference(changes) | self._deciders(name, stated)
             if name not in changes and deciders:
                 overruled[name] = value, deciders
             elif name not in changes:
-                back[name] = value
-        explicit = {**back, **self.explicit}
+                restored[name] = value
+        explicit = {**restored, **self.explicit}
         earlier = {
             name: value for name, value in explicit.items() if decided.get(name) == usual.get(name)
         }
@@ -248,14 +248,16 @@ def _parsed(declared: Field[Any], value: Any) -> Any:
     return stored
 
 
-def _unmet(kind: str, about: Mapping[str, Any], value: Any) -> str:
+def _unmet(kind: str, metadata: Mapping[str, Any], value: Any) -> str:
     """The requirement that a value does not meet, or ""."""
-    if about["choices"] and value not in about["choices"]:
-        return f"one of {', '.join(map(str, about['choices']))}"
+    if metadata["choices"] and value not in metadata["choices"]:
+        return f"one of {', '.join(map(str, metadata['choices']))}"
     if not _is(kind, value):
         return KINDS[kind]
     limits = (
-        {**about, "most": LARGEST} if about["most"] is None and isinstance(value, int) else about
+        {**metadata, "most": LARGEST}
+        if metadata["most"] is None and isinstance(value, int)
+        else metadata
     )
     for name, (words, holds) in _LIMITS.items():
         if limits[name] is not None and not holds(value, limits[name]):

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ring_runs import GRAPH, SMALL, new_run
-from tacit.cli import app, change
+from tacit.cli import app, facts
 from tacit.links.training.link_training import train
 from tacit.run_folder.folder import RunFolder
 
@@ -67,7 +67,7 @@ def test_misspelt_names_need_a_flag_or_a_yes(
     assert "1 new relation: 'nxt' (did you mean 'next'?)\n" in said
     assert said.endswith("to add these as they are, give --new\n")
     assert "to add these" not in ended(str(typo), "--dry-run", "--new")[1]
-    monkeypatch.setattr(change, "_is_attended", lambda: True)
+    monkeypatch.setattr(facts, "_is_attended", lambda: True)
     code, said = ended(str(typo), answer="n\n")
     assert (code, "nothing was added" in said) == (1, True)
     assert set(RunFolder.open(run.path).graph().relations) == known

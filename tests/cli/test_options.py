@@ -51,9 +51,11 @@ def command() -> tuple[typer.Typer, list[dict[str, Any]]]:
 
     @app.command(cls=options.FlagCommand)
     @options.of_settings(EngineSettings, flags={"strength": "--force-of-not"})
-    def ask(query: Annotated[str, typer.Argument()], given: dict[str, Any], top: int = 3) -> None:
-        heard.append({"query": query, "top": top, **given})
-        EngineSettings.of(given)
+    def ask(
+        query: Annotated[str, typer.Argument()], settings: dict[str, Any], top: int = 3
+    ) -> None:
+        heard.append({"query": query, "top": top, **settings})
+        EngineSettings.of(settings)
         if top < 1:
             raise SettingsError(f"top is {top}; it must be at least 1", "top")
 

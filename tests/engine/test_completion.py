@@ -28,8 +28,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import SettingsError, TacitError, UnknownName
 from tacit.graph.formats.writing import write_scored
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import n_triples
+from tacit.graph.labels.prefixes import Prefixes, n_triples
 from tacit.sources import load
 
 NAMES = [f"e{i}" for i in range(9)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.errors import LimitError
-from tacit.graph.builder import Builder, assemble, packed
+from tacit.graph.builder import Builder, assemble, fact_keys
 from tacit.graph.fact_index import FactIndex, paired
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -87,7 +87,7 @@ def test_packed_facts_are_equal_where_the_facts_are(one: tuple, other: tuple) ->
     parts = (one[0], other[0])
     sizes = max(one[1], other[1])
     keys = [
-        key for part in packed([array(part) for part in parts], *sizes) for key in part.tolist()
+        key for part in fact_keys([array(part) for part in parts], *sizes) for key in part.tolist()
     ]
     facts = [fact for part in parts for fact in part]
     assert all(

@@ -17,7 +17,7 @@ import rdflib
 import tacit
 from tacit.errors import DataError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.graph.merging import joined
+from tacit.graph.merging import join_graphs
 from tacit.run_folder.folder import RunFolder
 
 Fact = tuple[str, str, str]
@@ -37,12 +37,14 @@ def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 def in_full(graph: Graph) -> set[Fact]:
     """The facts with every label as the IRI that it stands for."""
-    return {tuple(graph.iri(label) or label for label in fact) for fact in facts(graph)}  # type: ignore[misc]
+    iris = (tuple(graph.iri(label) or label for label in fact) for fact in facts(graph))
+    return set(iris)  # type: ignore[arg-type]
 
 
 def by_rdflib(paths: Iterable[Path]) -> set[Fact]:
     """What a second reader finds: the union of the files, node by node."""
-    return {tuple(map(str, triple)) for path in paths for triple in rdflib.Graph().parse(path)}  # type: ignore[misc]
+    triples = (triple for path in paths for triple in rdflib.Graph().parse(path))
+    return {tuple(map(str, triple)) for triple in triples}  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -185,7 +187,7 @@ def test_blank_nodes_of_two_files_are_two(tmp_path: Path) -> None:
 def test_names_and_splits_of_graphs_join() -> None:
     one = Graph.of([("a", "r", "b")], [("b", "r", "c")]).named({"a": ["Anna"], "r": ["rules"]})
     two = Graph.of([("b", "r", "c")], (), [("a", "s", "d")]).named({"a": ["Anne"], "d": ["Dora"]})
-    both = joined([one, two], "both")
+    both = join_graphs([one, two], "both")
     assert both.entities.names == {"a": ("Anna", "Anne"), "d": ("Dora",)}
     assert both.relations.name(both.relations.id("r^-1")) == "rules^-1"
     # what one has to validate with, the other trains on

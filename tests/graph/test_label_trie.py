@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.graph.labels.spelling import word_rows
-from tacit.graph.labels.trie import LabelTrie, trie_of
-from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import LabelTrie, Vocabulary, trie_of
 
 WORDS = st.lists(
     st.sampled_from(["New", "york", "São", "ÿ", "ß", "x-y", "", "9", "łódź", "日本"]),
@@ -120,7 +119,7 @@ def test_equal_words_do_not_crowd_out_the_label_itself() -> None:
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.graph.labels.trie.LARGE", 10)
+    monkeypatch.setattr("tacit.graph.labels.spelling.LARGE", 10)
     monkeypatch.setattr("tacit.graph.labels.spelling._AROUND", 3)
 
 

@@ -13,9 +13,8 @@ from seeds import seeds
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import n_triples
-from tacit.graph.merging import joined, with_facts, without_facts
+from tacit.graph.labels.prefixes import Prefixes, n_triples
+from tacit.graph.merging import join_graphs, with_facts, without_facts
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c")], [("c", "r", "a")], [("a", "s", "c")], "four")
 
@@ -102,7 +101,7 @@ def test_added_files_come_in_as_files_read_together_do(tmp_path: Path) -> None:
         )
     one, two = (load(tmp_path / f"{name}.ttl", literals=True) for name in ("one", "two"))
     merged = with_facts(one, two)
-    assert labelled(merged.graph) == labelled(joined([one, two], "both"))
+    assert labelled(merged.graph) == labelled(join_graphs([one, two], "both"))
     assert len(merged.graph.entities) == len(
         {"one", "two", "_:x of one", "_:x of two", "3", "1", "1984"}
     )

@@ -12,8 +12,7 @@ from tacit.disk import digest
 from tacit.errors import DataError, RunError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import SPLITS, Graph, no_triples
-from tacit.graph.labels.trie import LabelTrie
-from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.labels.vocabulary import LabelTrie, Vocabulary
 from tacit.graph.stored import FACTS, FOLDED, KEYS, NAMES, TAILS, TRIE, TRIE_IDS, WORDS
 from tacit.run_folder.files import SETTINGS
 from tacit.run_folder.folder import RunFolder
@@ -29,7 +28,7 @@ GRAPH = Graph.of(
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("marisa_trie")
-    monkeypatch.setattr("tacit.graph.labels.trie.LARGE", 5)
+    monkeypatch.setattr("tacit.graph.labels.spelling.LARGE", 5)
 
 
 def same(graph: Graph, other: Graph) -> bool:
@@ -109,7 +108,7 @@ def test_a_trie_is_not_needed_to_open_a_run_that_has_one(
     assert isinstance(graph.entities.labels, list)
     assert same(graph, GRAPH)
     assert graph.entities.complete("ebo") == ["Eboracum"]
-    monkeypatch.setattr("tacit.graph.labels.trie.find_spec", lambda _: None)
+    monkeypatch.setattr("tacit.graph.labels.vocabulary.find_spec", lambda _: None)
     RunFolder.create(tmp_path / "other", GRAPH, {})
     assert not (tmp_path / "other" / TRIE).exists()
     assert same(RunFolder.open(tmp_path / "other").graph(), GRAPH)

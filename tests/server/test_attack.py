@@ -17,9 +17,9 @@ from fastapi import HTTPException, Request
 
 from served import Running, running
 from served_graphs import EUROPE, SLOW
-from tacit.server import admission, patience
-from tacit.server.admission import Admission, Visit
-from tacit.server.service import chosen
+from tacit.server import admission, connections
+from tacit.server.admission import Admission, RequestHead
+from tacit.server.routes import requested_service
 from tacit.server.settings import Limits, ServerSettings
 
 HEAVY = f"?c : borders({SLOW}, ?c)"
@@ -54,7 +54,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def in_flight(service: Running) -> int:
-    return len(service.first.edition.pool._open)
+    return len(service.first.snapshot.pool._open)
 
 
 def settle(service: Running) -> None:
@@ -78,12 +78,12 @@ def test_four_heavy_questions_that_nobody_waits_for_hold_up_nobody(service: Runn
     assert service.healthy()
     assert time.monotonic() - start < 4  # of the 6 s that each of them may take
     wait_until(lambda: in_flight(service) == 0)
-    assert service.first.edition.pool.queue.length == 0
+    assert service.first.snapshot.pool.queue.length == 0
     assert restarts(service) - before <= 2  # those that waited never reached a worker
 
 
 def test_light_questions_that_nobody_waits_for_cost_no_worker(service: Running) -> None:
-    pool = service.first.edition.pool
+    pool = service.first.snapshot.pool
     wait_until(lambda: len(pool.alive) == 2)
     before = set(pool.alive)
     for _ in range(20):
@@ -160,7 +160,7 @@ def test_a_question_goes_on_while_one_of_those_who_asked_waits() -> None:
         start = time.monotonic()
         with ThreadPoolExecutor(1) as thread, ask_and_hold(service, HEAVY) as left:
             stays = thread.submit(service.ask, HEAVY)
-            pool = service.first.edition.pool
+            pool = service.first.snapshot.pool
             wait_until(lambda: in_flight(service) == 2 and not pool.queue.length)
             left.close()
             response = stays.result()
@@ -179,10 +179,10 @@ def test_what_is_in_flight_when_the_service_is_stopped_gets_its_reply() -> None:
         assert "took longer than 1 s" in slow.result().text
 
 
-def visit(client: str = "192.0.2.7", path: str = "/ask", **headers: str) -> Visit:
+def visit(client: str = "192.0.2.7", path: str = "/ask", **headers: str) -> RequestHead:
     given = {"host": "localhost", **headers}
     sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
-    return Visit({"method": "POST", "path": path, "headers": sent, "client": (client, 1)}, {})
+    return RequestHead({"method": "POST", "path": path, "headers": sent, "client": (client, 1)}, {})
 
 
 def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Admission(ServerSettings(limits=Limits(rate=4)))
     for now in times:
         monkeypatch.setattr(admission, "monotonic", lambda now=now: 1000 + now)
-        with gate.of(visit()) as refusal:
+        with gate.admit(visit()) as refusal:
             allowed += [now] if refusal is None else []
     # never more than the burst and the rate together, and never fewer than the rate
     for now in times:
@@ -199,7 +199,7 @@ def test_one_address_asks_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(each <= now for each in allowed) <= 4 + 4 * now + 1e-6
     assert allowed[:5] == [0.0] * 4 + [pytest.approx(0.3)]
     assert sum(each < 5 for each in allowed) >= 4 * 4.9
-    with gate.of(visit("192.0.2.8")) as other, gate.of(visit(path="/health")) as open_to_all:
+    with gate.admit(visit("192.0.2.8")) as other, gate.admit(visit(path="/health")) as open_to_all:
         assert (other, open_to_all) == (None, None)
 
 
@@ -221,7 +221,7 @@ def test_pages_of_other_sites_may_not_ask(
     path: str, headers: dict[str, str], status: int | None
 ) -> None:
     gate = Admission(ServerSettings(cors=("https://there.example",)))
-    with gate.of(visit(path=path, **headers)) as refusal:
+    with gate.admit(visit(path=path, **headers)) as refusal:
         assert (refusal.status if refusal else None) == status
 
 
@@ -235,14 +235,14 @@ def test_another_sites_page_hears_why(service: Running) -> None:
 def test_where_uvicorn_does_not_say_whose_a_request_is_all_are_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = patience.PatientProtocol.connection_made
+    made = connections.TimedProtocol.connection_made
 
-    def hidden(connection: patience.PatientProtocol, transport: asyncio.Transport) -> None:
+    def hidden(connection: connections.TimedProtocol, transport: asyncio.Transport) -> None:
         made(connection, transport)
         connection.connections.open.clear()
 
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(patience.PatientProtocol, "connection_made", hidden)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connections.TimedProtocol, "connection_made", hidden)
     with running(EUROPE, ServerSettings(workers=1)) as service, service.connect() as silent:
         assert service.healthy()
         assert service.healthy()
@@ -258,7 +258,7 @@ def test_a_uvicorn_that_hands_out_no_connections_still_bounds_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # it has no such protocol
-    monkeypatch.setattr(patience, "getattr", lambda *given: None, raising=False)
+    monkeypatch.setattr(connections, "getattr", lambda *given: None, raising=False)
     with running(
         EUROPE, ServerSettings(workers=1, limits=Limits(seconds=30, connections=3))
     ) as service:
@@ -291,6 +291,6 @@ def test_a_scope_without_a_route_is_read_by_its_path(service: Running) -> None:
         **names,
     }
     fine = Request(scope | {"query_string": b"q=fr"})
-    assert asyncio.run(chosen(fine, None)) is service.first
+    assert asyncio.run(requested_service(fine, None)) is service.first
     with pytest.raises(HTTPException, match="'x' is in the address, where only 'q' may be"):
-        asyncio.run(chosen(Request(scope | {"query_string": b"q=fr&x=1"}), None))
+        asyncio.run(requested_service(Request(scope | {"query_string": b"q=fr&x=1"}), None))

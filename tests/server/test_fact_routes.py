@@ -16,11 +16,11 @@ import tacit
 from served import Running, running
 from tacit.graph.graph import Graph
 from tacit.run.changes import add_facts
-from tacit.server.routes import fact_routes
-from tacit.server.routes.fact_routes import FactsRequest, change
-from tacit.server.routes.replies import Reply
+from tacit.server import fact_routes
+from tacit.server.fact_routes import FactsRequest, change
 from tacit.server.served_run import ServedRun
 from tacit.server.settings import ServerSettings
+from tacit.server.workers.jobs import Reply
 
 GRAPH = Graph.of([("France", "borders", "Spain"), ("Italy", "speaks", "Italian")], name="two")
 KEY = {"x-api-key": "secret"}
@@ -168,8 +168,10 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(
             return True
 
         settings = ServerSettings(api_key="secret")
-        edition = SimpleNamespace(served=ServedRun.at(folder, "cpu"))
-        service: Any = SimpleNamespace(settings=settings, edition=edition, change_over=change_over)
+        snapshot = SimpleNamespace(served=ServedRun.at(folder, "cpu"))
+        service: Any = SimpleNamespace(
+            settings=settings, snapshot=snapshot, change_over=change_over
+        )
         asking = asyncio.create_task(
             change(service, FactsRequest(facts=[("a", "r", "b")]), remove=False)
         )
@@ -188,7 +190,7 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(
 
 def test_a_service_without_a_key_refuses() -> None:
     open_to_all: Any = SimpleNamespace(
-        settings=ServerSettings(), edition=SimpleNamespace(served=None)
+        settings=ServerSettings(), snapshot=SimpleNamespace(served=None)
     )
     asked = FactsRequest(facts=[("a", "r", "b")])
     refused = asyncio.run(change(open_to_all, asked, remove=False))

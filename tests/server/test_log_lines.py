@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tacit.server.log_lines import LogLines
+from tacit.server.monitoring import LogLines
 
 FORGED = "?c : a(b, ?c)\nERROR: all is lost\r\x1b[2J\x9b1m\u2028ERROR: again"
 

@@ -73,9 +73,9 @@ def test_a_batch_is_as_large_as_its_time_allows() -> None:
             queue.put(each)
         first = await queue.take()
         assert len(first) == 4  # nobody knows yet how long they take
-        queue.timed(first, seconds=0.04)
+        queue.record_time(first, seconds=0.04)
         assert [ticket.job for ticket in await queue.take()] == HOPS[4:14]  # ten of 10 ms each
-        queue.timed(first, seconds=0.0004)
+        queue.record_time(first, seconds=0.0004)
         assert len(await queue.take()) == 64
         assert queue.length == 100 - 4 - 10 - 64
 
@@ -106,7 +106,7 @@ def test_what_a_dead_worker_held_goes_first_and_alone() -> None:
         queue.put(PATHS[0])
         await asyncio.sleep(0.04)
         for ticket in lost:
-            queue.put_back(ticket)
+            queue.requeue(ticket)
         assert [await taken(queue) for _ in range(3)] == [HOPS[1:2], HOPS[:1], PATHS[:1]]
         assert queue.length == 0
 

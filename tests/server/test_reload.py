@@ -60,7 +60,7 @@ def known(service: Running) -> list[str] | int:
 
 
 def kill_a_worker(service: Running) -> None:
-    os.kill(service.first.edition.pool.alive[0], signal.SIGKILL)
+    os.kill(service.first.snapshot.pool.alive[0], signal.SIGKILL)
 
 
 def reload(service: Running) -> None:
@@ -72,7 +72,7 @@ def test_a_worker_that_dies_is_not_replaced_by_one_of_another_run(
 ) -> None:
     train(NEW, folder)
     kill_a_worker(service)
-    pool = service.first.edition.pool
+    pool = service.first.snapshot.pool
     end = time.monotonic() + 30
     while not pool.problem and time.monotonic() < end:
         assert known(service) == ["Spain"]

@@ -20,7 +20,7 @@ from tacit.cli import app
 from tacit.cli.serve import notes
 from tacit.errors import RunError, SettingsError
 from tacit.run.training import train
-from tacit.server.serving import allow_files
+from tacit.server.serving import raise_file_limit
 from tacit.server.settings import ServerSettings
 
 
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_a_service_whose_workers_still_load(run: Path, tmp_path: Pat
         "    def wait_until_ready(self):\n"
         "        super().wait_until_ready()\n"
         "        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "        self._heard()  # which says nothing more\n"
+        "        self._receive()  # which says nothing more\n"
         "if __name__ == '__main__':\n"
         "    pool.Worker = Slow\n"
         "    sys.argv = ['tacit', 'serve', sys.argv[1], '--port', '0', '--workers', '1']\n"
@@ -164,7 +164,7 @@ def test_it_may_open_as_many_files_as_its_connections_need() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (600, before[1]))
         for wanted, allowed in ((500, 600), (700, 700), (650, 700)):
-            allow_files(wanted)
+            raise_file_limit(wanted)
             assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

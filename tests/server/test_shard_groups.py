@@ -54,7 +54,7 @@ def service(run: tacit.Run) -> Iterator[Running]:
 
 
 def worker(service: Running) -> Worker:
-    return service.first.edition.pool._workers[0]
+    return service.first.snapshot.pool._slots[0].worker
 
 
 def rounded(data: Any) -> Any:

@@ -15,8 +15,8 @@ from pyoxigraph import Literal, QueryResultsFormat, RdfFormat, Store, parse_quer
 
 from tacit.engine.engine import Engine
 from tacit.graph.datasets import load
-from tacit.server.routes.sparql_results import CSV, TSV, written
 from tacit.server.settings import Limits
+from tacit.server.sparql_results import CSV, TSV, serialized
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import Job
 
@@ -68,7 +68,7 @@ def results(names: list[str], rows: list[Row]) -> bytes:
 def test_csv_reads_back_with_pythons_own_reader(table: tuple[list[str], list[Row]]) -> None:
     names, rows = table
     read = csv.reader(
-        io.StringIO(written(results(names, rows), CSV).decode(), newline=""), strict=True
+        io.StringIO(serialized(results(names, rows), CSV).decode(), newline=""), strict=True
     )
     plain = [
         [f"{'_:' * (term['type'] == 'bnode')}{term['value']}" if term else "" for term in row]
@@ -96,16 +96,18 @@ def as_json(term: Any) -> tuple[str, ...] | None:
 def test_tsv_reads_back_as_the_same_terms(table: tuple[list[str], list[Row]]) -> None:
     names, rows = table
     data = results(names, rows)
-    text = written(data, TSV)
+    text = serialized(data, TSV)
     cells = list(
         csv.reader(io.StringIO(text.decode(), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
     )
     assert cells[0] == [f"?{name}" for name in names]
     if len(names) > 1:  # a line of one open cell is an empty line
         assert [len(row) for row in cells] == [len(names)] * (1 + len(rows))
-    told = parse_query_results(data, QueryResultsFormat.JSON)
-    again = parse_query_results(text, QueryResultsFormat.TSV)
-    assert [list(map(as_json, row)) for row in again] == [list(map(as_json, row)) for row in told]  # type: ignore[union-attr]
+    expected: Any = parse_query_results(data, QueryResultsFormat.JSON)
+    found: Any = parse_query_results(text, QueryResultsFormat.TSV)
+    assert [list(map(as_json, row)) for row in found] == [
+        list(map(as_json, row)) for row in expected
+    ]
 
 
 @pytest.mark.parametrize("media_type", [CSV, TSV])
@@ -124,10 +126,11 @@ def test_an_endpoint_replies_with_rows_that_other_stores_have(
     query = "SELECT ?s ?o { ?s <http://x.org/r> ?o }"
     answerer = Answerer(Engine.of_facts(graph), Limits())
     (reply,) = answerer.replies([Job("sparql", f"{query} LIMIT 100", media_type=media_type)])
+    expected: Any = store.query(query)
     if media_type == CSV:
         header, *found = csv.reader(io.StringIO(reply.body.decode(), newline=""), strict=True)
         assert header == ["s", "o"]
-        assert sorted(found) == sorted([s.value, o.value] for s, o in store.query(query))  # type: ignore[union-attr]
+        assert sorted(found) == sorted([s.value, o.value] for s, o in expected)
     else:
-        rows = parse_query_results(reply.body, QueryResultsFormat.TSV)
-        assert sorted(map(str, rows)) == sorted(map(str, store.query(query)))  # type: ignore[arg-type, union-attr]
+        rows: Any = parse_query_results(reply.body, QueryResultsFormat.TSV)
+        assert sorted(map(str, rows)) == sorted(map(str, expected))

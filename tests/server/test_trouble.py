@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from served import Running, limited, running
 from served_graphs import DEADLY, EUROPE, SLOW, Made, europe
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
-from tacit.server import patience, serving
+from tacit.server import connections, serving
 from tacit.server.served_run import ALONE, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.workers import pool
@@ -63,7 +64,7 @@ def test_a_worker_that_dies_takes_only_its_own_questions_along(service: Running)
 def test_a_worker_killed_from_outside_costs_nobody_an_answer(service: Running) -> None:
     with ThreadPoolExecutor(4) as threads:
         answers = [threads.submit(service.entities, "?l : speaks(Spain, ?l)") for _ in range(20)]
-        os.kill(service.first.edition.pool.alive[0], signal.SIGKILL)
+        os.kill(service.first.snapshot.pool.alive[0], signal.SIGKILL)
         assert [answer.result() for answer in answers] == [["Spanish"]] * 20
     assert service.healthy()
 
@@ -72,7 +73,7 @@ def test_a_full_queue_is_said_at_once() -> None:
     with running(EUROPE, limited(queue=2, seconds=3.0)) as service:
         with ThreadPoolExecutor(8) as threads:
             slow = threads.submit(service.ask, f"?c : borders({SLOW}, ?c)")
-            pool = service.first.edition.pool
+            pool = service.first.snapshot.pool
             start = time.monotonic()
             while not pool._open or pool.queue.length:  # until a worker has it
                 time.sleep(0.01)
@@ -140,7 +141,7 @@ def test_two_hundred_broken_requests_leave_the_service_answering(service: Runnin
 def test_clients_that_take_their_time_hold_nobody_up(
     service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
     head = (
         b"POST /ask HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         b"content-length: 100\r\n\r\n"
@@ -150,7 +151,7 @@ def test_clients_that_take_their_time_hold_nobody_up(
         for at, connection in enumerate(slow):
             connection.sendall((head + b"{", b"POST /as", b"")[at % 3])
         assert service.healthy()
-        replies = [b"".join(iter(lambda: connection.recv(65_536), b"")) for connection in slow]  # noqa: B023
+        replies = [b"".join(iter(partial(each.recv, 65_536), b"")) for each in slow]
     finally:
         for connection in slow:
             connection.close()
@@ -176,7 +177,7 @@ def test_what_keeps_a_worker_from_starting_is_told(capfd: pytest.CaptureFixture[
 def test_no_thread_or_process_is_left_behind() -> None:
     before = set(threading.enumerate())
     with running(EUROPE, limited()) as service:
-        pids = service.first.edition.pool.alive
+        pids = service.first.snapshot.pool.alive
         assert service.healthy()
     assert len(pids) == 1
     assert not set(threading.enumerate()) - before
@@ -221,7 +222,7 @@ def test_a_worker_that_cannot_be_replaced_is_told_of_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with running(EUROPE, ServerSettings(workers=2)) as service:
-        workers = service.first.edition.pool
+        workers = service.first.snapshot.pool
         ready = service.client.get("/ready").json()
         assert ready == {"ready": True, "workers": {"alive": 2, "wanted": 2}, "problem": None}
         failing(monkeypatch, list(errors))
@@ -247,7 +248,7 @@ def test_a_worker_that_cannot_be_replaced_is_told_of_and_tried_again(
 
 def test_without_any_worker_the_reason_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(EUROPE, limited()) as service:
-        workers = service.first.edition.pool
+        workers = service.first.snapshot.pool
         failing(monkeypatch, [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 3)
         os.kill(workers.alive[0], signal.SIGKILL)
         wait_until(lambda: workers.problem != "")
@@ -267,14 +268,14 @@ def test_a_worker_that_ends_at_once_again_and_again_is_started_ever_more_rarely(
 ) -> None:
     delays: list[float | None] = [None]
     with running(EUROPE, limited()) as service:
-        workers = service.first.edition.pool
+        workers = service.first.snapshot.pool
         monkeypatch.setattr(pool, "FIRST_DELAY", 0.1)
         monkeypatch.setattr(pool, "WATCH", 0.05)
         for _ in range(4):
             wait_until(lambda: len(workers.alive) == 1)
             os.kill(workers.alive[0], signal.SIGKILL)
-            wait_until(lambda: workers._delays.get(0) != delays[-1])
-            delays.append(workers._delays[0])
+            wait_until(lambda: workers._slots[0].delay != delays[-1])
+            delays.append(workers._slots[0].delay)
         wait_until(lambda: len(workers.alive) == 1)
         assert service.healthy()
     assert delays[1:] == pytest.approx([0.0, 0.1, 0.2, 0.4])  # once may be chance
@@ -283,7 +284,7 @@ def test_a_worker_that_ends_at_once_again_and_again_is_started_ever_more_rarely(
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no fork server")
 def test_the_service_outlives_the_process_that_forks_its_workers(service: Running) -> None:
-    workers = service.first.edition.pool
+    workers = service.first.snapshot.pool
     before = workers.alive
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
     wait_until(lambda: len(workers.alive) == 2 and not set(workers.alive) & set(before))
@@ -303,7 +304,7 @@ def test_what_cannot_be_sent_to_a_worker_costs_neither_the_worker_nor_anybody_el
     monkeypatch.setattr(Worker, "run", unsendable)
     assert service.ask("?c : borders(Atlantis, ?c)").status_code == 500
     assert service.healthy()
-    wait_until(lambda: len(service.first.edition.pool.alive) == 2)
+    wait_until(lambda: len(service.first.snapshot.pool.alive) == 2)
 
 
 def test_a_worker_that_starts_when_the_service_stops_is_not_left_behind(
@@ -316,13 +317,13 @@ def test_a_worker_that_starts_when_the_service_stops_is_not_left_behind(
         return made[-1]
 
     def hang(worker: Worker) -> None:
-        worker._heard()
-        worker._heard()  # which says nothing more
+        worker._receive()
+        worker._receive()  # which says nothing more
 
     with running(EUROPE, limited()) as service:
         monkeypatch.setattr(pool, "Worker", start)
         monkeypatch.setattr(Worker, "wait_until_ready", hang)
-        os.kill(service.first.edition.pool.alive[0], signal.SIGKILL)
+        os.kill(service.first.snapshot.pool.alive[0], signal.SIGKILL)
         wait_until(lambda: len(made) == 1)
         began = time.monotonic()
     assert time.monotonic() - began < 20

@@ -1,4 +1,4 @@
-"""The command line. One file per group of commands; each loads what it needs when it runs."""
+"""The command line; a command and what it needs are loaded when it is called."""
 
 from __future__ import annotations
 
@@ -10,18 +10,82 @@ import os
 import signal
 import sys
 import time
+from collections import UserDict
+from functools import cache
+from importlib import import_module
 from types import FrameType
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from tacit import __version__
-from tacit.cli.commands import Commands
+from tacit.cli.options import FlagCommand
 from tacit.cli.terminal import is_of_memory, say
 from tacit.distributed.threads import wait_asleep
 from tacit.errors import TacitError
 
 _REPORT_DELAY = 3.0  # seconds, while torchrun ends the other processes
 _WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+
+# The function of each command, and its line in `tacit --help`.
+COMMANDS = {
+    "plan": ("ask.plan", "Show how a question would be answered."),
+    "train": ("train.train", "Train a link predictor on a graph."),
+    "import": ("train.import_", "Import a link predictor trained elsewhere."),
+    "sample": ("evaluate.sample", "Sample queries with their answers."),
+    "adapt": ("train.adapt", "Adapt the scores of a run to questions."),
+    "encode": ("train.encode", "Train an encoder of whole questions."),
+    "eval": ("evaluate.evaluate", "Measure how well a run predicts."),
+    "compare": ("evaluate.compare", "Compare runs by the same queries."),
+    "index": ("index.index", "Build the index of a large graph."),
+    "ask": ("ask.ask", "Ask a question, and why."),
+    "complete": ("facts.complete", "Predict the facts a graph is missing."),
+    "add": ("facts.add", "Add facts to a run."),
+    "remove": ("facts.remove", "Take facts out of a run."),
+    "serve": ("serve.serve", "Serve a page, HTTP and SPARQL."),
+    "report": ("evaluate.report", "Write the results of a run as one page."),
+    "data": ("data.app", "List, describe and write graphs."),
+}
+
+
+class Commands(TyperGroup):
+    """All commands, listed without being loaded."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": _LazyCommands(COMMANDS)})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order of the list."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the line of each command in `tacit --help`."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+
+
+class _LazyCommands(UserDict[str, Any]):
+    """Commands that are made, with their options, when they are looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _load_command(name)
+
+
+@cache
+def _load_command(name: str) -> Any:
+    place, short = COMMANDS[name]
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    module, function = place.split(".")
+    command = getattr(import_module(f"tacit.cli.{module}"), function)
+    if isinstance(command, typer.Typer):
+        alone.add_typer(command, name=name)
+    else:
+        alone.command(name, cls=FlagCommand, short_help=short)(command)
+    # Typer returns a single command itself, not a group.
+    group: Any = typer.main.get_command(alone)
+    return group if group.name == name else group.commands[name]
+
 
 app = typer.Typer(
     name="tacit",
@@ -119,7 +183,7 @@ def _skip_collection() -> None:
 
 
 def _error_message(error: BaseException) -> str | None:
-    """The message of an error that a user can mend; None for a fault, which needs a traceback."""
+    """The message of an error that a user can mend; None for a fault of the program."""
     if isinstance(error, TacitError):
         return f"error: {' '.join(str(error).split())}" + (
             f" (tacit {error.command})" if error.command else ""

@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from tacit.cli import options
-from tacit.cli.data import check_unread, loaded
+from tacit.cli.data import check_unread, read_graph
 from tacit.cli.terminal import say
 from tacit.disk import exists
 from tacit.engine.settings import EngineSettings
@@ -48,7 +48,7 @@ PATIENCE = 60.0  # seconds above which a question is announced
 def ask(
     context: typer.Context,
     source: Annotated[str, options.run_argument("A run, or world; any graph with --symbolic.")],
-    given: dict[str, Any],
+    settings: dict[str, Any],
     reading: dict[str, Any],
     query: Annotated[
         str | None, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")
@@ -79,27 +79,19 @@ def ask(
 ) -> None:
     """Ask a question of a trained graph, or many."""
     from tacit.engine.answers import answer_files, question_files
+    from tacit.engine.answers.answer_table import AnswerTable
     from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
-    from tacit.run.run import open as open_run
-    from tacit.sources import names_run
 
     _check_question(source, query, file)
     if out is not None:
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
     parameters = _labels(param)
     if symbolic:
-        engine = Engine.of_facts(loaded(source, **reading), **given)
+        engine = Engine.of_facts(read_graph(source, **reading), **settings)
     else:
         check_unread(reading, "those of a run were; --symbolic asks a file")
-        try:
-            engine = open_run(source, device=device, adapted=not unadapted, **given).engine
-        except RunError as error:
-            if not exists(source) or names_run(source):
-                raise
-            raise RunError(
-                f"{error}, or ask its facts alone with --symbolic", command=error.command
-            ) from None
+        engine = _engine_of_run(source, device=device, adapted=not unadapted, **settings)
     page: dict[str, Any] = {
         "top": _top(top, "auto" if file is None and out is None else "likely"),
         "offset": offset,
@@ -114,8 +106,6 @@ def ask(
     announce(engine, question)
     answers = engine.ask(question, **page)
     if out is not None:
-        from tacit.engine.answers.answer_table import AnswerTable
-
         answer_files.write(out, answers)
         left_out = AnswerTable(answers, _ALL).left_out
         what = "a count" if answers.counted else counted(len(answers), "answer")
@@ -132,7 +122,7 @@ def plan(
     query: Annotated[
         str, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")
     ],
-    given: dict[str, Any],
+    settings: dict[str, Any],
     reading: dict[str, Any],
     graph: Annotated[
         str, Option(help="A graph or run to look the names up in, and to count its entities.")
@@ -149,9 +139,9 @@ def plan(
         )
     if not graph:
         check_unread(reading, "no graph is given")
-    known = loaded(graph, **reading) if graph else None
+    known = read_graph(graph, **reading) if graph else None
     question = parse_question(query, known, _labels(param)).query
-    for line in question.plan(known, EngineSettings.of(given).k).split("\n"):
+    for line in question.plan(known, EngineSettings.of(settings).k).split("\n"):
         say(line)
 
 
@@ -168,6 +158,21 @@ def _check_question(source: str, query: str | None, file: Path | None) -> None:
         raise SettingsError(
             f"no question is given; write one after '{source}', or give many with --file"
         )
+
+
+def _engine_of_run(source: str, **settings: Any) -> Engine:
+    """The engine of a run; where a graph is given, an error says how to ask that."""
+    from tacit.run.run import open as open_run
+    from tacit.sources import names_run
+
+    try:
+        return open_run(source, **settings).engine
+    except RunError as error:
+        if not exists(source) or names_run(source):
+            raise
+        raise RunError(
+            f"{error}, or ask its facts alone with --symbolic", command=error.command
+        ) from None
 
 
 def _labels(texts: Iterable[str] | None) -> dict[str, str]:
@@ -304,7 +309,7 @@ def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:
 
     colour = "green" if answer.known else "cyan"
     name = name.rstrip() + " " * (width - cell_len(name.rstrip()))
-    drawn = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
+    blocks = f"{'━' * max(1, round(bar * answer.score)):{bar}}  " if bar else ""
     return Text.assemble(
-        (f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {drawn}{answer.mark}", colour)
+        (f"{rank:>3}. ", "dim"), name, "  ", (f"{answer.score:.3f}  {blocks}{answer.mark}", colour)
     )

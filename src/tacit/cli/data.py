@@ -41,10 +41,10 @@ def list_() -> None:
     """List the graphs that come with Tacit."""
     from tacit.graph.datasets import DATASETS, load
 
-    for name, about in DATASETS.items():
+    for name, description in DATASETS.items():
         graph = load(name)
         names = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations"
-        say(f"{name}  {names}, {len(graph.facts()):,} facts: {about}")
+        say(f"{name}  {names}, {len(graph.facts()):,} facts: {description}")
     say("Any file or folder of facts does as well: tacit data describe FILE")
 
 
@@ -56,7 +56,7 @@ def describe(
     as_json: bool = Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its splits, relations, degrees and hubs."""
-    statistics = loaded(graph, **reading).statistics()
+    statistics = read_graph(graph, **reading).statistics()
     if as_json:
         typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))
     else:
@@ -89,11 +89,11 @@ def split_(
     from tacit.graph.graph import SPLITS
     from tacit.sources import split
 
-    drawn = split(loaded(graph, **reading), out, valid=valid, test=test, seed=seed)
-    for note in drawn.notes:
+    parts = split(read_graph(graph, **reading), out, valid=valid, test=test, seed=seed)
+    for note in parts.notes:
         say(f"note: {note}", err=True)
     say(
-        f"wrote {', '.join(f'{len(drawn.split(name)):,} {name}' for name in SPLITS)} facts to {out}"
+        f"wrote {', '.join(f'{len(parts.split(name)):,} {name}' for name in SPLITS)} facts to {out}"
     )
 
 
@@ -110,12 +110,12 @@ def fetch_(
     """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on once stopped."""
     from tacit.sources import fetch
 
-    count, whole = fetch(
+    count, is_complete = fetch(
         url, out, most=most, progress=True, pattern=pattern, page=page, delay=delay, timeout=timeout
     )
     say(
         f"wrote {count:,} facts to {out}"
-        + ("" if whole else f"; there may be more than --most {most:,}")
+        + ("" if is_complete else f"; there may be more than --most {most:,}")
     )
 
 
@@ -146,7 +146,7 @@ def hardness(
     from tacit.query.sampling.queries import has_queries
 
     missing = links_of(
-        loaded(source, **reading),
+        read_graph(source, **reading),
         source if has_queries(source, split) else None,
         split,
         shapes,
@@ -172,7 +172,7 @@ def hardness(
     Console(highlight=False).print(_table(title, ("shape", *map(str, columns)), rows))
 
 
-def loaded(source: str | list[str], **reading: Any) -> Graph:
+def read_graph(source: str | list[str], **reading: Any) -> Graph:
     """The graph of a command's GRAPH; notes on it are printed to standard error."""
     from tacit.sources import load
 

@@ -1,31 +1,88 @@
-"""`tacit eval`, `tacit compare` and `tacit report`: how good runs are."""
+"""`tacit sample`, `eval`, `compare` and `report`: queries, and how good runs are."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from tacit.cli import options
-from tacit.cli.terminal import say
+from tacit.cli.data import Graphs, read_graph
+from tacit.cli.terminal import complete_shapes, say
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.settings import EvaluateSettings
+from tacit.graph.settings import ReadSettings
+from tacit.query.sampling.settings import SampleSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tacit.evaluate.evaluation import Evaluation
+    from tacit.query.sampling.sampling import Sample
+
+
+@options.of_settings(SampleSettings)
+@options.of_settings(ReadSettings, "reading")
+def sample(
+    graph: Graphs,
+    settings: dict[str, Any],
+    reading: dict[str, Any],
+    out: Annotated[Path, Option(help="The BetaE folder to write; other splits in it stay.")],
+    shapes: str = Option(
+        "",
+        autocompletion=complete_shapes,
+        help="Shapes, as in 2i,3i,2in; or all (the default), positive, negative.",
+    ),
+    template: Annotated[
+        list[str] | None,
+        Option(
+            help="A question with slots for names: '?t : r(a, ?t) & !s(b, ?t)'; may be repeated."
+        ),
+    ] = None,
+    force: bool = Option(False, "--force", help="Replace queries of the split in the folder."),
+) -> None:
+    """Sample queries with easy and hard answers; write them and the graph as a BetaE folder."""
+    from tacit.graph.builder import counted
+    from tacit.query.sampling.query_folder import sample as sample_graph
+
+    facts = read_graph(graph, **reading)
+    samples = sample_graph(
+        facts, out, shapes=shapes, templates=template or (), force=force, progress=True, **settings
+    )
+    _print_samples(samples.values())
+    sizes = [len(draw.queries) for draw in samples.values() if len(draw.queries)]
+    split = SampleSettings.of(settings).split
+    wrote = f"{sum(sizes):,} {split} queries of {counted(len(sizes), 'shape')}"
+    say(f"wrote {wrote} and the graph to {out}")
+
+
+def _print_samples(samples: Collection[Sample]) -> None:
+    """Print a line per shape, and why a sample is smaller than requested."""
+    width = max(len("shape"), *(len(draw.queries.name) for draw in samples))
+    say(f"{'shape':{width}}  queries    tries   good    easy    hard")
+    for draw in samples:
+        queries = draw.queries
+        easy, hard = (
+            part.counts.mean() if len(part) else 0.0 for part in (queries.easy, queries.hard)
+        )
+        numbers = f"{len(queries):7,}  {draw.tries:7,}  {draw.share:5.1%}  {easy:6.1f}  {hard:6.1f}"
+        say(f"{queries.name:{width}}  {numbers}")
+    for draw in samples:
+        if not draw.complete:
+            say(f"note: fewer than asked for: {draw}", err=True)
+
 
 PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of another
 
 
 @options.of_settings(EngineSettings, defaults={"observed": "train"})
-@options.of_settings(EvaluateSettings, "how")
+@options.of_settings(EvaluateSettings, "protocol")
 def evaluate(
     source: Annotated[str, options.run_argument()],
-    given: dict[str, Any],
-    how: dict[str, Any],
+    settings: dict[str, Any],
+    protocol: dict[str, Any],
     queries: Annotated[
         Path | None, Option(help="A BetaE folder of queries; else the run's own held-out facts.")
     ] = None,
@@ -46,8 +103,8 @@ def evaluate(
         out=json_,
         progress=processes.leads,
         processes=processes,
-        **how,
-        **given,
+        **protocol,
+        **settings,
     )
     leave()
     if not processes.leads:
@@ -61,10 +118,10 @@ def evaluate(
         say(f"the run keeps the results as outdated: {evaluation.outdated}", err=True)
 
 
-@options.of_settings(EvaluateSettings, "how", only=("split", "limit", "ties"))
+@options.of_settings(EvaluateSettings, "protocol", only=("split", "limit", "ties"))
 def compare(
     sources: Annotated[list[str], options.run_argument("Runs of one graph, or world.", "RUN...")],
-    how: dict[str, Any],
+    protocol: dict[str, Any],
     queries: Annotated[
         Path | None, Option(help="A BetaE folder of queries; else 100 of each shape, or --limit.")
     ] = None,
@@ -77,7 +134,14 @@ def compare(
     from tacit.run.compare import compare as compare_runs
 
     comparison = compare_runs(
-        sources, queries, shapes=shapes, seed=seed, device=device, out=out, progress=True, **how
+        sources,
+        queries,
+        shapes=shapes,
+        seed=seed,
+        device=device,
+        out=out,
+        progress=True,
+        **protocol,
     )
     for line in str(comparison).split("\n"):
         say(line)
@@ -101,7 +165,7 @@ def _show(evaluation: Evaluation) -> None:
     from tacit.evaluate.tables import metrics_table, missing_table, relations_table
 
     written = evaluation.to_json()
-    _print(metrics_table(written))
+    _print_table(metrics_table(written))
     of = "hard answers of its" if evaluation.mean == "fact" else "its"
     split = evaluation.settings.get("split", "test")
     say(
@@ -117,9 +181,9 @@ def _show(evaluation: Evaluation) -> None:
         if 0 < len(missing) < len(shapes) and len(written["mrr"]) > 1:
             say(f"{name} is not stated: there are no {', '.join(missing)} queries")
     if evaluation.by_missing:
-        _print(missing_table(evaluation.by_missing))
+        _print_table(missing_table(evaluation.by_missing))
     if evaluation.relations:
-        _print(relations_table(evaluation.relations))
+        _print_table(relations_table(evaluation.relations))
     for name, measured in evaluation.reliability.items():
         say(
             f"{name}: calibration error {measured.calibration_error:.4f}, Brier score "
@@ -127,7 +191,7 @@ def _show(evaluation: Evaluation) -> None:
         )
 
 
-def _print(table: Table) -> None:
+def _print_table(table: Table) -> None:
     from rich.console import Console
 
     console = Console()

@@ -13,8 +13,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from tacit.cli.shell_completion import choice, runs, shapes
-from tacit.cli.terminal import is_of_memory
+from tacit.cli.terminal import (
+    complete_choice,
+    complete_runs,
+    complete_shapes,
+    is_of_memory,
+)
 from tacit.errors import QueryError, TacitError
 from tacit.settings import Settings, settings_of
 
@@ -24,7 +28,7 @@ Shapes = Annotated[
     str | None,
     typer.Option(
         "--shapes",
-        autocompletion=shapes,
+        autocompletion=complete_shapes,
         help="Shapes such as 1p,2i,3in, or positive, negative, all.",
     ),
 ]
@@ -38,12 +42,12 @@ _ALIASES = {"adapted": "unadapted", "out": "json_", "templates": "template"}
 
 def run_argument(help: str = "A run folder, or world.", metavar: str = "RUN|world") -> Any:
     """An argument that a shell completes to a run."""
-    return typer.Argument(metavar=metavar, autocompletion=runs, help=help)
+    return typer.Argument(metavar=metavar, autocompletion=complete_runs, help=help)
 
 
 def one_of(words: Sequence[str], help: str) -> Any:
     """An option that takes one of some words."""
-    return typer.Option(metavar="|".join(words), autocompletion=choice(words), help=help)
+    return typer.Option(metavar="|".join(words), autocompletion=complete_choice(words), help=help)
 
 
 _TYPES: dict[str, Any] = {
@@ -57,7 +61,7 @@ _TYPES: dict[str, Any] = {
 
 def of_settings(
     kind: type[Settings],
-    into: str = "given",
+    into: str = "settings",
     *,
     only: Collection[str] = (),
     flags: Mapping[str, str] | None = None,
@@ -84,15 +88,12 @@ def of_settings(
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
-            stated = {
-                name: (values.pop(key), context.get_parameter_source(key))
-                for name, key in keys.items()
-            }
-            used = {
-                name: value
-                for name, (value, where) in stated.items()
-                if where and where.name != "DEFAULT"
-            }
+            used = {}
+            for name, key in keys.items():
+                value = values.pop(key)
+                origin = context.get_parameter_source(key)
+                if origin and origin.name != "DEFAULT":
+                    used[name] = value
             if "context" in own:
                 values["context"] = context
             flags = flags_of(context.command)
@@ -104,7 +105,7 @@ def of_settings(
             "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
         )
         parameters = {"context": context} | own | options
-        called.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        vars(called)["__signature__"] = inspect.Signature(list(parameters.values()))
         return called
 
     return decorate
@@ -121,7 +122,7 @@ class FlagCommand(TyperCommand):
             message = str(getattr(error, "message", ""))
             if message.startswith("Got unexpected extra"):
                 graph = "; name a graph by --graph" if "graph" in flags_of(self) else ""
-                error.message = f"{message}; quote what has spaces{graph}"  # type: ignore[attr-defined]
+                vars(error)["message"] = f"{message}; quote what has spaces{graph}"
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -210,17 +211,17 @@ def _spelled(parameter: Any, value: str | None = None) -> str:
 
 def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Parameter:
     """The option of a field as typer reads it; a secret can come from the environment."""
-    about = field.metadata
+    metadata = field.metadata
     annotation = str(field.type)
     # Settings with a parser take one string.
-    kind = "str" if about["read"] else annotation.removesuffix(" | None")
-    choices = [str(word) for word in about["choices"]]
+    kind = "str" if metadata["read"] else annotation.removesuffix(" | None")
+    choices = [str(word) for word in metadata["choices"]]
     option = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if kind == "bool" else flag,
-        help=about["help"],
+        help=metadata["help"],
         metavar="|".join(choices) or (field.name.upper() if key != field.name else None),
         envvar=None if field.repr else f"TACIT_{field.name.upper()}",
-        autocompletion=choice(choices) if choices else None,
+        autocompletion=complete_choice(choices) if choices else None,
     )
     optional = _TYPES[kind] | None if annotation.endswith(" | None") else _TYPES[kind]
     usual = list(default) if isinstance(default, tuple) else default

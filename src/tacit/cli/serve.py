@@ -32,14 +32,14 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
 @options.of_settings(EngineSettings, "engine")
 def serve(
     sources: Annotated[list[str], options.run_argument("Runs, or world; NAME=RUN names one.")],
-    given: dict[str, Any],
+    settings: dict[str, Any],
     limits: dict[str, Any],
     engine: dict[str, Any],
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
-    settings = ServerSettings.of(given | {"limits": Limits.of(limits)})
+    service = ServerSettings.of(settings | {"limits": Limits.of(limits)})
     fork_server.start()
     from tacit.run.run import Run
     from tacit.run.world import find_run
@@ -48,10 +48,10 @@ def serve(
         name: Run(find_run(source), device=device, adapted=not unadapted, **engine)
         for name, source in named(sources).items()
     }
-    for note in notes(settings):
+    for note in notes(service):
         say(f"note: {note}", err=True)
     try:
-        serve_runs(runs, **settings.explicit)
+        serve_runs(runs, **service.explicit)
     except KeyboardInterrupt:  # Ctrl-C ends a service
         raise typer.Exit(130) from None
 
@@ -72,7 +72,7 @@ def notes(settings: ServerSettings) -> Iterator[str]:
 
 
 def named(sources: Iterable[str]) -> dict[str, str]:
-    """Runs by name: the one that is given, or that of the folder.
+    """The runs by name: an explicit one, or that of the folder.
 
     >>> named(["runs/world", "small=runs/2"])
     {'world': 'runs/world', 'small': 'runs/2'}

@@ -1,4 +1,4 @@
-"""`tacit train` and `tacit import`: a link predictor for a graph, as a run."""
+"""`tacit train`, `import`, `adapt` and `encode`: what learns, as a run or in one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from tacit.adapt.settings import AdaptSettings
 from tacit.cli import data, options
 from tacit.cli.terminal import resumable, say
+from tacit.encode.settings import EncodeSettings
+from tacit.errors import SettingsError
 from tacit.graph.settings import ReadSettings
 from tacit.links.settings import TrainSettings
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 def train(
     graph: data.Graphs,
     out: Annotated[Path, Option(help="The run folder to make.")],
-    given: dict[str, Any],
+    settings: dict[str, Any],
     reading: dict[str, Any],
     resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
     force: Annotated[bool, Option("--force", help="Replace the run in the folder.")] = False,
@@ -35,17 +38,17 @@ def train(
     from tacit.links.training.link_training import meet_others
     from tacit.run.training import train as train_run
 
-    meet_others(given.get("device", "auto"))
-    facts = data.loaded(graph, **reading)
+    meet_others(settings.get("device", "auto"))
+    facts = data.read_graph(graph, **reading)
     leads = process_number() == 0
     if leads:
         say(str(facts), err=True)
     with resumable():
-        run = train_run(facts, out, resume=resume, force=force, **given)
+        run = train_run(facts, out, resume=resume, force=force, **settings)
     leave()
     if not leads:
         return
-    _report(out, run.results["train"])
+    _report_predictor(out, run.results["train"])
     say(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 
@@ -73,12 +76,12 @@ def import_(
 
     if graph is None:
         data.check_unread(reading, "no graph is given")
-    facts = None if graph is None else data.loaded(graph, **reading)
+    facts = None if graph is None else data.read_graph(graph, **reading)
     run = import_model(
         source, out, facts, reciprocal=reciprocal, trust_pickle=trust_pickle, force=force
     )
-    about = run.settings["train"]
-    say(f"{out}: {about['model']} of rank {about['rank']} for {run.folder.graph()}")
+    trained = run.settings["train"]
+    say(f"{out}: {trained['model']} of rank {trained['rank']} for {run.folder.graph()}")
 
 
 def _question(graph: Graph) -> str:
@@ -89,7 +92,7 @@ def _question(graph: Graph) -> str:
     return f"?x : {quoted(graph.relations[relation])}({quoted(graph.entities[head])}, ?x)"
 
 
-def _report(out: Path, results: dict[str, Any]) -> None:
+def _report_predictor(out: Path, results: dict[str, Any]) -> None:
     mrr = results["valid_mrr"]
     quality = "not validated"
     if mrr is not None:
@@ -100,3 +103,135 @@ def _report(out: Path, results: dict[str, Any]) -> None:
     say(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
     if shapes:
         say(f"validated on {shapes}", err=True)
+
+
+@options.of_settings(AdaptSettings)
+def adapt(
+    source: Annotated[
+        str, options.run_argument("The run to adapt; its link predictor stays as it is.")
+    ],
+    settings: dict[str, Any],
+    queries: Annotated[
+        Path | None, Option(help="A BetaE folder to learn from; sampled from the graph by default.")
+    ] = None,
+    count: Annotated[
+        int, Option(help="Queries of each shape to sample, where none are given.")
+    ] = 5000,
+    resume: Annotated[
+        bool, Option("--resume", help="Go on where the same command was stopped.")
+    ] = False,
+    drop: Annotated[bool, Option("--drop", help="Delete the run's adapter instead.")] = False,
+) -> None:
+    """Train a score adapter on complex queries; the run keeps it if it beats what is there."""
+    from tacit.run.run import Run
+    from tacit.run.run import open as open_run
+    from tacit.run.world import find_run
+
+    if drop:  # without a look at weights, which may be damaged
+        run = Run(find_run(source))
+        run.drop_adapter()
+        say(f"{run.folder.path}: the adapter is deleted")
+        return
+    run = open_run(source, device=settings.get("device", "auto"))
+    with resumable():
+        summary = run.adapt(queries, count=count, resume=resume, progress=True, **settings)
+    learned = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
+    size = f"{summary['parameters']:,} parameters"
+    work = f"{size}, {summary['steps']} steps in {summary['seconds']:.1f} s"
+    say(f"learned from {learned} queries: {work}", err=True)
+    say(f"{run.folder.path}: {summary['verdict']}")
+
+
+@options.of_settings(EncodeSettings)
+@options.of_settings(ReadSettings, "reading")
+def encode(
+    source: Annotated[
+        list[str],
+        Argument(
+            metavar="GRAPH|RUN...",
+            help="A graph as for train, or a run; without --out it is the run to add to.",
+        ),
+    ],
+    settings: dict[str, Any],
+    reading: dict[str, Any],
+    out: Annotated[Path | None, Option(help="The run folder to make.")] = None,
+    queries: Annotated[
+        Path | None,
+        Option(
+            help="A BetaE folder to learn from; shapes that are asked for and it lacks are drawn."
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, Option(help="UltraQuery's weights, for --model ultra: a file, or a run.")
+    ] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with what was stopped.")] = False,
+    force: Annotated[
+        bool, Option("--force", help="Replace the run in the folder, or the run's encoder.")
+    ] = False,
+    drop: Annotated[bool, Option("--drop", help="Delete the run's encoder instead.")] = False,
+) -> None:
+    """Train an encoder, which answers whole questions, in a run of its own or the one given."""
+    from tacit.run.training import train_encoder
+
+    within = _names_one_run(source, out)
+    if drop and out is not None:
+        raise SettingsError("--drop deletes the encoder of the run that is given; leave --out out")
+    if within:
+        data.check_unread(reading, f"'{source[0]}' is a run, whose facts were")
+    if drop:
+        from tacit.run.run import Run
+        from tacit.run.world import find_run
+
+        run = Run(find_run(source[0]))  # without a look at weights, which may be damaged
+        run.drop_encoder()
+        say(f"{run.folder.path}: the encoder is deleted")
+        return
+    facts: Any = source[0] if within else data.read_graph(source, **reading)
+    with resumable():
+        run = train_encoder(
+            facts,
+            out,
+            queries=queries,
+            checkpoint=checkpoint,
+            resume=resume,
+            force=force,
+            **settings,
+        )
+    path = run.folder.path
+    _report_encoder(path, run.results.get("encode", {}))
+    if len(run.folder.graph().test):
+        command = shlex.join(["tacit", "eval", str(path), "--search", "encoder"])
+        say(f"measure it with: {command}", err=True)
+
+
+def _names_one_run(sources: list[str], out: Path | None) -> bool:
+    """Whether the sources are one run; an error if they name several, or nothing to add to."""
+    from tacit.disk import exists
+    from tacit.run.world import no_run
+    from tacit.sources import names_run
+
+    runs = [source for source in sources if names_run(source)]
+    for other in sources if out is None else ():
+        if not exists(other) and other not in runs:
+            raise no_run(Path(other), "run or graph")
+        if other not in runs:
+            raise SettingsError(
+                f"'{other}' is no run to add the encoder to; name the run to make by --out"
+            )
+    if len(runs) > 1:
+        raise SettingsError(
+            f"'{runs[0]}' and '{runs[1]}' are two runs, and an encoder is of one; give one of them"
+        )
+    return runs == sources
+
+
+def _report_encoder(path: Path, summary: dict[str, Any]) -> None:
+    if "imported" in summary:
+        say(f"{path}: {summary['parameters']:,} parameters from {summary['imported']}")
+        return
+    mrr = summary.get("valid_mrr")
+    quality = (
+        "not validated" if mrr is None else f"validation MRR {mrr:.2%} ({summary['measured']})"
+    )
+    work = f"{summary.get('steps', 0):,} steps in {summary.get('seconds', 0.0):.1f} s"
+    say(f"{path}: {work}, {quality}")

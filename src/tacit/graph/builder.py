@@ -117,8 +117,8 @@ def _without_inverses(relations: list[str], splits: Sequence[Triples]) -> list[s
         forward[i] = 2 * ids.setdefault(label, len(ids))
     for split in splits:
         if flipped.any():
-            back = flipped[split[:, 1]]
-            split[back] = split[back][:, [2, 1, 0]]
+            inverse = flipped[split[:, 1]]
+            split[inverse] = split[inverse][:, [2, 1, 0]]
         split[:, 1] = forward[split[:, 1]]
     return list(ids)
 
@@ -138,27 +138,27 @@ def assemble(
     distinct_facts: list[Triples] = []
     earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
     for split, facts, keys in zip(
-        SPLITS, splits, packed(splits, len(entities), len(relations)), strict=True
+        SPLITS, splits, fact_keys(splits, len(entities), len(relations)), strict=True
     ):
         ordered = np.sort(keys)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(twice):
-            once = ~within(keys, twice)
-            again = np.flatnonzero(~once)
+        duplicates = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(duplicates):
+            keep = ~within(keys, duplicates)
+            repeated = np.flatnonzero(~keep)
             # where each first occurs
-            once[again[np.unique(keys[again], return_index=True)[1]]] = True
-            notes.append(f"{split}: {counted(len(twice), 'duplicate fact')} dropped")
-            facts = facts[once]
-            keys = keys[once]
-        again = np.zeros(len(keys), dtype=bool)
+            keep[repeated[np.unique(keys[repeated], return_index=True)[1]]] = True
+            notes.append(f"{split}: {counted(len(duplicates), 'duplicate fact')} dropped")
+            facts = facts[keep]
+            keys = keys[keep]
+        repeated = np.zeros(len(keys), dtype=bool)
         for others in earlier:
-            again |= within(keys, others)
-        if again.any():
+            repeated |= within(keys, others)
+        if repeated.any():
             before = "train" if split == "valid" else "train or valid"
             notes.append(
-                f"{split}: {counted(int(again.sum()), 'fact')} dropped that {before} has too"
+                f"{split}: {counted(int(repeated.sum()), 'fact')} dropped that {before} has too"
             )
-            facts = facts[~again]
+            facts = facts[~repeated]
         earlier.append(ordered)
         distinct_facts.append(facts)
     train, valid, test = distinct_facts
@@ -166,13 +166,13 @@ def assemble(
     for split in SPLITS[1:]:
         unseen = len(graph.split(split)) - len(graph.evaluable(split))
         if unseen:
-            about = "it names" if unseen == 1 else "they name"
+            subject = "it names" if unseen == 1 else "they name"
             what = f"{counted(unseen, 'fact')} that nothing is learned about"
-            notes.append(f"{split}: {what}: {about} entities or relations not in train")
+            notes.append(f"{split}: {what}: {subject} entities or relations not in train")
     return replace(graph, notes=tuple(notes))
 
 
-def packed(
+def fact_keys(
     parts: Sequence[Triples], num_entities: int, num_relations: int
 ) -> list[NDArray[np.int64]]:
     """One integer per fact of each part, equal exactly where facts are, across parts too."""
@@ -184,10 +184,10 @@ def packed(
     )
 
 
-def counted(number: int, noun: str, several: str = "") -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Formats a number and its noun.
 
     >>> counted(1, "fact"), counted(1200, "fact"), counted(2, "entity", "entities")
     ('1 fact', '1,200 facts', '2 entities')
     """
-    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

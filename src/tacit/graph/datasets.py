@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.formats.betae import is_betae, read_betae
-from tacit.graph.formats.files import PACKINGS, extension, spooled, unpacked
+from tacit.graph.formats.files import PACKINGS, extension, spool, unpacked
 from tacit.graph.formats.label_tables import (
+    NAMES,
+    NAMING,
     TABLES,
     is_frame,
     is_rows,
     read_frame,
+    read_names,
+    read_prefixes,
     read_rows,
     read_table,
 )
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.labels.naming import NAMES, NAMING, read_names, read_prefixes
 from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.merging import joined
+from tacit.graph.merging import join_graphs
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
@@ -81,11 +84,14 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
             ("skip_bad", "skip_bad is given"),
         ):
             if getattr(reading, name_of_option) and not any(map(_has_columns, located)):
-                raise SettingsError(f"{shown}, but {_listed(sources)} is no table", name_of_option)
-        graph = _loaded(located, name, reading, Prefixes(), {})
+                raise SettingsError(
+                    f"{shown}, but {_source_names(sources)} is no table", name_of_option
+                )
+        graph = _load_sources(located, name, reading, Prefixes(), {})
         if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
             raise DataError(
-                "holds names, and no facts; read it together with a file of facts", _listed(sources)
+                "holds names, and no facts; read it together with a file of facts",
+                _source_names(sources),
             )
     # that of a file may be none
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
@@ -105,11 +111,11 @@ def sources_of(source: Any) -> list[Any]:
     return list(source) if isinstance(source, list | tuple) and not is_rows(source) else [source]
 
 
-def _listed(sources: Sequence[Any]) -> str:
+def _source_names(sources: Sequence[Any]) -> str:
     return ", ".join(item.name if isinstance(item, Graph) else str(item) for item in sources)
 
 
-def _loaded(
+def _load_sources(
     sources: Sequence[Any],
     name: str | None,
     reading: ReadSettings,
@@ -127,9 +133,9 @@ def _loaded(
         if isinstance(source, Graph):
             graphs.append(source)
         elif is_frame(source):
-            graphs.append(read_frame(source, "graph", reading))
+            graphs.append(read_frame(source, reading))
         elif is_rows(source):
-            graphs.append(read_rows(source, "graph", reading))
+            graphs.append(read_rows(source, reading))
         elif isinstance(source, _Folder):
             graphs.append(_of_folder(source, reading, names))
         elif source not in exports:
@@ -142,20 +148,20 @@ def _loaded(
         raise DataError("no source of facts was given; expected a file, a folder or a data set")
     if len(graphs) == 1:
         return graphs[0] if name is None else replace(graphs[0], name=name)
-    first, *others = (graph.name for graph in graphs)
-    whole = joined(
+    first, *others = (part.name for part in graphs)
+    graph = join_graphs(
         graphs,
         name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"),
     )
-    known = whole.names
+    known = graph.names
     further = dict[str, list[str]]()
     for iri, ranked in names.items():
-        if (label := whole.label_of(iri)) is not None:
+        if (label := graph.label_of(iri)) is not None:
             before = known.get(label, ())
             best = by_rank(ranked)
             # others have been chosen
             further[label] = best if set(before) <= set(best) else [*before, *best]
-    return whole.named(further)
+    return graph.named(further)
 
 
 def _has_columns(source: Any) -> bool:
@@ -172,7 +178,7 @@ def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
     prefixes = read_prefixes(path)
     own: Ranked = {}
     if folder.files:
-        graph = _loaded(folder.files, name, reading, prefixes, own)
+        graph = _load_sources(folder.files, name, reading, prefixes, own)
     elif folder.splits:
         graph = _read(folder.splits, name, prefixes, reading, own)
     else:
@@ -202,7 +208,7 @@ def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
                 f"format is '{reading.format}'; it must be one of {names}, {_PACKED}", "format"
             )
         name = f"standard-input.{reading.format.removeprefix('.')}"
-        return stack.enter_context(spooled(sys.stdin.buffer, name, "standard input"))
+        return stack.enter_context(spool(sys.stdin.buffer, name, "standard input"))
     path = Path(str(files("tacit.graph") / source) if source in DATASETS else source)
     try:
         if path.is_dir():
@@ -222,7 +228,7 @@ def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
     if not path.is_fifo():
         return path
     pipe = stack.enter_context(path.open("rb"))
-    return stack.enter_context(spooled(pipe, path.name, path))
+    return stack.enter_context(spool(pipe, path.name, path))
 
 
 def _find_splits(folder: Path) -> _Folder:

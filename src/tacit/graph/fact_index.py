@@ -76,7 +76,7 @@ def paired(high: Ints, low: NDArray[np.integer], size: int) -> Ints:
 
 
 def spread(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Concatenates the spans from starts to ends: the span of each position, and the position.
+    """Concatenates spans of positions: the span of each position, and the position.
 
     >>> spread(np.array([5, 9]), np.array([7, 10]))
     (array([0, 0, 1]), array([5, 6, 9]))

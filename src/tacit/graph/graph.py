@@ -55,11 +55,13 @@ def names_both_ways(names: NamesByLabel, relations: Sequence[str]) -> dict[str, 
     """The names, with those of inverses taken from their relations where absent."""
     pairs = zip(relations[0::2], relations[1::2], strict=True)
     return {
-        back: [name + INVERSE for name in names[label]] for label, back in pairs if label in names
+        inverse: [name + INVERSE for name in names[label]]
+        for label, inverse in pairs
+        if label in names
     } | dict(names)
 
 
-def _checked(row: Sequence[str], split: str, number: int) -> list[str]:
+def _check_row(row: Sequence[str], split: str, number: int) -> list[str]:
     """Checks a row of three labels and strips their spaces; an error names the row."""
     listed = isinstance(row, Sequence | np.ndarray) and not isinstance(row, str)
     labels = [label.strip(" ") for label in row if isinstance(label, str)] if listed else []
@@ -117,7 +119,7 @@ class Graph:
                 [
                     label
                     for number, row in enumerate(facts, 1)
-                    for label in _checked(row, split, number)
+                    for label in _check_row(row, split, number)
                 ],
             )
         return builder.graph(name)
@@ -166,11 +168,11 @@ class Graph:
 
         An inverse is listed only where its names differ from its relation's.
         """
-        own = dict(self.relations.names)
-        for label, back in zip(self.relations[0::2], self.relations[1::2], strict=True):
-            if own.get(back) == tuple(name + INVERSE for name in own.get(label, ())):
-                del own[back]
-        return own | self.entities.names
+        names = dict(self.relations.names)
+        for label, inverse in zip(self.relations[0::2], self.relations[1::2], strict=True):
+            if names.get(inverse) == tuple(name + INVERSE for name in names.get(label, ())):
+                del names[inverse]
+        return names | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label of an IRI: its short form, or the IRI, bare or in angle brackets; or None.
@@ -265,8 +267,10 @@ class Graph:
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
         """The first entities and relations (default: all): their counts and a hash; cached."""
-        whole = self.num_entities, self.num_relations
-        sizes = whole if entities is None or relations is None else (entities, relations)
+        sizes = (
+            self.num_entities if entities is None else entities,
+            self.num_relations if relations is None else relations,
+        )
         if sizes not in self._stamps:
             digest = sha256()
             for vocabulary, size in zip((self.entities, self.relations), sizes, strict=True):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder, counted, packed
+from tacit.graph.builder import Builder, counted, fact_keys
 from tacit.graph.fact_index import distinct, within
 from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.labels.prefixes import Prefixes
@@ -24,13 +24,14 @@ _BLANK = "_:"
 _FORWARD = np.array([1, 2, 1], dtype=np.int32)
 
 
-def joined(graphs: Sequence[Graph], name: str) -> Graph:
+def join_graphs(graphs: Sequence[Graph], name: str) -> Graph:
     """Joins graphs split by split; equal labels, or labels of one IRI, are one entity.
 
     A blank node is a thing of its own graph: those of later graphs get labels that no earlier one
     has.
 
-    >>> joined([Graph.of([("a", "r", "b")]), Graph.of([("b", "r", "c")])], "both").entities.labels
+    >>> graphs = [Graph.of([("a", "r", "b")]), Graph.of([("b", "r", "c")])]
+    >>> join_graphs(graphs, "both").entities.labels
     ['a', 'b', 'c']
     """
     declared = [graph.prefixes for graph in graphs if graph.prefixes]
@@ -110,18 +111,18 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     unknown = [label for label in forward if label not in graph.relations]
     larger = replace(
         graph,
-        entities=_extended(graph.entities, heads),
-        relations=_extended(graph.relations, directed(dict.fromkeys(unknown))),
+        entities=_extend(graph.entities, heads),
+        relations=_extend(graph.relations, directed(dict.fromkeys(unknown))),
         prefixes=prefixes,
     )
-    facts = _facts(larger, more, heads, forward)
+    facts = _facts_in_ids(larger, more, heads, forward)
     if not more.prefixes:  # statements of RDF have one order
         _check_columns(graph, larger, facts)
-    present, new = packed([graph.facts(), facts], larger.num_entities, larger.num_relations)
+    present, new = fact_keys([graph.facts(), facts], larger.num_entities, larger.num_relations)
     _, first = np.unique(new, return_index=True)
     added = facts[np.sort(first[~within(new[first], np.sort(present))])]
     larger = replace(larger, train=np.concatenate((graph.train, added)))
-    return Merged(_named(larger, more, heads, forward), len(added), len(first) - len(added))
+    return Merged(_add_names(larger, more, heads, forward), len(added), len(first) - len(added))
 
 
 def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
@@ -153,8 +154,8 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     forward = [lookup.find(label, graph.relations) for label in less.relations[0::2]]
     splits = [graph.split(name) for name in SPLITS]
     num_listed = len(less.facts())
-    facts = _facts(graph, less, heads, forward)
-    *present, keys = packed([*splits, facts], graph.num_entities, graph.num_relations)
+    facts = _facts_in_ids(graph, less, heads, forward)
+    *present, keys = fact_keys([*splits, facts], graph.num_entities, graph.num_relations)
     targets = distinct(keys)  # a fact may be named twice, by labels and by names
     remaining = [split[~within(own, targets)] for split, own in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, remaining))
@@ -260,12 +261,12 @@ class _Lookup(NamedTuple):
         return f"<{iri}>" if iri is not None and short in known else short
 
 
-def _extended(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
+def _extend(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
     further = [label for label in dict.fromkeys(labels) if label not in known]
     return Vocabulary([*known, *further], known.kind, known.names) if further else known
 
 
-def _facts(
+def _facts_in_ids(
     graph: Graph, more: Graph, heads: Sequence[str | None], forward: Sequence[str | None]
 ) -> Triples:
     """The facts of another graph in the ids of this one, if all of them are known."""
@@ -276,17 +277,17 @@ def _facts(
     facts = more.facts()
     rows = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
     rows = rows[(rows >= 0).all(axis=1)]
-    back = rows[:, 1] & 1 == 1  # a name may be that of an inverse
-    rows[back] = rows[back][:, [2, 1, 0]]
+    inverse = rows[:, 1] & 1 == 1  # a name may be that of an inverse
+    rows[inverse] = rows[inverse][:, [2, 1, 0]]
     rows[:, 1] &= ~1
     return rows
 
 
-def _named(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:
+def _add_names(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:
     """The graph with the names of another added behind its own."""
     further = more.names
     names = {label: list(texts) for label, texts in larger.names.items()}
-    theirs = (*more.entities, *more.relations[0::2])
-    for label, mine in zip(theirs, (*heads, *forward), strict=True):
-        names.setdefault(mine, []).extend(further.get(label, ()))
+    labels = (*more.entities, *more.relations[0::2])
+    for label, known in zip(labels, (*heads, *forward), strict=True):
+        names.setdefault(known, []).extend(further.get(label, ()))
     return larger.named(names)

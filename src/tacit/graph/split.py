@@ -32,12 +32,12 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     free = np.ones(num_groups, dtype=bool)
     free[groups[_cover(facts, rng.permutation(len(facts)))]] = False
     sizes = np.bincount(groups, minlength=num_groups)
-    drawn = rng.permutation(num_groups)
-    drawn = drawn[free[drawn]]
-    num_held_out = np.cumsum(sizes[drawn])
+    held_out_order = rng.permutation(num_groups)
+    held_out_order = held_out_order[free[held_out_order]]
+    num_held_out = np.cumsum(sizes[held_out_order])
     part = np.zeros(num_groups, dtype=np.int8)
-    part[drawn[num_held_out <= round((valid + test) * len(facts))]] = 1
-    part[drawn[num_held_out <= round(test * len(facts))]] = 2
+    part[held_out_order[num_held_out <= round((valid + test) * len(facts))]] = 1
+    part[held_out_order[num_held_out <= round(test * len(facts))]] = 2
     rows = part[groups]
     train, middle, last = (np.ascontiguousarray(facts[rows == i]) for i in range(3))
     notes = tuple(

@@ -27,13 +27,14 @@ ADVICE = (
     "replace values by ranges that many facts share (1980s, 10-20)."
 )
 KINDS = ("numbers", "dates")
-_SHARED = 10  # facts a value has on average from which it says as much as another entity
+_FACTS_PER_VALUE = 10  # facts a value has on average from which it says as much as another entity
 _MOSTLY = 0.5  # of a relation's facts end in values
 _EXAMPLES = 3
 _NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)?(?:\.\d*)?(?:[eE][+-]?\d+)?%?")
 _TIME = r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:\d{2})?"
 _DATE = re.compile(
-    rf"-?\d{{4,}}-\d{{2}}(?:-\d{{2}}{_TIME})?|\d{{1,2}}[./]\d{{1,2}}[./]\d{{4}}|\d{{4}}/\d{{1,2}}/\d{{1,2}}"
+    rf"-?\d{{4,}}-\d{{2}}(?:-\d{{2}}{_TIME})?"
+    r"|\d{1,2}[./]\d{1,2}[./]\d{4}|\d{4}/\d{1,2}/\d{1,2}"
 )
 _LITERAL = re.compile(r'"(.*)"(?:\^\^(.*))?', re.DOTALL)
 # datatypes of XML Schema
@@ -154,7 +155,7 @@ def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
     size = max(graph.num_relations, 1)
     pairs, relations = np.divmod(distinct(paired(keys, triples[:, 1], size)), size)
     sizes = np.bincount(relations, minlength=graph.num_relations)
-    shared: Counter[tuple[int, int]] = Counter()
+    overlap_sizes: Counter[tuple[int, int]] = Counter()
     # Rows of one entity pair are adjacent: compare each with the next, then the one after it.
     at = np.arange(len(pairs))
     step = 1
@@ -163,9 +164,9 @@ def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
         at = at[pairs[at] == pairs[at + step]]
         both, counts = np.unique(relations[at] * size + relations[at + step], return_counts=True)
         for key, count in zip(both.tolist(), counts.tolist(), strict=True):
-            shared[divmod(key, size)] += count
+            overlap_sizes[divmod(key, size)] += count
         step += 1
-    overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in shared.items()}
+    overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in overlap_sizes.items()}
     return {
         pair: overlaps[pair]
         for pair in sorted(overlaps)
@@ -222,10 +223,10 @@ def values(graph: Graph) -> tuple[ValueRelation, ...]:
             counts = np.bincount(valued[:, 1], minlength=graph.num_relations)
             for relation in np.flatnonzero((counts > 0) & (counts >= _MOSTLY * total)):
                 ids: NDArray[np.int32] = valued[valued[:, 1] == relation][:, near]
-                distinct = list(dict.fromkeys(ids.tolist()))
-                examples = tuple(graph.entities[i] for i in distinct[:_EXAMPLES])
-                sizes = len(ids), len(distinct)
-                shared = sizes[0] >= _SHARED * sizes[1]
+                different = list(dict.fromkeys(ids.tolist()))
+                examples = tuple(graph.entities[i] for i in different[:_EXAMPLES])
+                sizes = len(ids), len(different)
+                shared = sizes[0] >= _FACTS_PER_VALUE * sizes[1]
                 valued_relations.append(
                     ValueRelation(graph.relations[relation], end, kind, *sizes, examples, shared)
                 )

@@ -23,8 +23,8 @@ from tacit.graph.fact_index import FactIndex
 from tacit.graph.formats.files import BOM, lines
 from tacit.graph.graph import SPLITS, Graph, names_both_ways
 from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.trie import LabelTrie, is_large, trie_of
-from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.labels.spelling import is_large
+from tacit.graph.labels.vocabulary import LabelTrie, Vocabulary, trie_of
 
 ENTITIES = "entities.txt"
 RELATIONS = "relations.txt"
@@ -127,7 +127,7 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
 def write_names(graph: Graph, folder: Path) -> None:
     """Writes the readable names of a graph, replacing those in the folder."""
     pairs = ((label, name) for label, names in graph.names.items() for name in names)
-    text = "".join(f"{_escaped(label)}\t{_escaped(name)}\n" for label, name in pairs)
+    text = "".join(f"{_escape(label)}\t{_escape(name)}\n" for label, name in pairs)
     mark = BOM.decode()
     # the first one is no label's
     _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)
@@ -163,7 +163,7 @@ def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: se
     names: dict[str, list[str]] = {}
     # which may have been written elsewhere
     for number, line in lines(folder / NAMES) if NAMES in present else ():
-        label, _, readable = map(_unescaped, line.partition("\t"))
+        label, _, readable = map(_unescape, line.partition("\t"))
         if readable:
             names.setdefault(label, []).append(readable)
         elif line:
@@ -243,18 +243,18 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _read_labels(path: Path) -> list[str]:
-    return [*map(_unescaped, path.read_bytes().decode("utf-8").split("\n")[:-1])]
+    return [*map(_unescape, path.read_bytes().decode("utf-8").split("\n")[:-1])]
 
 
 def _label_lines(labels: Iterable[str]) -> str:
-    return "".join(_escaped(label) + "\n" for label in labels)
+    return "".join(_escape(label) + "\n" for label in labels)
 
 
-def _escaped(label: str) -> str:
+def _escape(label: str) -> str:
     return (
         label.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     )
 
 
-def _unescaped(line: str) -> str:
+def _unescape(line: str) -> str:
     return re.sub(r"\\[\\nrt]", lambda match: _UNESCAPED[match[0]], line) if "\\" in line else line

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.formats.files import blocks, decoded
+from tacit.graph.formats.files import blocks, decode_block
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
 from tacit.links.models import MODELS, make_model
@@ -106,7 +106,7 @@ def _rows(path: Path, columns: int) -> list[list[str]]:
         lines = (
             line
             for start, block in blocks(path)
-            for line in io.StringIO(decoded(block, start, path))
+            for line in io.StringIO(decode_block(block, start, path))
         )
         rows = list(csv.reader(lines, delimiter="\t"))[1:]  # the first line names the columns
     except csv.Error as error:

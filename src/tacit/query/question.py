@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import INVERSE, Graph
-from tacit.graph.labels.terms import SCHEME
+from tacit.graph.labels.prefixes import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query
 from tacit.query.plans.plan import CompiledQuery

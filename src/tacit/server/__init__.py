@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def tell(service: Service, address: str) -> None:
     """Print where a run can be asked."""
-    graph = service.edition.graph
+    graph = service.snapshot.graph
     print(
         escape_control_chars(
             f"{graph.name}: {graph.num_entities:,} entities, ready at {address}  (Ctrl-C ends it)"

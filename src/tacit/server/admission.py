@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 
-from tacit.server.routes.replies import Reply, failure
 from tacit.server.settings import ServerSettings
+from tacit.server.workers.jobs import Reply, failure
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -28,7 +28,7 @@ REMEMBERED = 4096  # addresses
 LOGGED = 200  # characters of a path
 
 
-class Visit:
+class RequestHead:
     """A request as it arrives, before its body."""
 
     def __init__(self, scope: Scope, keys: Mapping[str, str]) -> None:
@@ -36,19 +36,17 @@ class Visit:
         self.path = scope["path"]
         self.headers = Headers(scope=scope)
         self.client: str = (scope.get("client") or ("",))[0]
-        self.asks = self.path not in OPEN and not self.path.startswith("/static/")
+        self.is_guarded = self.path not in OPEN and not self.path.startswith("/static/")
         scheme, _, bearer = self.headers.get("authorization", "").partition(" ")
         sent_key = self.headers.get("x-api-key") or (
             bearer.strip() if scheme.lower() == "bearer" else ""
         )
-        self.brought_key = bool(sent_key)
+        self.has_key = bool(sent_key)
         # Every key is compared, so that the time tells nothing about them.
-        names = [
-            name
-            for name, key in keys.items()
-            if hmac.compare_digest(sent_key.encode("latin-1"), key.encode())
-        ]
-        self.key = names[0] if names else None
+        self.key: str | None = None
+        for name, key in keys.items():
+            if hmac.compare_digest(sent_key.encode("latin-1"), key.encode()):
+                self.key = self.key or name
 
     @property
     def length(self) -> int:
@@ -59,15 +57,16 @@ class Visit:
 
     def line(self, status: int, seconds: float) -> str:
         """The line of the access log, as JSON, so that no client can end it."""
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = {
-            "time": now,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "client": self.client,
             "key": self.key,
             "method": self.method,
             "path": self.path[:LOGGED],
+            "status": status,
+            "seconds": round(seconds, 6),
         }
-        return json.dumps(entry | {"status": status, "seconds": round(seconds, 6)})
+        return json.dumps(entry)
 
 
 class Admission:
@@ -83,13 +82,13 @@ class Admission:
         self._due: dict[str, float] = {}
 
     @contextmanager
-    def of(self, visit: Visit) -> Iterator[Reply | None]:
+    def admit(self, head: RequestHead) -> Iterator[Reply | None]:
         """The refusal of a request, or None; the request is counted inside the context."""
-        refusal = (self._refusal(visit) if visit.asks else None) or self._host_refusal(visit)
-        if refusal is not None or not visit.asks:
+        refusal = (self._refusal(head) if head.is_guarded else None) or self._host_refusal(head)
+        if refusal is not None or not head.is_guarded:
             yield refusal
             return
-        client = network(visit.client)
+        client = network(head.client)
         self._inside[client] += 1
         try:
             yield None
@@ -98,15 +97,15 @@ class Admission:
             if not self._inside[client]:
                 del self._inside[client]
 
-    def _host_refusal(self, visit: Visit) -> Reply | None:
+    def _host_refusal(self, head: RequestHead) -> Reply | None:
         """The refusal of a request that calls the service by none of its names.
 
         Load balancers ask whether it is ready by addresses, which change, and the answer tells
         nothing else.
         """
-        if self.hosts is None or visit.path == "/ready":
+        if self.hosts is None or head.path == "/ready":
             return None
-        name = re.sub(r":\d+$", "", visit.headers.get("host", "").lower())
+        name = re.sub(r":\d+$", "", head.headers.get("host", "").lower())
         own = (f"[{host}]" if ":" in host else host for host in self.hosts)
         if any(name == host or (host.startswith("*.") and name.endswith(host[1:])) for host in own):
             return None
@@ -115,23 +114,21 @@ class Admission:
             403, f"this service goes by {known} alone; its setting trusted_hosts adds names"
         )
 
-    def _refusal(self, visit: Visit) -> Reply | None:
-        if self.keys and visit.key is None:
+    def _refusal(self, head: RequestHead) -> Reply | None:
+        if self.keys and head.key is None:
             problem = (
-                "this is no key of this service"
-                if visit.brought_key
-                else "this service needs a key"
+                "this is no key of this service" if head.has_key else "this service needs a key"
             )
             return failure(
                 401, f"{problem}; send one as 'Authorization: Bearer KEY' or 'X-API-Key'"
             )
-        allowed = "*" in self.cors or visit.headers.get("origin") in self.cors
-        if visit.headers.get("sec-fetch-site") == "cross-site" and not allowed:
+        allowed = "*" in self.cors or head.headers.get("origin") in self.cors
+        if head.headers.get("sec-fetch-site") == "cross-site" and not allowed:
             return failure(
                 403,
                 "a page of another site asks, which the setting cors of this service does not name",
             )
-        client = network(visit.client)
+        client = network(head.client)
         if self._inside[client] >= self.limits.per_client:
             most = f"{self.limits.per_client} questions of yours, as many as one address may have,"
             return failure(429, f"{most} have no reply yet; ask again later")

@@ -1,43 +1,134 @@
-"""The HTTP service: routes that check a request and pass it to the workers."""
+"""The service as an application: its routes, middleware, error replies and document."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import replace
-from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
-from fastapi.responses import FileResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
-from tacit.server import schemas
-from tacit.server.admission import Admission
+from tacit.errors import TacitError
+from tacit.server import fact_routes, routes, sparql_protocol
+from tacit.server.admission import OPEN, Admission
 from tacit.server.middleware import Guard
-from tacit.server.openapi import (
-    DESCRIPTION,
-    ERRORS,
-    EXAMPLE,
-    NOT_ACCEPTABLE,
-    SPARQL_BODY,
-    SPARQL_REPLY,
-    describe,
-)
-from tacit.server.routes import entity_routes, fact_routes
-from tacit.server.routes.error_replies import ERROR_REPLIES
-from tacit.server.routes.replies import failure, success
-from tacit.server.routes.sparql_protocol import Asking, asking
+from tacit.server.schemas import MANY, ONE, ErrorReply
 from tacit.server.served_run import Served
-from tacit.server.service import Chosen, Runs, Service
+from tacit.server.service import Runs
 from tacit.server.settings import ServerSettings
-from tacit.server.workers.jobs import Job
+from tacit.server.workers.jobs import failure, refusal
 
-PAGE = files("tacit.server") / "static"
-routes = APIRouter()
+log = logging.getLogger("tacit.server")
+DESCRIPTION = (
+    "Answers logical questions over a knowledge graph that is missing facts, and says why. Every "
+    "reply that is not a success has one sentence in `error.message`, and the place in the "
+    "question it points at."
+)
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorReply, "description": description}
+    for status, description in {
+        400: "The request is not JSON, or the SPARQL query is wrong.",
+        401: "The service needs a key.",
+        403: "A page of another site asks, or the Host header has an unknown name.",
+        404: "No run of this name is served.",
+        408: "The request did not arrive in time.",
+        413: "The request is too large.",
+        422: "The question or a setting is wrong, or asks for more than is allowed.",
+        429: "Too many questions wait already, or too many of this client.",
+        500: "A fault in Tacit; its log has it.",
+        503: "The question was lost or waited too long; ask again.",
+    }.items()
+}
+# errors of requests with a body, and of routes that need a key
+OF_BODIES = ("408", "413")
+OF_QUESTIONS = ("401", "429")
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+
+async def _refused(request: Request, error: TacitError) -> Response:
+    return refusal(error).response()
+
+
+async def _malformed(request: Request, error: RequestValidationError) -> Response:
+    first: dict[str, Any] = error.errors()[0]
+    if first["type"] == "json_invalid":
+        why = first.get("ctx", {}).get("error", "it has no end")
+        return failure(400, f"the request is not JSON: {why}").response()
+    loc = [part for part in first["loc"] if part not in (ONE, MANY)]
+    if loc == ["body"] and "json" not in request.headers.get("content-type", ""):
+        return failure(
+            422, "send the request as JSON, with the header 'Content-Type: application/json'"
+        ).response()
+    # The first part is body or query.
+    place = ".".join(str(part) for part in loc[1:])
+    where = f"'{place[:80]}'" if place else "the request"
+    return failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}").response()
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    status = error.status_code
+    message = error.detail
+    path = request.url.path[:100]
+    if status == 404 and message == "Not Found":  # Starlette's default
+        message = f"there is no {path} here; /openapi.json lists what there is"
+    if status == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        allowed = "GET, HEAD" if allowed == "GET" else allowed  # the guard answers HEAD by GET
+        hint = f"; use {allowed}" if allowed else ""
+        return failure(405, f"{path} does not answer {request.method}{hint}").response(
+            allow=allowed
+        )
+    if message == "There was an error parsing the body":  # FastAPI's default
+        message = "the request is not JSON: it is not UTF-8, or a number has too many digits"
+    return failure(status, message).response()
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    log.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
+    return failure(
+        500, "the request could not be answered because of a fault in Tacit; the log has it"
+    ).response()
+
+
+ERROR_REPLIES: dict[int | type[Exception], Any] = {
+    TacitError: _refused,
+    RequestValidationError: _malformed,
+    HTTPException: _http,
+    Exception: _fault,
+}
+
+
+def describe(app: FastAPI, keyed: bool) -> None:
+    """Add the use of keys to the OpenAPI document, and drop impossible errors from routes."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = FastAPI.openapi(app)
+            document["components"]["securitySchemes"] = SCHEMES
+            keys: list[dict[str, list[str]]] = [{name: []} for name in SCHEMES]
+            for path, methods in document["paths"].items():
+                for route in methods.values():
+                    never = (() if "requestBody" in route else OF_BODIES) + (
+                        OF_QUESTIONS if path in OPEN else ()
+                    )
+                    for status in never:
+                        del route["responses"][status]
+                    if path not in OPEN:
+                        route["security"] = keys if keyed else [*keys, {}]
+        return app.openapi_schema or {}
+
+    vars(app)["openapi"] = openapi
 
 
 def create_app(served: Mapping[str, Served], settings: ServerSettings | None = None) -> FastAPI:
@@ -58,10 +149,15 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
     # Made before the guard, which Starlette makes after the start.
     admission = Admission(settings)
     describe(app, keyed=bool(admission.keys))
-    routers = (routes, entity_routes.routes, fact_routes.routes)
+    routers = (
+        routes.questions,
+        sparql_protocol.routes,
+        routes.about_entities,
+        fact_routes.routes,
+    )
     for router in routers:
         app.include_router(router)
-    app.mount("/static", StaticFiles(directory=str(PAGE)), name="static")
+    app.mount("/static", StaticFiles(directory=str(routes.PAGE)), name="static")
     # CORS goes outside of the guard, since preflight requests bring no key.
     paths = {
         route.path for router in routers for route in router.routes if isinstance(route, Route)
@@ -81,158 +177,3 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
             allow_headers=["Authorization", "Content-Type", "X-API-Key"],
         )
     return app
-
-
-@routes.post("/ask", response_model=schemas.AskReply, tags=["questions"])
-async def ask(asked: schemas.AskRequests, service: Chosen) -> Response:
-    """The best answers to a question, best first; to a list, a reply or an error for each
-    question, in order.
-    """
-    return await (service.ask_each(asked) if isinstance(asked, list) else service.ask("ask", asked))
-
-
-@routes.post("/explain", response_model=schemas.AnswersReply, tags=["questions"])
-async def explain(asked: schemas.ExplainRequest, service: Chosen) -> Response:
-    """The best answers, each with its reasons, and whether the search provably missed nothing."""
-    return await service.ask("explain", asked)
-
-
-@routes.post("/plan", response_model=schemas.PlanReply, tags=["questions"])
-async def plan(asked: schemas.PlanRequest, service: Chosen) -> Response:
-    """How a question would be answered, and what each step costs."""
-    return await service.ask("plan", asked)
-
-
-@routes.post("/read", response_model=schemas.ReadReply, tags=["questions"])
-async def read(asked: schemas.ReadRequest, service: Chosen) -> Response:
-    """A question as it is understood: as nested conditions, as a sentence and as SPARQL."""
-    return await service.answer(Job("read", asked.query))
-
-
-Typed = Annotated[
-    str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])
-]
-Protocol = Annotated[Asking, Depends(asking)]
-SparqlQuery = Annotated[
-    str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])
-]
-Format = Annotated[
-    str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])
-]
-New = Annotated[bool, Query(description=schemas.SETTINGS["new"]["help"])]
-Near = Annotated[
-    str | None, Query(max_length=1000, description="A relation; entities in its facts come first.")
-]
-EndParameter = Annotated[
-    Literal["subject", "object"],
-    Query(description="The end of the relation's facts that is meant."),
-]
-CountParameter = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
-
-
-@routes.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
-def entities(  # in a thread, since it may search many names
-    service: Chosen,
-    q: Typed = "",
-    limit: CountParameter = 10,
-    relation: Near = None,
-    end: EndParameter = "object",
-) -> Response:
-    """Entities whose name, or a word of it, starts with what was typed, those first that a
-    relation leads to.
-    """
-    return success({"matches": service.edition.names.entities(q, limit, relation, end)}).response()
-
-
-@routes.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
-async def relations(service: Chosen, q: Typed = "", limit: CountParameter = 10) -> Response:
-    """Relations whose name, or a word of it, starts with what was typed."""
-    return success({"matches": service.edition.names.relations(q, limit)}).response()
-
-
-@routes.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
-def example_questions(service: Chosen) -> Response:
-    """Questions that the loaded graph has answers to, one for each of several shapes."""
-    return success({"examples": service.edition.examples}).response()
-
-
-@routes.get("/health", response_model=schemas.HealthReply, tags=["service"])
-async def health(service: Chosen, request: Request) -> Response:
-    """What the service is, how a run is doing, and which others there are."""
-    return success(service.health() | {"runs": list(request.app.state.runs.services)}).response()
-
-
-@routes.get("/ready", response_model=schemas.ReadyReply, tags=["service"])
-async def ready(service: Chosen) -> Response:
-    """Whether questions are answered: 503 as long as no worker runs, so that load balancers ask
-    elsewhere.
-
-    Where only some workers run, it says how many, and what keeps the others from starting.
-    """
-    pool = service.edition.pool
-    alive = len(pool.alive)
-    problem = pool.problem or None
-    if not alive:
-        reason = f" ({problem})" if problem else ""
-        return failure(503, f"no worker runs{reason}; ask again later").response()
-    return success(
-        {"ready": True, "workers": {"alive": alive, "wanted": pool.size}, "problem": problem}
-    ).response()
-
-
-@routes.get(
-    "/metrics",
-    response_class=Response,
-    responses={200: {"content": {"text/plain": {}}}},
-    tags=["service"],
-)
-async def metrics(request: Request) -> Response:
-    """Counters and histograms, in Prometheus' text format."""
-    return Response(
-        generate_latest(request.app.state.runs.metrics.registry), media_type=CONTENT_TYPE_LATEST
-    )
-
-
-_SPARQL: dict[str, Any] = {
-    "responses": {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE},
-    "response_class": Response,
-    "tags": ["questions"],
-}
-
-
-async def _sparql(service: Service, asked: Asking, new: bool) -> Response:
-    """The reply of the endpoint."""
-    if asked.query is None:
-        return asked.description().response()
-    job = Job(
-        "sparql", asked.query, changes=(("new", True),) if new else (), media_type=asked.media_type
-    )
-    reply = await service.edition.pool.answer(job)
-    # The protocol wants 400; clients show its message.
-    return (replace(reply, status=400) if reply.status == 422 else reply).response()
-
-
-@routes.get("/sparql", **_SPARQL)
-async def sparql_get(
-    service: Chosen,
-    asked: Protocol,
-    query: SparqlQuery = None,
-    new: New = False,
-    format: Format = None,
-) -> Response:
-    """The results of a SPARQL query; without one, what the endpoint says of itself."""
-    return await _sparql(service, asked, new)
-
-
-@routes.post("/sparql", openapi_extra=SPARQL_BODY, **_SPARQL)
-async def sparql_post(
-    service: Chosen, asked: Protocol, new: New = False, format: Format = None
-) -> Response:
-    """The same, with the query as a form field or as the body itself."""
-    return await _sparql(service, asked, new)
-
-
-@routes.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-async def page() -> FileResponse:
-    """The page to ask on."""
-    return FileResponse(str(PAGE / "index.html"), media_type="text/html; charset=utf-8")

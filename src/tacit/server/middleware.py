@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from tacit.server.admission import Admission, Visit
-from tacit.server.metrics import Metrics
-from tacit.server.routes.replies import Reply, failure
+from tacit.server.admission import Admission, RequestHead
+from tacit.server.monitoring import Metrics
+from tacit.server.workers.jobs import Reply, failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,7 +63,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit = Visit(scope, self.admission.keys)
+        head = RequestHead(scope, self.admission.keys)
         status = GONE
         start = perf_counter()
 
@@ -72,24 +72,24 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # Browsers must check for new page code after an upgrade.
-                caching = b"no-cache" if visit.path.startswith("/static/") else b"no-store"
+                caching = b"no-cache" if head.path.startswith("/static/") else b"no-store"
                 message["headers"] = [
                     *message.get("headers", ()),
                     *HEADERS,
                     (b"cache-control", caching),
                 ]
-            elif visit.method == "HEAD":
+            elif head.method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
 
         try:
-            with self.admission.of(visit) as refusal:
-                body = refusal or await self._body(visit, receive)
+            with self.admission.admit(head) as refusal:
+                body = refusal or await self._body(head, receive)
                 if isinstance(body, Reply):
                     await body.response()(scope, receive, answer)
                 else:
-                    request_scope = {**scope, "method": "GET"} if visit.method == "HEAD" else scope
-                    await attended(self.app, request_scope, body, receive, answer)
+                    request_scope = {**scope, "method": "GET"} if head.method == "HEAD" else scope
+                    await run_for_client(self.app, request_scope, body, receive, answer)
         except asyncio.CancelledError:
             if status != GONE:
                 raise
@@ -97,9 +97,9 @@ class Guard:
             await STOPPING.response()(scope, receive, answer)
         finally:
             seconds = perf_counter() - start
-            self.metrics.request(self._route(visit.path), status, seconds)
+            self.metrics.request(self._route(head.path), status, seconds)
             if self.log is not None:
-                self.log.info(visit.line(status, seconds))
+                self.log.info(head.line(status, seconds))
 
     def _route(self, path: str) -> str:
         """The label of a path in the metrics."""
@@ -107,11 +107,11 @@ class Guard:
             return path
         return "/static" if path.startswith("/static/") else "other"
 
-    async def _body(self, visit: Visit, receive: Receive) -> bytes | Reply:
+    async def _body(self, head: RequestHead, receive: Receive) -> bytes | Reply:
         """The whole body, before anything else is done with the request."""
-        if visit.method in ("GET", "HEAD", "OPTIONS"):
+        if head.method in ("GET", "HEAD", "OPTIONS"):
             return b""
-        if visit.length > self.limits.body:
+        if head.length > self.limits.body:
             return self.too_large
         body = bytearray()
         try:
@@ -129,16 +129,18 @@ class Guard:
             return failure(408, f"the request did not arrive within {self.limits.receive:g} s")
 
 
-async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+async def run_for_client(
+    app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send
+) -> None:
     """Run an application until its client disconnects before the reply has begun."""
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-    left = asyncio.Event()
+    gone = asyncio.Event()
     began = False
 
     async def replay() -> Message:
         if unread:
             return unread.pop()
-        await left.wait()
+        await gone.wait()
         return {"type": "http.disconnect"}
 
     async def forward(message: Message) -> None:
@@ -150,7 +152,7 @@ async def attended(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, se
         await asyncio.sleep(LOOK)  # most are answered by then
         while (await receive())["type"] != "http.disconnect":
             pass
-        left.set()
+        gone.set()
         if not began:
             working.cancel()
 

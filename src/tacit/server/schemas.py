@@ -35,9 +35,11 @@ class ReadRequest(BaseModel):
 
 def changed(name: str) -> Any:
     """The field of a request for an engine setting, as its declaration describes it."""
-    about = SETTINGS[name]
-    choices: dict[str, Any] = {"enum": [*about["choices"], None]} if about["choices"] else {}
-    return Field(None, ge=about["least"], description=about["help"], json_schema_extra=choices)
+    declared = SETTINGS[name]
+    choices: dict[str, Any] = {"enum": [*declared["choices"], None]} if declared["choices"] else {}
+    return Field(
+        None, ge=declared["least"], description=declared["help"], json_schema_extra=choices
+    )
 
 
 class PlanRequest(ReadRequest):
@@ -177,8 +179,8 @@ class CountReply(BaseModel):
     )
 
 
-class AnswersReply(BaseModel):
-    """The best answers, best first."""
+class QuestionReply(BaseModel):
+    """A question as it was understood, and what its scores mean."""
 
     query: str = Field(description="The question as it was understood.")
     kind: Literal["entities", "tuples", "truth", "count", "relations"] = Field(
@@ -205,6 +207,11 @@ class AnswersReply(BaseModel):
     threshold: float = Field(
         LIKELY, description="The score below which an answer is more likely wrong than right."
     )
+
+
+class AnswersReply(QuestionReply):
+    """The best answers, best first."""
+
     certified: bool | None = Field(
         description="Whether the search provably missed nothing; null where none can tell."
     )
@@ -311,8 +318,8 @@ class EntityReply(BaseModel):
     )
 
 
-class HealthReply(BaseModel):
-    """What the service is, and how it is doing."""
+class RunReply(BaseModel):
+    """The run that a reply is about."""
 
     status: Literal["ok", "starting", "failing"]
     version: str
@@ -327,6 +334,11 @@ class HealthReply(BaseModel):
     encoder: str | None = Field(
         description="The encoder that `search` may name; null where the run has none."
     )
+
+
+class HealthReply(RunReply):
+    """What the service is, and how it is doing."""
+
     workers: dict[str, int]
     problem: str | None = Field(
         description="What keeps workers that are down from starting; null where none is."

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI
 from fastapi.responses import Response
 
 from tacit import __version__
@@ -17,13 +18,10 @@ from tacit.errors import LimitError, TacitError
 from tacit.query import tokens
 from tacit.query.suggestions import Completions, examples
 from tacit.server import schemas
-from tacit.server.admission import OPEN
-from tacit.server.log_lines import access_log
-from tacit.server.metrics import Metrics
-from tacit.server.routes.replies import Reply, refusal
+from tacit.server.monitoring import Metrics, access_log
 from tacit.server.served_run import Served
-from tacit.server.settings import ServerSettings
-from tacit.server.workers.jobs import Job, Kind
+from tacit.server.settings import RequestLimits, ServerSettings
+from tacit.server.workers.jobs import Job, Kind, Reply, refusal
 from tacit.server.workers.pool import Pool
 
 log = logging.getLogger("tacit.server")
@@ -40,12 +38,8 @@ SYNTAX = {  # for the page, which colours and completes what is typed
 }
 
 
-# the limits in the reply of `/health`
-_LIMITS = ("body", "questions", "atoms", "nesting", "k", "top", "offset", "paths", "seconds")
-
-
 class RunSnapshot:
-    """A graph and the workers that answer questions about it; a reload replaces both together."""
+    """A graph and the workers that answer over it; a reload replaces both."""
 
     def __init__(self, served: Served, pool: Pool) -> None:
         self.served = served
@@ -61,7 +55,7 @@ class RunSnapshot:
 
 
 class Service:
-    """The current edition of a run, and its replacement by a reload."""
+    """The current snapshot of a run, and its replacement by a reload."""
 
     def __init__(
         self, name: str, served: Served, settings: ServerSettings, metrics: Metrics
@@ -70,9 +64,9 @@ class Service:
         self.settings = settings
         self.limits = settings.limits
         self.metrics = metrics
-        self.edition = self._open_snapshot(served)
-        metrics.queue.labels(name).set_function(lambda: self.edition.pool.queue.length)
-        metrics.workers.labels(name).set_function(lambda: len(self.edition.pool.alive))
+        self.snapshot = self._open_snapshot(served)
+        metrics.queue.labels(name).set_function(lambda: self.snapshot.pool.queue.length)
+        metrics.workers.labels(name).set_function(lambda: len(self.snapshot.pool.alive))
         self.announce: Callable[[], Any] = lambda: None
         self._reloading: asyncio.Task[None] | None = None
         # Lists of questions may fill only half of the queue.
@@ -84,14 +78,14 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Workers run as long as this is entered."""
-        await self.edition.pool.start()
+        await self.snapshot.pool.start()
         try:
             yield
         finally:
             if self._reloading is not None:
                 self._reloading.cancel()
                 await asyncio.wait((self._reloading,))
-            await self.edition.pool.stop()
+            await self.snapshot.pool.stop()
 
     def reload(self) -> asyncio.Task[None]:
         """Start to open the current files, unless a reload is running, and return its task."""
@@ -108,14 +102,14 @@ class Service:
         return await self._is_current()
 
     async def _is_current(self) -> bool:
-        return await asyncio.to_thread(self.edition.served.renewed) == self.edition.served
+        return await asyncio.to_thread(self.snapshot.served.renewed) == self.snapshot.served
 
     async def _reload(self) -> None:
-        """Replace the edition by one of the current files once its workers are ready.
+        """Replace the snapshot by one of the current files once its workers are ready.
 
-        Until then, and where none can be opened, the old edition goes on.
+        Until then, and where none can be opened, the old snapshot goes on.
         """
-        old = self.edition
+        old = self.snapshot
         try:
             new = await asyncio.to_thread(lambda: self._open_snapshot(old.served.renewed()))
             await new.pool.start()
@@ -125,13 +119,13 @@ class Service:
         except Exception:  # no file, thread or memory is left
             log.exception("nothing was reloaded, and what was served goes on")
             return
-        self.edition = new
+        self.snapshot = new
         self.announce()
         await old.pool.finish()
 
     async def answer(self, job: Job) -> Response:
         """The response to a job."""
-        return (await self.edition.pool.answer(job)).response()
+        return (await self.snapshot.pool.answer(job)).response()
 
     async def ask(self, kind: Kind, request: schemas.PlanRequest) -> Response:
         """The response to a question, within the limits."""
@@ -149,7 +143,7 @@ class Service:
             except LimitError as error:
                 return refusal(error).body
             async with self._many:
-                return (await self.edition.pool.answer(job)).body
+                return (await self.snapshot.pool.answer(job)).body
 
         return Reply(
             200, b"[" + b",".join(await asyncio.gather(*map(reply_to, requests))) + b"]"
@@ -173,8 +167,8 @@ class Service:
 
     def health(self) -> dict[str, Any]:
         """The state of the service, its run, workers, settings and limits."""
-        graph = self.edition.graph
-        pool = self.edition.pool
+        graph = self.snapshot.graph
+        pool = self.snapshot.pool
         alive = len(pool.alive)
         return {
             "status": "ok" if alive else "failing" if pool.problem else "starting",
@@ -191,7 +185,9 @@ class Service:
             "workers": {"alive": alive, "wanted": pool.size},
             "problem": pool.problem or None,
             "settings": {name: pool.settings.get(name) for name in schemas.CHANGEABLE},
-            "limits": {name: getattr(self.limits, name) for name in _LIMITS},
+            "limits": {
+                each.name: getattr(self.limits, each.name) for each in fields(RequestLimits)
+            },
             "syntax": SYNTAX,
         }
 
@@ -230,37 +226,3 @@ class Runs:
         """Open every run as it stands now."""
         for service in self.services.values():
             service.reload()
-
-
-async def chosen(
-    request: Request,
-    run: Annotated[
-        str | None, Query(max_length=255, description="The run to ask; the first one by default.")
-    ] = None,
-) -> Service:
-    """The service of the run that a request names; unknown parameters are refused.
-
-    SPARQL clients and health checks may send parameters that are not known here.
-    """
-    runs: Runs = request.app.state.runs
-    # Unlike the path of the URL, the route's has no mount prefix.
-    route = getattr(request.scope.get("route"), "path", request.url.path)
-    method = request.method
-    described = request.app.openapi()["paths"].get(route, {}).get(method.lower())
-    if request.query_params and route not in ("/sparql", *OPEN) and described is not None:
-        known = [each["name"] for each in described["parameters"]]
-        others = [name for name in request.query_params if name not in known]
-        if others:
-            place = f"in the address, where only {', '.join(map(repr, known))} may be"
-            elsewhere = "; send it in the body" if method == "POST" else ""
-            raise HTTPException(422, f"'{others[0][:80]}' is {place}{elsewhere}")
-    if run is None:
-        return runs.first
-    if run not in runs.services:
-        raise HTTPException(
-            404, f"there is no run '{run}' here; there is {', '.join(runs.services)}"
-        )
-    return runs.services[run]
-
-
-Chosen = Annotated[Service, Depends(chosen)]

@@ -19,8 +19,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
-from tacit.server.log_lines import write_log_lines
-from tacit.server.patience import Connections, be_patient
+from tacit.server.connections import Connections, track_connections
+from tacit.server.monitoring import write_log_lines
 from tacit.server.served_run import Served
 from tacit.server.service import Runs, Service
 from tacit.server.settings import ServerSettings
@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=settings.grace,
         )
         self.ended_by: int | None = None  # a signal during the start
-        be_patient(config, connections)
+        track_connections(config, connections)
         super().__init__(config)
         for service in self.runs.services.values():
             place = "" if service is self.runs.first else f"?{urlencode({'run': service.name})}"
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
         if not self.started:
             self.ended_by = sig
             for service in self.runs.services.values():
-                service.edition.pool.give_up()
+                service.snapshot.pool.kill()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the workers, then listen."""
@@ -87,7 +87,7 @@ def serve_runs(
 ) -> None:
     """Serve until interrupted; `ready` gets each service and its address when it is ready."""
     write_log_lines()
-    allow_files(settings.limits.connections + SPARE)
+    raise_file_limit(settings.limits.connections + SPARE)
     with listen(settings.host, settings.port) as listener:
         server = Server(served, settings, listener, ready)
         try:
@@ -98,7 +98,7 @@ def serve_runs(
             raise server.runs.problem or RunError("the service did not start") from None
 
 
-def allow_files(count: int) -> None:
+def raise_file_limit(count: int) -> None:
     """Raise the limit of open files, if the system allows it: each connection is one."""
     if sys.platform == "win32":  # it has no such limit
         return

@@ -12,10 +12,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class Limits(Settings):
-    """Limits of one request, and of all together."""
-
-    noun = "limit"
+class RequestLimits:
+    """Limits of one request and of what it asks for."""
 
     body: int = setting(65_536, "Bytes of a request.", least=1)
     questions: int = setting(100, "Questions of a request.", least=1)
@@ -28,6 +26,14 @@ class Limits(Settings):
     seconds: float = setting(
         10.0, "Seconds to answer a question; its worker is stopped after that.", above=0
     )
+
+
+@dataclass(frozen=True)
+class Limits(Settings, RequestLimits):
+    """Limits of one request, and of all together."""
+
+    noun = "limit"
+
     queue: int = setting(512, "Questions that wait.", least=1)
     batch: int = setting(64, "Questions answered together.", least=1)
     # Above a second, milliseconds were probably meant.
@@ -50,10 +56,8 @@ class Limits(Settings):
 
 
 @dataclass(frozen=True)
-class ServerSettings(Settings):
-    """The settings that the service is started with."""
-
-    noun = "service"
+class AccessSettings:
+    """The address and processes of the service, and who may ask it."""
 
     host: str = setting(
         "127.0.0.1",
@@ -81,6 +85,30 @@ class ServerSettings(Settings):
     trusted_proxies: tuple[str, ...] = setting(
         (), "An address whose X-Forwarded-For says who asks; repeat it."
     )
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """The names of the service that a request may use; None allows any.
+
+        On loopback they are a fixed few, elsewhere any.
+
+        Without this, a page that points its own domain name at 127.0.0.1 could read the answers.
+        """
+        trusted = frozenset(host.lower() for host in self.trusted_hosts)
+        return trusted.union(LOOPBACK) if self.host in LOOPBACK else trusted or None
+
+    def keys(self) -> dict[str, str]:
+        """The keys by their names, read from the file now; empty if no key is needed."""
+        keys = {} if self.api_key is None else {"api_key": self.api_key}
+        return keys if self.api_key_file is None else _read_keys(Path(self.api_key_file), keys)
+
+
+@dataclass(frozen=True)
+class ServerSettings(Settings, AccessSettings):
+    """The settings that the service is started with."""
+
+    noun = "service"
+
     access_log: str | None = setting(
         None, "A file for a line of JSON per request; - is standard error."
     )
@@ -113,22 +141,6 @@ class ServerSettings(Settings):
                     f"trusted_hosts is '{host}'; a star must stand in front, as in *.example.org",
                     "trusted_hosts",
                 )
-
-    @property
-    def hosts(self) -> frozenset[str] | None:
-        """The names of the service that a request may use; None allows any.
-
-        On loopback they are a fixed few, elsewhere any.
-
-        Without this, a page that points its own domain name at 127.0.0.1 could read the answers.
-        """
-        trusted = frozenset(host.lower() for host in self.trusted_hosts)
-        return trusted.union(LOOPBACK) if self.host in LOOPBACK else trusted or None
-
-    def keys(self) -> dict[str, str]:
-        """The keys by their names, read from the file now; empty if no key is needed."""
-        keys = {} if self.api_key is None else {"api_key": self.api_key}
-        return keys if self.api_key_file is None else _read_keys(Path(self.api_key_file), keys)
 
 
 def _read_keys(path: Path, keys: dict[str, str]) -> dict[str, str]:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.graph.formats.files import extension
 from tacit.graph.formats.writing import (
+    INTEGER,
     NUMBER,
     RDF,
     TEXT,
     TRUTH,
-    WHOLE,
     check_format,
     write_lines,
     write_table,
 )
-from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.labels.prefixes import SCHEME, n_triples
 
 if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answer, Answers
@@ -49,14 +49,14 @@ def columns(answers: Answers) -> dict[str, str]:
     the first reason of an answer chose for other variables.
     """
     if answers.counted is not None:
-        return {"known": WHOLE, "expected": NUMBER}
+        return {"known": INTEGER, "expected": NUMBER}
     targets = (
         ["entity", "name"]
         if len(answers.variables) == 1
         else [f"?{name}" for name in answers.variables]
     )
     chosen = [f"?{name}" for answer in answers for name in _chosen(answer)]
-    fixed = {"rank": WHOLE, **dict.fromkeys(targets, TEXT), "score": NUMBER, "known": TRUTH}
+    fixed = {"rank": INTEGER, **dict.fromkeys(targets, TEXT), "score": NUMBER, "known": TRUTH}
     return fixed | dict.fromkeys(chosen, TEXT)
 
 

@@ -16,12 +16,12 @@ from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery, ListLength, Question, retry_individually
 from tacit.errors import DataError, QueryError, TacitError
 from tacit.graph.builder import counted
-from tacit.graph.formats.files import BOM, LONGEST_LINE, extension, opened
+from tacit.graph.formats.files import BOM, LONGEST_LINE, extension, open_file
 from tacit.graph.formats.writing import (
+    INTEGER,
     NUMBER,
     TEXT,
     TRUTH,
-    WHOLE,
     check_format,
     write_lines,
     write_table,
@@ -30,9 +30,9 @@ from tacit.graph.formats.writing import (
 FORMATS = (".jsonl", ".csv", ".parquet")
 _TOGETHER = 1024  # questions held at once; those of one structure run as a batch
 _COLUMNS = {
-    "line": WHOLE,
+    "line": INTEGER,
     "query": TEXT,
-    "rank": WHOLE,
+    "rank": INTEGER,
     "entity": TEXT,
     "name": TEXT,
     "values": TEXT,
@@ -140,7 +140,7 @@ def question_lines(path: Path, parameters: Mapping[str, str]) -> Iterator[Line]:
     A line is text or SPARQL, or a JSON object with `query` and `parameters`. `parameters` are given
     to every line, beside its own. Empty lines are skipped; `-` is standard input.
     """
-    with nullcontext(sys.stdin.buffer) if str(path) == "-" else opened(path) as file:
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else open_file(path) as file:
         for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
                 raise DataError(

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.builder import assemble, packed
+from tacit.graph.builder import assemble, fact_keys
 from tacit.graph.formats.delimited import table_fields
 from tacit.graph.formats.files import atomic_folder, lines
+from tacit.graph.formats.label_tables import NAMING, write_naming
 from tacit.graph.formats.pickles import load_pickle
 from tacit.graph.graph import SPLITS, Graph, Triples
-from tacit.graph.labels.naming import NAMING, write_naming
 from tacit.graph.labels.vocabulary import Vocabulary
 
 
@@ -92,7 +92,7 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     odd = facts[:, 1] % 2 == 1
     facts[odd] = facts[odd][:, [2, 1, 0]]
     facts[:, 1] &= ~1
-    (keys,) = packed([facts], num_entities, num_relations)
+    (keys,) = fact_keys([facts], num_entities, num_relations)
     lone = ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd]))
     _refuse(
         lone,

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.bad_lines import BadLines
-from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, separator_of
+from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, BadLines, separator_of
 from tacit.graph.formats.files import extension
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
@@ -19,7 +18,7 @@ USUAL: Order = (0, 1, 2)
 _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
 _LONGEST = 100  # letters of a word that names a column
-_SHARED = 0.1  # of the relations that are entities, too, are too many
+_AMBIGUOUS = 0.1  # of the relations that are entities, too, are too many
 _SAY = "say which is which, such as `columns='head,tail,relation'` or `columns='1,3,2'`"
 _MELT = "; a table with a column for each relation is melted into these first"
 _WORDS = {
@@ -200,7 +199,7 @@ def _doubt(path: Path, split: str, builder: Builder) -> None:
         f"column 2, read as the relation, has {relations:,} different values "
         f"and column {column} only {fewest:,}"
     )
-    if len(builder.relations.keys() & builder.entities.keys()) >= _SHARED * relations:
+    if len(builder.relations.keys() & builder.entities.keys()) >= _AMBIGUOUS * relations:
         raise DataError(
             f"{values}; say which is the relation, `columns='{positions}'` or `columns='1,2,3'`",
             path,

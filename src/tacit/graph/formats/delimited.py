@@ -1,4 +1,4 @@
-"""Tables of text with columns separated by tabs, commas or semicolons."""
+"""Tables of text, split by tabs, commas or semicolons, and their bad lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,14 +16,64 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.graph.builder import counted
-from tacit.graph.formats.bad_lines import BadLines
-from tacit.graph.formats.files import blocks, decoded, extension, lines, plain_blocks
+from tacit.graph.formats.files import blocks, decode_block, extension, lines, plain_blocks
 
 COLUMNS = ("head", "relation", "tail")
 TEXTS = (".tsv", ".txt", ".csv")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}  # of a `.csv`, the usual one first
 _JUDGED = 100  # lines to tell the separator by
 _TAB, _NEWLINE, _SPACE = b"\t\n "
+SHOWN = 5  # lines that a message speaks of
+
+
+@dataclass
+class BadLines:
+    """The lines of a file that hold no fact, which are skipped or not.
+
+    `skip` is None where there is no choice. A `unit` is a row in what has no lines.
+    """
+
+    path: Path
+    skip: bool | None = None
+    unit: str = "line"
+    count: int = 0
+    first: list[tuple[int, str]] = field(default_factory=list)  # number and problem of each
+    expected: str = ""
+
+    def add(self, number: int, why: str, expected: str) -> None:
+        """Records a bad line."""
+        self.expected = self.expected or expected
+        self.count += 1
+        if len(self.first) < SHOWN:
+            self.first.append((number, why))
+
+    def check(self, facts: int = 1) -> None:
+        """Raises a `DataError` unless the bad lines are skipped and some `facts` are left."""
+        if self.count and not (self.skip and facts):
+            raise self.error()
+
+    def error(self) -> DataError:
+        """The error for the bad lines: the first, their number, and the next ones."""
+        (number, why), *others = self.first
+        hint = ""
+        if self.count > 1:
+            hint = f"; {counted(self.count, f'bad {self.unit}')} in all ({self._listed(others)})"
+        if self.skip is False:
+            hint += f"; `skip_bad=True` skips {'it' if self.count == 1 else 'them'}"
+        message = f"{why}; {self.expected}{hint}"
+        if self.unit == "line":
+            return DataError(message, self.path, number)
+        return DataError(f"{self.unit} {number}: {message}", self.path)
+
+    def note(self, split: str) -> str:
+        """The note of a graph about skipped lines."""
+        skipped = f"{counted(self.count, f'bad {self.unit}')} of {self.path.name} skipped"
+        return f"{split}: {skipped} ({self._listed(self.first)})"
+
+    def _listed(self, lines: list[tuple[int, str]]) -> str:
+        """Lists some lines with their problems, and marks that there are more."""
+        shown = [f"{self.unit} {number}: {why}" for number, why in lines]
+        return ", ".join([*shown, "..."] if self.count > len(self.first) else shown)
 
 
 def table_fields(
@@ -38,13 +89,14 @@ def table_fields(
     bad = BadLines(path) if bad is None else bad
     separator = separator_of(path)
     if extension(path) == ".csv":
-        yield from batched(
-            _checked(row, columns, separator, bad, line) for line, row in _csv_rows(path, separator)
+        yield from batch_rows(
+            _check_row(row, columns, separator, bad, line)
+            for line, row in _csv_rows(path, separator)
         )
         bad.check()
         return
     for line, block in plain_blocks(path):
-        text = decoded(block, line, path)[:-1]
+        text = decode_block(block, line, path)[:-1]
         if is_regular(block, len(columns)):
             yield text.replace("\n", "\t").split("\t")
         else:  # line by line: blank lines go, spaces around labels too, and anything else is bad
@@ -52,7 +104,7 @@ def table_fields(
             yield [
                 field
                 for number, row in rows
-                for field in _checked(row, columns, separator, bad, number)
+                for field in _check_row(row, columns, separator, bad, number)
             ]
     bad.check()
 
@@ -122,11 +174,15 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 def chosen_fields(path: Path, order: Sequence[int], bad: BadLines) -> Iterator[list[str]]:
     """Reads some columns of a wider table as flat lists, block by block."""
     rows = table_rows(path, bad)
-    return batched(_checked([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows)
+    return batch_rows(
+        _check_row([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows
+    )
 
 
 def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    lines = (row for line, block in blocks(path) for row in io.StringIO(decoded(block, line, path)))
+    lines = (
+        row for line, block in blocks(path) for row in io.StringIO(decode_block(block, line, path))
+    )
     rows = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     try:
         yield from ((rows.line_num, row) for row in rows if any(row))
@@ -134,7 +190,7 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"is not CSV ({error})", path, rows.line_num) from None
 
 
-def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+def batch_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     """Groups rows into long flat lists."""
     fields: list[str] = []
     for row in rows:
@@ -145,7 +201,7 @@ def batched(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     yield fields
 
 
-def _checked(
+def _check_row(
     row: list[str], columns: Sequence[str], separator: str, bad: BadLines, line: int
 ) -> list[str]:
     """The stripped labels of a row; empty for a bad one."""
@@ -157,12 +213,12 @@ def _checked(
         bad.add(line, f"has {counted(len(row), 'column')}", expected)
         return []
     if not all(row):
-        bad.add(line, f"the {columns[row.index('')]} is empty", f"expected {listed(columns)}")
+        bad.add(line, f"the {columns[row.index('')]} is empty", f"expected {join_words(columns)}")
         return []
     return row
 
 
-def listed(columns: Sequence[str]) -> str:
+def join_words(columns: Sequence[str]) -> str:
     """Joins the names of columns for a sentence."""
     return f"{', '.join(columns[:-1])} and {columns[-1]}"
 

@@ -19,8 +19,14 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.bad_lines import SHOWN, BadLines
-from tacit.graph.formats.delimited import COLUMNS, is_regular, listed, separator_of
+from tacit.graph.formats.delimited import (
+    COLUMNS,
+    SHOWN,
+    BadLines,
+    is_regular,
+    join_words,
+    separator_of,
+)
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
 # of a Parquet file
@@ -87,9 +93,9 @@ def add_text(
             chosen = ", ".join(
                 f"c{position} AS {name}" for name, position in zip("hrt", order, strict=True)
             )
-            arguments = [_exactly(path), "gzip" if packed else "none", separator, skip]
+            arguments = [_pattern_of(path), "gzip" if packed else "none", separator, skip]
             connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", arguments)
-            coded = _coded(connection)
+            coded = _encode_facts(connection)
     except duckdb.Error:  # what is not UTF-8, most likely: the own reader says where
         return None
     if len(coded[2]) != lines - skip:
@@ -103,14 +109,14 @@ def add_parquet(
 ) -> int:
     """Adds the facts of a Parquet file in a given column order; returns their number."""
     with _reading(path) as (connection, available):
-        _take(
+        _create_facts(
             connection,
             path,
             [available[at] for at in order],
             dict(zip("hrt", COLUMNS, strict=True)),
             bad,
         )
-        coded = _coded(connection)
+        coded = _encode_facts(connection)
     builder.add_coded(*coded[:2], {split: coded[2]})
     return len(coded[2])
 
@@ -127,7 +133,7 @@ def parquet_fields(path: Path, columns: Sequence[str], bad: BadLines) -> Iterato
         if len(available) != len(columns):
             number = counted(len(available), "column")
             raise DataError(f"has {number}; expected {len(columns)} ({', '.join(columns)})", path)
-        _take(
+        _create_facts(
             connection, path, available, {f"c{i}": column for i, column in enumerate(columns)}, bad
         )
         connection.execute("SELECT * FROM facts ORDER BY rowid")
@@ -135,7 +141,7 @@ def parquet_fields(path: Path, columns: Sequence[str], bad: BadLines) -> Iterato
             yield [field for row in rows for field in row]
 
 
-def _coded(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
+def _encode_facts(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
     """The distinct labels of the table `facts` in order of occurrence, and its rows as ids."""
     for statement in NUMBERING:
         connection.execute(statement)
@@ -201,7 +207,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
         with connected() as connection:
             size = path.stat().st_size
             rows, bytes_ = (
-                connection.execute(sql, [_exactly(path)]).fetchone()[0] or 0 for sql in _SIZES
+                connection.execute(sql, [_pattern_of(path)]).fetchone()[0] or 0 for sql in _SIZES
             )
             if (
                 rows > ROWS + ROWS_A_BYTE * size
@@ -213,7 +219,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
                     path,
                 )
             described = connection.execute(
-                f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_exactly(path)]
+                f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_pattern_of(path)]
             ).fetchall()
             yield connection, [(name, kind) for name, kind, *_ in described]
     except duckdb.Error as error:
@@ -222,7 +228,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
         ) from None
 
 
-def _take(
+def _create_facts(
     connection: Any,
     path: Path,
     columns: Sequence[tuple[str, str]],
@@ -237,7 +243,7 @@ def _take(
         quoted = name.replace('"', '""')
         chosen.append(f"trim(\"{quoted}\"::VARCHAR, ' ') AS {short}")
     connection.execute(
-        f"CREATE TABLE facts AS SELECT {', '.join(chosen)} FROM {_OF_PARQUET}", [_exactly(path)]
+        f"CREATE TABLE facts AS SELECT {', '.join(chosen)} FROM {_OF_PARQUET}", [_pattern_of(path)]
     )
     empty = " OR ".join(f"coalesce({short}, '') = ''" for short in roles)
     (count,) = connection.execute(f"SELECT count(*) FROM facts WHERE {empty}").fetchone()
@@ -246,7 +252,7 @@ def _take(
     first = f"SELECT rowid, * FROM facts WHERE {empty} ORDER BY rowid LIMIT {SHOWN}"
     for row, *labels in connection.execute(first).fetchall():
         role = next(role for role, label in zip(roles.values(), labels, strict=True) if not label)
-        bad.add(row + 1, f"the {role} is empty", f"expected {listed(tuple(roles.values()))}")
+        bad.add(row + 1, f"the {role} is empty", f"expected {join_words(tuple(roles.values()))}")
     bad.count = count
     bad.check()
     connection.execute(
@@ -254,6 +260,6 @@ def _take(
     )
 
 
-def _exactly(path: Path) -> str:
+def _pattern_of(path: Path) -> str:
     """Escapes a path to a pattern that matches it alone."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))

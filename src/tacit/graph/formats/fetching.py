@@ -159,10 +159,10 @@ def fetch(
         count, size = _progress_of(state, part, endpoint)
         with part.open("ab+") as file:
             file.truncate(size)
-            whole = False
-            while count < most and not whole:
+            ended = False
+            while count < most and not ended:
                 lines = endpoint.rows(count, min(endpoint.page, most - count))
-                whole = not lines  # a server may cap its pages: only an empty one is the last
+                ended = not lines  # a server may cap its pages: only an empty one is the last
                 file.seek(0)
                 # rows are distinct, and those of a page come after others
                 if lines and file.readline() == lines[0]:
@@ -181,13 +181,13 @@ def fetch(
                 }
                 write_text(state, json.dumps(values))
                 progress(count)
-                if not whole and count < most:
+                if not ended and count < most:
                     time.sleep(endpoint.delay)
         if not count:
             raise DataError(f"{endpoint.url} has no facts that match '{endpoint.pattern}'")
         part.replace(path)
         state.unlink()
-    return Fetched(count, whole)
+    return Fetched(count, ended)
 
 
 @contextmanager

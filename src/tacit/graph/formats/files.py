@@ -72,7 +72,7 @@ def extension(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def open_file(path: Path) -> Iterator[IO[bytes]]:
     """Opens a file for reading bytes, unpacking it; problems become a `DataError`."""
     packing = PACKINGS.get(path.suffix)
     try:
@@ -96,23 +96,23 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     A byte order mark is dropped.
     """
     line = 1
-    rest = b""
-    with opened(path) as file:
+    partial = b""
+    with open_file(path) as file:
         while chunk := file.read(BLOCK):
             cut = chunk.rfind(b"\n") + 1
             if not cut:
-                rest += chunk
-                if len(rest) > LONGEST_LINE:
+                partial += chunk
+                if len(partial) > LONGEST_LINE:
                     raise DataError(
                         f"is longer than {LONGEST_LINE >> 20} MB; is this a text file?", path, line
                     )
                 continue
-            block = rest + chunk[:cut]
-            rest = chunk[cut:]
+            block = partial + chunk[:cut]
+            partial = chunk[cut:]
             yield line, block.removeprefix(BOM) if line == 1 else block
             line += block.count(b"\n")
-    if rest:
-        yield line, (rest.removeprefix(BOM) if line == 1 else rest) + b"\n"
+    if partial:
+        yield line, (partial.removeprefix(BOM) if line == 1 else partial) + b"\n"
 
 
 def plain_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -123,7 +123,7 @@ def plain_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     )
 
 
-def decoded(block: bytes, line: int, path: Path) -> str:
+def decode_block(block: bytes, line: int, path: Path) -> str:
     """Decodes a block; a byte that is not UTF-8 is an error that names its line."""
     try:
         return block.decode()
@@ -138,7 +138,7 @@ def decoded(block: bytes, line: int, path: Path) -> str:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file as text, with their numbers."""
     for line, block in plain_blocks(path):
-        yield from enumerate(decoded(block, line, path)[:-1].split("\n"), start=line)
+        yield from enumerate(decode_block(block, line, path)[:-1].split("\n"), start=line)
 
 
 @contextmanager
@@ -149,12 +149,12 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     with (
         replacing(path, DataError) as target,
         target.open("wb") as raw,
-        _packed(raw, path.suffix) as file,
+        _packing_writer(raw, path.suffix) as file,
     ):
         yield file
 
 
-def _packed(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
+def _packing_writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
     """A writer that packs into another file, as the suffix says."""
     if suffix == ".gz":  # without a time, so that equal facts give equal files
         return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
@@ -191,7 +191,7 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
 
 
 @contextmanager
-def spooled(file: IO[bytes], name: str, shown: str | Path) -> Iterator[Path]:
+def spool(file: IO[bytes], name: str, shown: str | Path) -> Iterator[Path]:
     """A temporary copy of a stream, since readers may look twice; errors name `shown`."""
     with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         path = Path(folder) / name

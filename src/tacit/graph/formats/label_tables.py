@@ -1,8 +1,9 @@
-"""Label facts in three columns of a text table, a Parquet file or a DataFrame."""
+"""Label facts in tables, and the names and prefixes that lie beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
-from tacit.graph.formats.bad_lines import BadLines
 from tacit.graph.formats.columns import (
     USUAL,
     Order,
@@ -25,22 +25,32 @@ from tacit.graph.formats.columns import (
 from tacit.graph.formats.delimited import (
     COLUMNS,
     TEXTS,
+    BadLines,
     check_writable,
     chosen_fields,
-    listed,
+    join_words,
     table_fields,
     table_rows,
 )
-from tacit.graph.formats.duckdb_tables import PARQUET, add_parquet, add_text, parquet_columns
+from tacit.graph.formats.duckdb_tables import (
+    PARQUET,
+    add_parquet,
+    add_text,
+    parquet_columns,
+    parquet_fields,
+)
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.graph import SPLITS, Graph, Triples
-from tacit.graph.labels.naming import NAMING, write_naming
+from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TABLES = (*TEXTS, PARQUET)
+PREFIXES = "prefixes.tsv"
+NAMES = "names.tsv"
+NAMING = (PREFIXES, NAMES)
 _SOME = 10  # lines to doubt the first one by
 # what messages call them
 _FRAME = Path("DataFrame")
@@ -130,12 +140,12 @@ def is_frame(source: object) -> TypeGuard[pd.DataFrame]:
     return hasattr(source, "iloc") and hasattr(source, "columns")
 
 
-def read_frame(frame: Any, name: str, reading: ReadSettings) -> Graph:
+def read_frame(frame: Any, reading: ReadSettings) -> Graph:
     """Reads a DataFrame as a table; all facts are in train."""
     header = [str(column) for column in frame.columns]
     bad = BadLines(_FRAME, reading.skip_bad, "row")
     numbers = range(1, len(frame) + 1)
-    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, name, reading, bad)
+    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, reading, bad)
 
 
 def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
@@ -148,26 +158,26 @@ def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
     )
 
 
-def read_rows(
-    rows: Sequence[Sequence[Any]] | NDArray[Any], name: str, reading: ReadSettings
-) -> Graph:
+def read_rows(rows: Sequence[Sequence[Any]] | NDArray[Any], reading: ReadSettings) -> Graph:
     """Reads rows of labels as a table without a header; all facts are in train."""
-    is_array = isinstance(rows, np.ndarray)
-    bad = BadLines(_ARRAY if is_array else _ROWS, reading.skip_bad, "row")
-    every: list[Any] = rows.tolist() if isinstance(rows, np.ndarray) else list(rows)
-    width = max(3, len(every[0])) if every and isinstance(every[0], list | tuple) else 3
-    expected = f"expected {width} labels" if width > 3 else f"expected {listed(COLUMNS)}"
-    whole: dict[int, Sequence[Any]] = {}
-    for number, row in enumerate(every, start=1):
+    path = _ROWS
+    if isinstance(rows, np.ndarray):
+        path = _ARRAY
+        rows = rows.tolist()
+    bad = BadLines(path, reading.skip_bad, "row")
+    width = max(3, len(rows[0])) if rows and isinstance(rows[0], list | tuple) else 3
+    expected = f"expected {width} labels" if width > 3 else f"expected {join_words(COLUMNS)}"
+    complete: dict[int, Sequence[Any]] = {}
+    for number, row in enumerate(rows, start=1):
         if not isinstance(row, list | tuple):
             bad.add(number, f"is {row!r:.40}", expected)
         elif len(row) != width:
             bad.add(number, f"has {counted(len(row), 'column')}", expected)
         else:
-            whole[number] = row
+            complete[number] = row
     header = [str(place + 1) for place in range(width)]
     return _read_columns(
-        lambda at: [row[at] for row in whole.values()], whole, header, name, reading, bad
+        lambda at: [row[at] for row in complete.values()], complete, header, reading, bad
     )
 
 
@@ -175,7 +185,6 @@ def _read_columns(
     column: Callable[[int], Sequence[Any]],
     numbers: Collection[int],
     header: Sequence[str],
-    name: str,
     reading: ReadSettings,
     bad: BadLines,
 ) -> Graph:
@@ -186,14 +195,14 @@ def _read_columns(
     for number, fact in zip(numbers, zip(*columns, strict=True), strict=True):
         if "" in fact:
             empty = COLUMNS[fact.index("")]
-            bad.add(number, f"the {empty} is empty", f"expected {listed(COLUMNS)}")
+            bad.add(number, f"the {empty} is empty", f"expected {join_words(COLUMNS)}")
         else:
             facts += fact
     builder = Builder()
-    num_facts = len(facts) // 3
+    count = len(facts) // 3
     builder.add("train", facts)
-    review(bad, "train", builder, header, order, reading.columns, explicit, num_facts)
-    return builder.graph(name)
+    review(bad, "train", builder, header, order, reading.columns, explicit, count)
+    return builder.graph("graph")
 
 
 def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
@@ -257,3 +266,58 @@ def _lines(graph: Graph, facts: Triples) -> bytes:
     text = "".join(lines).encode()
     # a reader takes the first away, which is not the label's then
     return BOM + text if text.startswith(BOM) else text
+
+
+def write_naming(graph: Graph, folder: Path) -> None:
+    """Writes the prefixes and names of a graph, each to a file if there are any."""
+    if graph.prefixes:
+        lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
+        (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
+    if names := graph.names:
+        check_writable(names)
+        lines = [f"{label}\t{' '.join(name.split())}\n" for label in names for name in names[label]]
+        (folder / NAMES).write_text("".join(lines), encoding="utf-8")
+
+
+def read_prefixes(folder: Path) -> Prefixes:
+    """Reads the prefixes of a folder, written as in Turtle.
+
+    `geo:` and its namespace are a line; `:` is the empty prefix.
+    """
+    path = folder / PREFIXES
+    pairs = _pairs(BadLines(path), "prefix", "namespace") if path.exists() else ()
+    return Prefixes({prefix.removesuffix(":"): namespace for prefix, namespace in pairs})
+
+
+def read_names(graph: Graph, path: Path, skip_bad: bool | None = None) -> Graph:
+    """Adds the names of a table with the columns label and name; a label may be an IRI.
+
+    Lines that lack one of them are an error, or skipped and noted where `skip_bad` says so.
+    """
+    names: dict[str, list[str]] = {}
+    unknown = 0
+    bad = BadLines(path, skip_bad, "row" if extension(path) == PARQUET else "line")
+    for number, (text, name) in enumerate(_pairs(bad, "label", "name")):
+        known = text in graph.entities or text in graph.relations
+        label = text if known else graph.label_of(text.removeprefix("<").removesuffix(">"))
+        if label is not None:
+            names.setdefault(label, []).append(name)
+        elif number or name.lower() not in ("name", "label"):  # not a header
+            unknown += 1
+    if not names:
+        raise DataError("names no label of the graph; expected lines of label and name", path)
+    skipped = [
+        f"{path.name}: {counted(unknown, 'name')} of labels that the graph does not have skipped"
+    ]
+    notes = (
+        *graph.notes,
+        *(skipped if unknown else ()),
+        *([bad.note("names")] if bad.count else ()),
+    )
+    return replace(graph.named(names), notes=notes)
+
+
+def _pairs(bad: BadLines, *columns: str) -> Iterator[tuple[str, str]]:
+    read = parquet_fields if extension(bad.path) == PARQUET else table_fields
+    for fields in read(bad.path, columns, bad):
+        yield from zip(fields[0::2], fields[1::2], strict=True)

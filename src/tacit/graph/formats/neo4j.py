@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
-from tacit.graph.formats.bad_lines import BadLines
-from tacit.graph.formats.delimited import TEXTS, batched, table_rows
+from tacit.graph.formats.delimited import TEXTS, BadLines, batch_rows, table_rows
 from tacit.graph.formats.files import extension
 from tacit.graph.graph import Graph
 
@@ -125,7 +124,7 @@ def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> 
     wrong: BadLines | None = None
     for export in exports:
         bad = BadLines(export.path, skip_bad)
-        for fields in batched(export.facts(len(spaces) > 1, builder.names, bad)):
+        for fields in batch_rows(export.facts(len(spaces) > 1, builder.names, bad)):
             count += len(fields) // 3
             builder.add("train", fields)
         if bad.count:
@@ -136,9 +135,9 @@ def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> 
     if not count:
         expected = "a file of them with :START_ID, :END_ID and :TYPE beside the nodes"
         raise DataError(f"holds no relationships; expected {expected}", exports[0].path)
-    alone = len(builder.names.keys() - set(builder.terms()))
-    if alone:
-        builder.notes.append(f"train: {counted(alone, 'node')} without relationships left out")
+    isolated = len(builder.names.keys() - set(builder.terms()))
+    if isolated:
+        builder.notes.append(f"train: {counted(isolated, 'node')} without relationships left out")
     unlisted = (
         [label for label in builder.entities if label not in builder.names] if builder.names else []
     )
@@ -147,10 +146,10 @@ def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> 
         builder.notes.append(
             f"train: relationships speak of {counted(len(unlisted), 'node')} {shown}"
         )
-    left = dict.fromkeys(
+    unused = dict.fromkeys(
         p.split(":")[0] for export in exports for p in export.properties if p not in export.naming
     )
-    if left:
-        shown = ", ".join(list(left)[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+    if unused:
+        shown = ", ".join(list(unused)[:_SHOWN]) + (", ..." if len(unused) > _SHOWN else "")
         builder.notes.append(f"train: properties are no facts and were left out: {shown}")
     return builder.graph(name)

@@ -121,9 +121,9 @@ def load_pickle(path: str | Path) -> Any:
     pickle may take.
     """
     from tacit.errors import DataError
-    from tacit.graph.formats.files import opened
+    from tacit.graph.formats.files import open_file
 
-    with opened(Path(path)) as file:
+    with open_file(Path(path)) as file:
         data = file.read()
     if reason := rehearse(data):
         refused = f"is not a pickle of plain ints, strings, tuples, sets and dicts ({reason})"

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 from urllib.parse import quote, unquote
 from xml.parsers import expat
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, Ranked, counted
-from tacit.graph.formats.files import BOM, blocks, extension, opened
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.formats.files import BOM, blocks, extension, open_file
+from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -180,9 +179,10 @@ def _statements(
             except SyntaxError as error:
                 raise _fault(error, path, line - 1 + (error.lineno or 1)) from None
         return
-    with opened(path) as file:
+    with open_file(path) as file:
         source = _Source(file, path, by_line, kind == "RDF_XML")
-        parser = parse(source, getattr(RdfFormat, kind), base_iri=f"file:///{quote(path.name)}")  # type: ignore[arg-type]
+        base = f"file:///{quote(path.name)}"
+        parser = parse(cast(IO[bytes], source), getattr(RdfFormat, kind), base_iri=base)
         try:
             for quad in parser:
                 yield quad

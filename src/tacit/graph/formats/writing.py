@@ -18,15 +18,14 @@ from tacit.errors import SettingsError
 from tacit.graph.formats.delimited import check_writable
 from tacit.graph.formats.duckdb_tables import connected
 from tacit.graph.formats.files import atomic_file, extension
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
 Scored = tuple[str, str, str, float]
 Cells = Sequence[Any]
 # what a column of a table holds
 TEXT = "VARCHAR"
 NUMBER = "DOUBLE"
-WHOLE = "BIGINT"
+INTEGER = "BIGINT"
 TRUTH = "BOOLEAN"
 COLUMNS = {"subject": TEXT, "relation": TEXT, "object": TEXT, "score": NUMBER}
 RDF = (".nt", ".ttl")

@@ -113,10 +113,10 @@ def _keys(words: list[str], more: int = 0) -> Iterator[str]:
         length = len(word) + more
         if length >= SHORTEST_WORD - 1 and word.isalpha():
             half = length // 2
-            rest = length - half - 1
+            tail = length - half - 1
             end = start + len(word)
             yield f"{text[: start + half]}*{text[end:]}"
-            yield f"{text[:start]}*{text[end - rest :]}"
+            yield f"{text[:start]}*{text[end - tail :]}"
         start += len(word) + 1
 
 

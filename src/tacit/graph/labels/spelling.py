@@ -12,9 +12,8 @@ from unicodedata import combining, normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.graph.labels.trie import is_large
-
 Places = NDArray[np.int32]
+LARGE = 1_000_000  # labels from which their tables are worth files
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after what is none
 # letters that forms are in order by, and words of a text: one may be a whole page
@@ -60,6 +59,11 @@ class Forms(Sequence[str]):
         """The alphabetically nearest forms, at most `most` on either side."""
         at = bisect_left(self, form)
         return (self[i] for i in range(max(0, at - most), min(len(self), at + most)))
+
+
+def is_large(labels: Sequence[str]) -> bool:
+    """Whether there are so many labels that their tables are kept in files."""
+    return len(labels) >= LARGE
 
 
 def folded_rows(texts: Iterable[str]) -> Places:
@@ -112,7 +116,7 @@ def plain(label: str) -> str:
 
 
 class Spelling:
-    """Searches texts by spelling; `stored` are the rows of an earlier search of the same texts."""
+    """Searches texts by spelling; `stored` has the rows of a search of the same texts."""
 
     def __init__(self, texts: Sequence[str], stored: Mapping[str, Places]) -> None:
         self._texts = texts
@@ -195,9 +199,9 @@ def _one_away(text: str) -> Iterator[str]:
     letters = dict.fromkeys(_ALPHABET + text)
     for at in range(len(text) + 1):
         start = text[:at]
-        rest = text[at:]
-        yield start + rest[1:]
-        yield start + rest[1:2] + rest[:1] + rest[2:]
+        end = text[at:]
+        yield start + end[1:]
+        yield start + end[1:2] + end[:1] + end[2:]
         for letter in letters:
-            yield start + letter + rest
-            yield start + letter + rest[1:]
+            yield start + letter + end
+            yield start + letter + end[1:]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.disk import from_json
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
-from tacit.graph.builder import counted, packed
+from tacit.graph.builder import counted, fact_keys
 from tacit.graph.formats.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.formats.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
@@ -131,7 +131,7 @@ def _check_facts(graph: Graph, source_graph: Graph, translation: Translation, fo
         mine = graph.split(split)
         theirs = _translated_facts(source_graph.split(split), translation)
         known = theirs[(theirs >= 0).all(axis=1)]
-        present, named = packed((mine, known), graph.num_entities, graph.num_relations)
+        present, named = fact_keys((mine, known), graph.num_entities, graph.num_relations)
         others = np.setxor1d(present, named)
         if (len(mine) or split == SPLITS[0]) and (len(others) or len(known) < len(theirs)):
             different = counted(len(others) + len(theirs) - len(known), "fact")

@@ -18,8 +18,7 @@ from urllib.parse import unquote
 
 from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import WELL_KNOWN, Prefixes
-from tacit.graph.labels.terms import SCHEME
+from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.question import resolve_label
 from tacit.query.sparql.source import SparqlText, is_value, is_variable, kind, unwrap

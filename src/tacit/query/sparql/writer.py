@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from tacit.errors import QueryError
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import SCHEME, n_triples
+from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 from tacit.query.formula import (
     Atom,
     Exists,

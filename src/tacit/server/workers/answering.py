@@ -16,10 +16,18 @@ from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves
 from tacit.query.question import is_sparql
 from tacit.query.wording import QuestionReader
-from tacit.server.routes.replies import Reply, encoded, failure, refusal, success
-from tacit.server.routes.sparql_results import results, written
 from tacit.server.settings import Limits
-from tacit.server.workers.jobs import EntityJob, Job
+from tacit.server.sparql_results import results, serialized
+from tacit.server.workers.jobs import (
+    FAULT,
+    EntityJob,
+    Job,
+    Reply,
+    encoded,
+    failure,
+    refusal,
+    success,
+)
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
@@ -59,11 +67,9 @@ class Answerer:
 
     def _replies(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to jobs of one key, none of which is wrong."""
-        return (
-            self._answer_batch(jobs)
-            if jobs[0].kind in _BATCHED_KINDS
-            else [self._reply(job) for job in jobs]
-        )
+        if jobs[0].kind in _BATCHED_KINDS:
+            return self._answer_batch(jobs)
+        return [self._reply(job) for job in jobs]
 
     def _reply(self, job: Job) -> Reply:
         if isinstance(job, EntityJob):
@@ -77,7 +83,7 @@ class Answerer:
     def _answer_batch(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to questions that the engine answers as one batch."""
         first = jobs[0]
-        engine = self._engine_with(jobs[0].changes)
+        engine = self._engine_with(first.changes)
         questions = [self._prepare(job, engine) for job in jobs]
         # One more answer than allowed reveals a longer list.
         top = self.limits.top + 1 if first.kind == "sparql" else first.top
@@ -98,7 +104,7 @@ class Answerer:
             )
         return Reply(
             200,
-            written(encoded(results(engine.graph, question, answers)), job.media_type),
+            serialized(encoded(results(engine.graph, question, answers)), job.media_type),
             job.media_type,
         )
 
@@ -109,11 +115,10 @@ class Answerer:
         label = job.question
         relation = job.relation
         if job.predicted:
-            most = self.limits.seconds / 2 - (
-                monotonic() - began
-            )  # the engine may have been made first
+            # the engine may have been made first
+            seconds = self.limits.seconds / 2 - (monotonic() - began)
             facts = predicted_facts(
-                engine, label, relation, min_score=job.min_score, start=job.start, seconds=most
+                engine, label, relation, min_score=job.min_score, start=job.start, seconds=seconds
             )
         else:
             facts = known_facts(engine, label, relation)
@@ -146,6 +151,4 @@ def _reply_of_outcome(job: Job, outcome: Reply | Exception) -> Reply:
             422, "the question needs more memory than there is; ask with a smaller k or in parts"
         )
     log.error("a question failed: %.500s", job.question, exc_info=outcome)
-    return failure(
-        500, "the question could not be answered because of a fault in Tacit; the log has it"
-    )
+    return FAULT

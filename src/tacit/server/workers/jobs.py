@@ -1,14 +1,29 @@
-"""The jobs that the service sends to its workers."""
+"""Jobs that the service sends to its workers, and the replies that come back."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from tacit.errors import TacitError
 from tacit.query.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
 Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity"]
+JSON = "application/json"
+# the unread rest of the body would look like the next request
+CLOSE = {"connection": "close"}
+LATER = {"retry-after": "1"}
+HEADERS = {401: {"www-authenticate": "Bearer"}, 408: CLOSE, 413: CLOSE, 429: LATER, 503: LATER}
+# Alternatives match unclosed tokens, too, which keeps the time linear in the text.
+_WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{PARAMETER}|{NAME}|[+/-]+|\s+", re.DOTALL)
+_STRUCTURE_WORDS = frozenset(
+    (*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count")
+)
 
 
 @dataclass(frozen=True)
@@ -57,15 +72,51 @@ class EntityJob(Job):
         return (*super().key, self.question, self.relation, self.predicted, self.start)
 
 
-# Alternatives match unclosed tokens, too, which keeps the time linear in the text.
-_WORD = re.compile(rf"{UNCLOSED}|<[^<>\s]*>|{VARIABLE}|{PARAMETER}|{NAME}|[+/-]+|\s+", re.DOTALL)
-_STRUCTURE_WORDS = frozenset(
-    (*KEYWORDS, "minus", "union", "filter", "select", "where", "ask", "values", "distinct", "count")
-)
-
-
 def _blank(word: re.Match[str]) -> str:
     text = word.group()
     if text.isspace():
         return ""
     return text if text.startswith("?") or text.lower() in _STRUCTURE_WORDS else "_"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A status and a body, small enough to send from a worker to the service."""
+
+    status: int
+    body: bytes
+    media_type: str = JSON
+
+    def response(self, **headers: str) -> Response:
+        """The reply as Starlette sends it, with the headers its status asks for."""
+        from starlette.responses import Response  # local, since workers do not need it
+
+        return Response(
+            self.body, self.status, HEADERS.get(self.status, {}) | headers, self.media_type
+        )
+
+
+def encoded(data: Any) -> bytes:
+    """Plain data as compact JSON; NaN and infinity raise, since JSON has neither."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+def success(data: Any) -> Reply:
+    """The reply that tells plain data."""
+    return Reply(200, encoded(data))
+
+
+def failure(status: int, message: str) -> Reply:
+    """An error reply: what went wrong, and what would work, in one sentence."""
+    return Reply(status, encoded({"error": TacitError(message).to_dict()}))
+
+
+def refusal(error: TacitError) -> Reply:
+    """The reply to a question that is wrong, or larger than the service allows."""
+    return Reply(422, encoded({"error": error.to_dict()}))
+
+
+FAULT = failure(
+    500, "the question could not be answered because of a fault in Tacit; the log has it"
+)

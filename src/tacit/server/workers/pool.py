@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from tacit.distributed.threads import allowed_cores
 from tacit.errors import RunError, TacitError
-from tacit.server.metrics import Metrics
-from tacit.server.routes.replies import Reply, failure
+from tacit.server.monitoring import Metrics
 from tacit.server.served_run import Served
 from tacit.server.settings import ServerSettings
-from tacit.server.workers.jobs import Job
+from tacit.server.workers.jobs import FAULT, Job, Reply, failure
 from tacit.server.workers.queue import Queue, Ticket
 from tacit.server.workers.worker import Worker
 
@@ -27,66 +28,26 @@ STEADY = 5.0  # an idle worker that ends within these seconds is at fault
 # seconds between attempts to start a worker
 FIRST_DELAY = 0.5
 MAX_DELAY = 30.0
-FAULT = failure(
-    500, "the question could not be answered because of a fault in Tacit; the log has it"
-)
 LOST = failure(503, "the workers that held this question stopped; ask again, or with a smaller k")
 
 
-class Pool:
-    """Answers jobs with a fixed number of workers."""
+class WorkerStarter:
+    """Starts workers and ends them, in threads, since all of that blocks."""
 
-    def __init__(
-        self, served: Served, settings: ServerSettings, run: str, metrics: Metrics
-    ) -> None:
+    def __init__(self, served: Served, settings: ServerSettings) -> None:
         self.served = served
-        self.size = settings.workers
-        self.shards = settings.shards
-        self.limits = settings.limits
-        self._sizes = metrics.batches.labels(run)
-        self._restarts = metrics.restarts.labels(run)
-        # by number of a worker that is down: why none replaces it
-        self._problems: dict[int, str] = {}
-        self._delays: dict[int, float] = {}  # by number: seconds until the next attempt
-        self._open: set[asyncio.Future[Reply]] = set()  # without a reply yet
-        self.settings: dict[str, Any] = {}
-        self._workers: dict[int, Worker] = {}
-        self._made: set[Worker] = set()  # those that run or start
-        self._tasks: list[asyncio.Task[None]] = []
+        self.settings = settings
+        # Per worker one thread waits for it, and one starts its successor.
+        self._num_threads = 2 * settings.workers
+        self._threads = ThreadPoolExecutor(self._num_threads, thread_name_prefix="tacit-worker")
+        self._workers: set[Worker] = set()  # that run or start
         self._stopped = False
 
-    @property
-    def problem(self) -> str:
-        """The reason why a worker cannot be replaced; empty where none is down."""
-        return next(iter(self._problems.values()), "")
-
-    async def start(self) -> None:
-        """Start every worker and return when all are ready."""
-        self.queue = Queue(self.limits)
-        # Per worker one thread waits for it, and one starts its successor.
-        self._threads = ThreadPoolExecutor(2 * self.size, thread_name_prefix="tacit-worker")
-        try:
-            self._start_threads()
-            started = await asyncio.gather(
-                *(self._start() for _ in range(self.size)), return_exceptions=True
-            )
-            self._workers = {
-                i: worker for i, worker in enumerate(started) if isinstance(worker, Worker)
-            }
-            for problem in started:
-                if isinstance(problem, BaseException):
-                    raise problem
-        except BaseException:
-            await self.stop()
-            raise
-        self.settings = self._workers[0].settings
-        self._tasks = [asyncio.create_task(self._attend(number)) for number in self._workers]
-
-    def _start_threads(self) -> None:
+    def start_threads(self) -> None:
         """Start all threads, so that a system that has no more of them cannot lose a call later."""
         gate = threading.Event()
         try:
-            for _ in range(2 * self.size):
+            for _ in range(self._num_threads):
                 self._threads.submit(gate.wait)
         except RuntimeError as error:
             raise RunError(
@@ -95,24 +56,125 @@ class Pool:
         finally:
             gate.set()
 
-    def give_up(self) -> None:
-        """Kill workers, also those that still start; a signal handler may call this."""
-        self._stopped = True
-        for worker in tuple(self._made):
+    def in_thread(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """The result of a call in one of the threads."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    async def start(self) -> Worker:
+        """A worker that is ready; a `TacitError` says why none could start."""
+        try:
+            worker: Worker = await self.in_thread(self._start_and_wait)
+        except TacitError:
+            raise
+        except EOFError:
+            raise RunError(
+                "the process that workers are forked from ended; is there enough memory?"
+            ) from None
+        except Exception as error:  # no process, pipe or file is left
+            raise RunError(
+                f"a worker could not be started ({error or type(error).__name__})"
+            ) from error
+        return worker
+
+    def _start_and_wait(self) -> Worker:
+        settings = self.settings
+        threads = max(1, int(allowed_cores() // (settings.workers * settings.shards)))
+        worker = Worker(self.served, settings.limits, threads, settings.shards)
+        self._workers.add(worker)
+        if self._stopped:
             worker.kill()
+        try:
+            worker.wait_until_ready()
+        except BaseException:
+            self.discard(worker)
+            raise
+        return worker
+
+    def discard(self, worker: Worker) -> None:
+        """Stop a worker for good."""
+        worker.stop()
+        self._workers.discard(worker)
+
+    def kill(self) -> None:
+        """Kill all workers, also those that still start; a signal handler may call this."""
+        self._stopped = True
+        for worker in tuple(self._workers):
+            worker.kill()
+
+    def stop(self) -> None:
+        """End all workers and threads."""
+        self.kill()
+        self._threads.shutdown(wait=True)
+        for worker in tuple(self._workers):
+            self.discard(worker)
+
+
+@dataclass
+class WorkerSlot:
+    """The place of a worker in a pool, which its successors take."""
+
+    name: str
+    worker: Worker
+    problem: str = ""  # why no worker replaces it
+    delay: float | None = None  # seconds until the next attempt
+
+
+class Pool:
+    """Answers jobs with a fixed number of workers."""
+
+    def __init__(
+        self, served: Served, settings: ServerSettings, run: str, metrics: Metrics
+    ) -> None:
+        self.size = settings.workers
+        self.limits = settings.limits
+        self.queue = Queue(self.limits)
+        self.settings: dict[str, Any] = {}  # of the engine
+        self._starter = WorkerStarter(served, settings)
+        self._batch_sizes = metrics.batches.labels(run)
+        self._restarts = metrics.restarts.labels(run)
+        self._open: set[asyncio.Future[Reply]] = set()  # without a reply yet
+        self._slots: list[WorkerSlot] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def problem(self) -> str:
+        """The reason why a worker cannot be replaced; empty where none is down."""
+        return next((slot.problem for slot in self._slots if slot.problem), "")
+
+    @property
+    def alive(self) -> list[int]:
+        """The process ids of running workers; of a sharded worker, that of its first process."""
+        return [slot.worker.pid for slot in self._slots if slot.worker.alive]
+
+    async def start(self) -> None:
+        """Start every worker and return when all are ready."""
+        try:
+            self._starter.start_threads()
+            started = await asyncio.gather(
+                *(self._starter.start() for _ in range(self.size)), return_exceptions=True
+            )
+            for worker in started:
+                if isinstance(worker, BaseException):
+                    raise worker
+                name = f"worker {len(self._slots) + 1} of {self.size}"
+                self._slots.append(WorkerSlot(name, worker))
+        except BaseException:
+            await self.stop()
+            raise
+        self.settings = self._slots[0].worker.settings
+        self._tasks = [asyncio.create_task(self._attend(slot)) for slot in self._slots]
+
+    def kill(self) -> None:
+        """Kill workers, also those that still start; a signal handler may call this."""
+        self._starter.kill()
 
     async def stop(self) -> None:
         """Stop all workers, also busy ones and those that still start."""
-        self._stopped = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for worker in set(self._made):
-            worker.kill()
-        self._threads.shutdown(wait=True)
-        for worker in set(self._made):
-            self._discard(worker)
-        self._workers = {}
+        self._starter.stop()
+        self._slots = []
 
     async def finish(self) -> None:
         """Stop once every question has its reply."""
@@ -140,78 +202,72 @@ class Pool:
         finally:
             self._open.discard(reply)
 
-    @property
-    def alive(self) -> list[int]:
-        """The process ids of running workers; of a sharded worker, that of its first process."""
-        return [worker.pid for worker in self._workers.values() if worker.alive]
-
-    async def _attend(self, number: int) -> None:
+    async def _attend(self, slot: WorkerSlot) -> None:
         """Give a worker batches for ever; a fault is logged, or the worker's place were lost."""
         while True:
             try:
-                await self._serve_batch(number)
+                await self._serve_batch(slot)
             except Exception:
                 log.exception("a worker could not be attended to")
                 await asyncio.sleep(WATCH)
 
-    async def _serve_batch(self, number: int) -> None:
+    async def _serve_batch(self, slot: WorkerSlot) -> None:
         """Let a worker answer the next batch; replace one that died while idle."""
         try:
             async with asyncio.timeout(WATCH):
-                taken = await self.queue.take()
+                tickets = await self.queue.take()
         except TimeoutError:
-            if not self._workers[number].alive:
-                self._log_end(number)
-                await self._replace(number, idle=True)
+            if not slot.worker.alive:
+                _log_end(slot)
+                await self._replace(slot, idle=True)
             return
-        batch = [ticket for ticket in taken if not ticket.reply.done()]
+        batch = [ticket for ticket in tickets if not ticket.reply.done()]
         if batch:
-            await self._run(number, batch)
+            await self._run(slot, batch)
 
-    async def _run(self, number: int, batch: list[Ticket]) -> None:
-        worker = self._workers[number]
+    async def _run(self, slot: WorkerSlot, batch: list[Ticket]) -> None:
         start = monotonic()
-        self._sizes.observe(len(batch))
-        running = asyncio.create_task(self._thread(worker.run, [ticket.job for ticket in batch]))
+        self._batch_sizes.observe(len(batch))
+        running = self._starter.in_thread(slot.worker.run, [ticket.job for ticket in batch])
         # Mark the exception as retrieved, for when the pool stops.
         running.add_done_callback(lambda done: done.cancelled() or done.exception())
         late = False
         try:
-            if await self._overdue(running, batch):
+            if await self._is_overdue(running, batch):
                 late = True
-                worker.kill()
+                slot.worker.kill()
             replies = await running
         except (EOFError, OSError):
             if late:
                 advice = "ask with a smaller k, another search, or in parts"
-                reply = failure(
-                    422, f"the question took longer than {self.limits.seconds:g} s; {advice}"
+                _reply_to_all(
+                    batch, 422, f"the question took longer than {self.limits.seconds:g} s; {advice}"
                 )
-                self._deliver(batch, [reply] * len(batch))
             else:
-                self._log_end(number)
-                self._lost(batch)
-            await self._replace(number)
+                _log_end(slot)
+                self._requeue(batch)
+            await self._replace(slot)
         except Exception:
             # A job or reply could not be sent, so the state of the pipe is unknown.
             log.exception("a question failed: %.500s", batch[0].job.question)
-            self._deliver(batch, [FAULT] * len(batch))
-            await self._replace(number)
+            _deliver(batch, [FAULT] * len(batch))
+            await self._replace(slot)
         else:
-            self.queue.timed(batch, monotonic() - start)
-            self._deliver(batch, replies)
+            self.queue.record_time(batch, monotonic() - start)
+            _deliver(batch, replies)
 
-    async def _overdue(self, running: asyncio.Task[list[Reply]], batch: list[Ticket]) -> bool:
+    async def _is_overdue(self, running: asyncio.Future[Any], batch: list[Ticket]) -> bool:
         """Whether a batch exceeds its time, or runs on after all callers have gone."""
-        # done when every caller has gone
-        left = asyncio.create_task(asyncio.wait([ticket.reply for ticket in batch]))
+        abandoned = asyncio.create_task(asyncio.wait([ticket.reply for ticket in batch]))
         try:
             await asyncio.wait(
-                {running, left}, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED
+                {running, abandoned},
+                timeout=self.limits.seconds,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if running.done():
                 return False
-            if left.done():
+            if abandoned.done():
                 await asyncio.wait({running}, timeout=ABANDONED)
             else:
                 log.warning(
@@ -221,108 +277,62 @@ class Pool:
                 )
             return not running.done()
         finally:
-            left.cancel()
+            abandoned.cancel()
 
-    def _lost(self, batch: list[Ticket]) -> None:
+    def _requeue(self, batch: list[Ticket]) -> None:
         """Queue the open questions of a dead worker again; the second time, reply with an error."""
         for ticket in batch:
             if ticket.reply.done():
                 continue
             if ticket.lost:
-                self._deliver([ticket], [LOST])
+                ticket.reply.set_result(LOST)
             else:
                 ticket.lost = True
-                self.queue.put_back(ticket)
+                self.queue.requeue(ticket)
 
-    def _deliver(self, batch: list[Ticket], replies: list[Reply]) -> None:
-        for ticket, reply in zip(batch, replies, strict=True):
-            if not ticket.reply.done():
-                ticket.reply.set_result(reply)
-
-    def _log_end(self, number: int) -> None:
-        pid = self._workers[number].pid
-        log.warning(
-            "worker %d of %d (process %d) ended by itself; another one starts",
-            number + 1,
-            self.size,
-            pid,
-        )
-
-    async def _replace(self, number: int, idle: bool = False) -> None:
+    async def _replace(self, slot: WorkerSlot, idle: bool = False) -> None:
         """Replace a worker; where none starts, or idle ones end at once, retry with a delay."""
         self._restarts.inc()
-        old = self._workers[number]
-        await self._thread(self._discard, old)
-        if not idle or monotonic() - old.started >= STEADY:
-            self._delays.pop(number, None)
-        elif number not in self._delays:  # the first time may be chance
-            self._delays[number] = 0.0
+        await self._starter.in_thread(self._starter.discard, slot.worker)
+        if not idle or monotonic() - slot.worker.started >= STEADY:
+            slot.delay = None
+        elif slot.delay is None:  # the first time may be chance
+            slot.delay = 0.0
         else:
             await self._put_off(
-                number, f"a worker ended within {STEADY:g} s of its start; is there enough memory?"
+                slot, f"a worker ended within {STEADY:g} s of its start; is there enough memory?"
             )
         while True:
             try:
-                self._workers[number] = await self._start()
+                slot.worker = await self._starter.start()
             except TacitError as error:
-                await self._put_off(number, str(error))
+                await self._put_off(slot, str(error))
             else:
-                if self._problems.pop(number, ""):
-                    log.warning("worker %d of %d runs again", number + 1, self.size)
+                if slot.problem:
+                    log.warning("%s runs again", slot.name)
+                    slot.problem = ""
                 return
 
-    async def _put_off(self, number: int, problem: str) -> None:
+    async def _put_off(self, slot: WorkerSlot, problem: str) -> None:
         """Say why a worker is down, where that is news, and wait before the next try."""
-        delay = self._delays[number] = min(
-            MAX_DELAY, max(FIRST_DELAY, 2 * self._delays.get(number, 0.0))
-        )
-        if self._problems.get(number) != problem:
-            self._problems[number] = problem
-            log.error(
-                "worker %d of %d is down and will be tried again: %s",
-                number + 1,
-                self.size,
-                problem,
-            )
+        slot.delay = min(MAX_DELAY, max(FIRST_DELAY, 2 * (slot.delay or 0.0)))
+        if slot.problem != problem:
+            slot.problem = problem
+            log.error("%s is down and will be tried again: %s", slot.name, problem)
         if not self.alive:
-            waiting = self.queue.clear()
-            self._deliver(waiting, [failure(503, problem)] * len(waiting))
-        await asyncio.sleep(delay)
+            _reply_to_all(self.queue.clear(), 503, problem)
+        await asyncio.sleep(slot.delay)
 
-    async def _start(self) -> Worker:
-        """A worker that is ready; a `TacitError` says why none could start."""
-        try:
-            worker: Worker = await self._thread(self._started)
-        except TacitError:
-            raise
-        except EOFError:
-            raise RunError(
-                "the process that workers are forked from ended; is there enough memory?"
-            ) from None
-        except Exception as error:  # no process, pipe or file is left
-            raise RunError(
-                f"a worker could not be started ({error or type(error).__name__})"
-            ) from error
-        return worker
 
-    def _started(self) -> Worker:
-        """Start a worker and wait for it, in a thread; `stop` ends the wait."""
-        share = max(1, int(allowed_cores() // (self.size * self.shards)))
-        worker = Worker(self.served, self.limits, share, self.shards)
-        self._made.add(worker)
-        if self._stopped:
-            worker.kill()
-        try:
-            worker.wait_until_ready()
-        except BaseException:
-            self._discard(worker)
-            raise
-        return worker
+def _deliver(batch: Sequence[Ticket], replies: Sequence[Reply]) -> None:
+    for ticket, reply in zip(batch, replies, strict=True):
+        if not ticket.reply.done():
+            ticket.reply.set_result(reply)
 
-    def _discard(self, worker: Worker) -> None:
-        """Stop a worker for good."""
-        worker.stop()
-        self._made.discard(worker)
 
-    async def _thread(self, act: Any, *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, act, *arguments)
+def _reply_to_all(batch: Sequence[Ticket], status: int, message: str) -> None:
+    _deliver(batch, [failure(status, message)] * len(batch))
+
+
+def _log_end(slot: WorkerSlot) -> None:
+    log.warning("%s (process %d) ended by itself; another one starts", slot.name, slot.worker.pid)

@@ -7,9 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from time import monotonic
 
-from tacit.server.routes.replies import Reply
 from tacit.server.settings import Limits
-from tacit.server.workers.jobs import Job
+from tacit.server.workers.jobs import Job, Reply
 
 FIRST = 4  # batch size of a structure without timing
 FAIR = 0.03  # seconds after which the oldest goes before the largest
@@ -46,7 +45,7 @@ class Queue:
         self._add(ticket)
         return ticket.reply
 
-    def put_back(self, ticket: Ticket) -> None:
+    def requeue(self, ticket: Ticket) -> None:
         """Put the job of a dead worker first and alone, since it may have been the cause."""
         ticket.key = ("alone", id(ticket))
         self._add(ticket)
@@ -74,26 +73,25 @@ class Queue:
                 await self._arrived.wait()
                 continue
             now = monotonic()
-            ripe = [key for key, group in self._groups.items() if self._ripe(key, group, now)]
-            if not ripe:
+            ready = [key for key, group in self._groups.items() if self._is_ready(key, group, now)]
+            if not ready:
                 first = min(group[0].arrived for group in self._groups.values())
                 await asyncio.sleep(max(0.0, first + self.limits.patience - now))
                 continue
-            waited = now - self._groups[ripe[0]][0].arrived
+            waited = now - self._groups[ready[0]][0].arrived
             return self._pop(
-                ripe[0] if waited > FAIR else max(ripe, key=lambda key: len(self._groups[key]))
+                ready[0] if waited > FAIR else max(ready, key=lambda key: len(self._groups[key]))
             )
 
-    def _ripe(self, key: object, group: list[Ticket], now: float) -> bool:
+    def _is_ready(self, key: object, group: list[Ticket], now: float) -> bool:
         return now - group[0].arrived >= self.limits.patience or len(group) >= self._size(key)
 
     def _pop(self, key: object) -> list[Ticket]:
         size = self._size(key)
         group = self._groups.pop(key)
         batch = group[:size]
-        rest = group[size:]
-        if rest:  # at the end, so that other structures have their turn
-            self._groups[key] = rest
+        if group[size:]:  # at the end, so that other structures have their turn
+            self._groups[key] = group[size:]
         self.length -= len(batch)
         return batch
 
@@ -104,7 +102,7 @@ class Queue:
         self.length = 0
         return tickets
 
-    def timed(self, batch: list[Ticket], seconds: float) -> None:
+    def record_time(self, batch: list[Ticket], seconds: float) -> None:
         """Record how long a batch took, for the size of the next one of its structure."""
         key = batch[0].job.key
         self._seconds.pop(key, None)

@@ -13,12 +13,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError, TacitError
-from tacit.server.log_lines import write_log_lines
-from tacit.server.routes.replies import Reply
+from tacit.server.monitoring import write_log_lines
 from tacit.server.served_run import TIMEOUT, Served, ServiceGroup
 from tacit.server.settings import Limits
 from tacit.server.workers import fork_server
-from tacit.server.workers.jobs import Job
+from tacit.server.workers.jobs import Job, Reply
 
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
@@ -73,7 +72,7 @@ class Worker:
     def wait_until_ready(self) -> None:
         """Return once the engine is loaded, or raise the error that prevented it."""
         try:
-            message = self._heard(STARTING)
+            message = self._receive(STARTING)
         except TimeoutError:
             message = RunError(f"a worker did not start within {STARTING:.0f} s")
         except (EOFError, OSError):
@@ -90,10 +89,10 @@ class Worker:
     def run(self, jobs: Sequence[Job]) -> list[Reply]:
         """The replies to a batch; `EOFError` or `OSError` where a process is gone."""
         self._connection.send(jobs)
-        replies: list[Reply] = self._heard()
+        replies: list[Reply] = self._receive()
         return replies
 
-    def _heard(self, timeout: float | None = None) -> Any:
+    def _receive(self, timeout: float | None = None) -> Any:
         """The next message of the first process; `EOFError` if a process ends before."""
         ready = wait([self._connection, *(process.sentinel for process in self.processes)], timeout)
         if not ready:
@@ -133,7 +132,7 @@ def _work(
     torch.set_num_threads(threads)
     try:
         answerer = Answerer(served.engine(group), limits)
-        shards = _ready(answerer.engine)
+        shards = _ready_shards(answerer.engine)
     except TacitError as error:
         if connection is not None:
             connection.send(error if isinstance(error, SettingsError) else RunError(str(error)))
@@ -142,7 +141,7 @@ def _work(
         if connection is not None:
             connection.send(answerer.config)
         while not shards.lost:
-            jobs = _next(connection, shards)
+            jobs = _next_batch(connection, shards)
             replies = answerer.replies(jobs) if jobs else []
             # The jobs of a broken group are queued again by the service.
             if connection is not None and jobs and not shards.lost:
@@ -151,7 +150,7 @@ def _work(
         return
 
 
-def _ready(engine: Engine) -> Shards:
+def _ready_shards(engine: Engine) -> Shards:
     """The shards of the engine, once every process has loaded its own."""
     from tacit.links.scorer import shards_of
 
@@ -162,7 +161,7 @@ def _ready(engine: Engine) -> Shards:
     return shards
 
 
-def _next(connection: Connection | None, shards: Shards) -> Sequence[Job]:
+def _next_batch(connection: Connection | None, shards: Shards) -> Sequence[Job]:
     """The next batch, the same for all processes.
 
     It is empty where none came for a while, so that no process times out.

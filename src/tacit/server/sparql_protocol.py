@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import Response
 
 from tacit.query.sparql.iris import ANSWER
-from tacit.server.routes.replies import Reply
-from tacit.server.routes.sparql_results import DESCRIPTIONS, RESULTS, chosen
+from tacit.server import schemas
+from tacit.server.routes import RequestedService
+from tacit.server.schemas import ErrorReply
+from tacit.server.service import Service
+from tacit.server.sparql_results import DESCRIPTIONS, DOUBLE, JSON, RESULTS, negotiate
+from tacit.server.workers.jobs import Job, Reply
 
+routes = APIRouter()
 FORM = "application/x-www-form-urlencoded"
 DIRECT = "application/sparql-query"
 MAX_FIELDS = 20
 _FORMAT = ("format", "output", "results")  # fields that clients use
-_REFUSED = {
-    "default-graph-uri": "there is one graph, which needs no name",
-    "named-graph-uri": "there is one graph, which needs no name",
-    "using-graph-uri": "nothing can be changed",
-    "using-named-graph-uri": "nothing can be changed",
-    "update": "nothing can be changed",
-}
+_REFUSED = dict.fromkeys(
+    ("default-graph-uri", "named-graph-uri"), "there is one graph, which needs no name"
+) | dict.fromkeys(("using-graph-uri", "using-named-graph-uri", "update"), "nothing can be changed")
 
 # The SPARQL 1.1 Service Description, the reply to a request without a query.
 _SERVICE = "http://www.w3.org/ns/sparql-service-description#"
@@ -43,7 +46,7 @@ _:service a sd:Service ;
 """
 
 
-class Asking(NamedTuple):
+class SparqlRequest(NamedTuple):
     """A protocol request: its query, None for the service description, and the media type."""
 
     query: str | None
@@ -64,7 +67,7 @@ class Asking(NamedTuple):
         return Reply(200, bytes(written or b""), self.media_type)
 
 
-async def asking(request: Request) -> Asking:
+async def parse_request(request: Request) -> SparqlRequest:
     """The request by the protocol; unsupported fields are refused, not ignored."""
     fields = [*request.query_params.multi_items(), *(await _form(request))]
     for name, why in _REFUSED.items():
@@ -79,7 +82,7 @@ async def asking(request: Request) -> Asking:
         )
     media_types: Sequence[str] = list(RESULTS if queries else DESCRIPTIONS)
     accepted = ", ".join(request.headers.getlist("accept"))
-    media_type = chosen(
+    media_type = negotiate(
         accepted, [value for field, value in fields if field in _FORMAT], media_types
     )
     if media_type is None:
@@ -87,7 +90,7 @@ async def asking(request: Request) -> Asking:
             406, f"a reply can be {', '.join(media_types)}; ask for one by 'Accept' or 'format'"
         )
     run = urlencode([field for field in fields if field[0] == "run"])  # each run is an endpoint
-    return Asking(
+    return SparqlRequest(
         queries[0] if queries else None,
         media_type,
         str(request.url.replace(query=run, fragment="")),
@@ -118,3 +121,96 @@ async def _form(request: Request) -> list[tuple[str, str]]:
                 400, f"the form has a field '{name}'; give it in the address: /sparql?{name}=..."
             )
     return fields
+
+
+NOT_ACCEPTABLE = {
+    "model": ErrorReply,
+    "description": "Results come in no format that the request accepts.",
+}
+
+EXAMPLE = (
+    "PREFIX : <tacit:> SELECT ?c WHERE { :France :borders ?c MINUS { ?c :speaks :German } } LIMIT 5"
+)
+
+SPARQL_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            DIRECT: {"schema": {"type": "string"}, "example": EXAMPLE},
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "properties": {"query": {"type": "string"}},
+                    "required": ["query"],
+                }
+            },
+        },
+    }
+}
+
+_BINDING = {
+    "c": {"type": "uri", "value": "tacit:Spain"},
+    "score": {"type": "literal", "datatype": DOUBLE, "value": "0.97"},
+}
+SPARQL_REPLY: dict[str, Any] = {
+    "description": (
+        "SPARQL 1.1 query results, with the columns that were selected; or the service description."
+    ),
+    "content": {
+        JSON: {
+            "schema": {"type": "object", "required": ["head"]},
+            "example": {"head": {"vars": ["c", "score"]}, "results": {"bindings": [_BINDING]}},
+        }
+    }
+    | {kind: {"schema": {"type": "string"}} for kind in (*RESULTS, *DESCRIPTIONS) if kind != JSON},
+}
+
+
+Protocol = Annotated[SparqlRequest, Depends(parse_request)]
+SparqlQuery = Annotated[
+    str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])
+]
+Format = Annotated[
+    str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])
+]
+New = Annotated[bool, Query(description=schemas.SETTINGS["new"]["help"])]
+_SPARQL: dict[str, Any] = {
+    "responses": {200: SPARQL_REPLY, 406: NOT_ACCEPTABLE},
+    "response_class": Response,
+    "tags": ["questions"],
+}
+
+
+async def _sparql(service: Service, request: SparqlRequest, new: bool) -> Response:
+    """The reply of the endpoint."""
+    if request.query is None:
+        return request.description().response()
+    job = Job(
+        "sparql",
+        request.query,
+        changes=(("new", True),) if new else (),
+        media_type=request.media_type,
+    )
+    reply = await service.snapshot.pool.answer(job)
+    # The protocol wants 400; clients show its message.
+    return (replace(reply, status=400) if reply.status == 422 else reply).response()
+
+
+@routes.get("/sparql", **_SPARQL)
+async def sparql_get(
+    service: RequestedService,
+    request: Protocol,
+    query: SparqlQuery = None,
+    new: New = False,
+    format: Format = None,
+) -> Response:
+    """The results of a SPARQL query; without one, what the endpoint says of itself."""
+    return await _sparql(service, request, new)
+
+
+@routes.post("/sparql", openapi_extra=SPARQL_BODY, **_SPARQL)
+async def sparql_post(
+    service: RequestedService, request: Protocol, new: New = False, format: Format = None
+) -> Response:
+    """The same, with the query as a form field or as the body itself."""
+    return await _sparql(service, request, new)

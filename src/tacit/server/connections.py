@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tacit.server.routes.replies import failure
+from tacit.server.workers.jobs import failure
 
 if TYPE_CHECKING:
     import uvicorn
@@ -34,8 +34,8 @@ class Connections:
         self.app = app
         self.most = most
         # by client address, the longest silent one first
-        self.open: dict[Address | None, PatientProtocol] = {}
-        self.blind = False  # whether connections cannot be tracked
+        self.open: dict[Address | None, TimedProtocol] = {}
+        self.untracked = False  # whether connections cannot be tracked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and note with its connection that its head is here."""
@@ -47,40 +47,40 @@ class Connections:
         if connection is not None:
             await connection.reply(self.app, scope, receive, send)
             return
-        if not self.blind:
-            self.blind = True
+        if not self.untracked:
+            self.untracked = True
             log.warning(
                 "this version of uvicorn does not say whose a request is: slow clients are not let "
                 "go"
             )
         await self.app(scope, receive, send)
 
-    def add(self, connection: PatientProtocol) -> None:
+    def add(self, connection: TimedProtocol) -> None:
         """Take up a connection, and let go of another one where there are too many."""
         self.open[connection.address] = connection
-        if len(self.open) <= self.most or self.blind:
+        if len(self.open) <= self.most or self.untracked:
             return
         # The new connection itself, if all others wait for a reply.
-        silent = next(each for each in self.open.values() if not each.waits)
+        silent = next(each for each in self.open.values() if not each.awaits_reply)
         if silent is connection:
-            connection.turned_away = True
+            connection.refused = True
         else:
             del self.open[silent.address]
-            silent.abort()
+            silent.transport.abort()
 
 
-class PatientProtocol(asyncio.Protocol):
+class TimedProtocol(asyncio.Protocol):
     """A connection that passes its data to uvicorn's protocol, with a timeout."""
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self.connections = connections
         self.inner = inner
         self.address: Address | None = None
-        self.turned_away = False
-        self.waits = False  # whether a whole request awaits its reply
+        self.refused = False
+        self.awaits_reply = False  # whether a whole request awaits its reply
         self._requests = 0  # with their heads here, without full replies
         # whether the next request began before the last reply ended
-        self._more = False
+        self._next_began = False
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -97,7 +97,7 @@ class PatientProtocol(asyncio.Protocol):
         if self.connections.open.get(self.address) is self:  # not dropped
             self.connections.open[self.address] = self.connections.open.pop(self.address)
         if self._requests:
-            self._more = self._more or self.waits
+            self._next_began = self._next_began or self.awaits_reply
         elif self._deadline is None:
             self._start_clock()
         self.inner.data_received(data)
@@ -125,33 +125,29 @@ class PatientProtocol(asyncio.Protocol):
         """Have a request answered whose head is here."""
         self._requests += 1
         self._stop_clock()
-        self.waits = scope["method"] in ("GET", "HEAD", "OPTIONS")
+        self.awaits_reply = scope["method"] in ("GET", "HEAD", "OPTIONS")
 
         async def receive_tracked() -> Message:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False):
-                self.waits = True
+                self.awaits_reply = True
             return message
 
         async def send_tracked(message: Message) -> None:
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                self.waits = False
+                self.awaits_reply = False
 
         try:
-            await (_refuse_connection if self.turned_away else app)(
+            await (_refuse_connection if self.refused else app)(
                 scope, receive_tracked, send_tracked
             )
         finally:
             self._requests = self._requests - 1
-            self.waits = False
-            if self._more and not self._requests:
-                self._more = False
+            self.awaits_reply = False
+            if self._next_began and not self._requests:
+                self._next_began = False
                 self._start_clock()
-
-    def abort(self) -> None:
-        """Let go of the connection at once."""
-        self.transport.abort()
 
     def _start_clock(self) -> None:
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._let_go)
@@ -163,25 +159,29 @@ class PatientProtocol(asyncio.Protocol):
 
     def _let_go(self) -> None:
         self._deadline = None
-        if not self._requests and not self.connections.blind and not self.transport.is_closing():
+        if (
+            not self._requests
+            and not self.connections.untracked
+            and not self.transport.is_closing()
+        ):
             self.transport.close()
 
 
-def be_patient(config: uvicorn.Config, connections: Connections) -> None:
+def track_connections(config: uvicorn.Config, connections: Connections) -> None:
     """Let a server time its connections; where it cannot, limit concurrent requests."""
     config.load()
-    make: Callable[..., Any] | None = getattr(config, "http_protocol_class", None)
-    if make is None:
+    make_protocol: Callable[..., Any] | None = getattr(config, "http_protocol_class", None)
+    if make_protocol is None:
         config.limit_concurrency = connections.most
-        connections.blind = True
+        connections.untracked = True
         log.warning("this version of uvicorn hands out no connections: slow clients are not let go")
         return
 
-    def make_patient(*arguments: Any, **more: Any) -> asyncio.Protocol:
-        inner: asyncio.Protocol = make(*arguments, **more)
-        return PatientProtocol(connections, inner)
+    def make_timed(*arguments: Any, **more: Any) -> asyncio.Protocol:
+        inner: asyncio.Protocol = make_protocol(*arguments, **more)
+        return TimedProtocol(connections, inner)
 
-    config.http_protocol_class = make_patient  # type: ignore[assignment]
+    config.http_protocol_class = make_timed  # type: ignore[assignment]
 
 
 async def _refuse_connection(scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,8 +16,7 @@ from typing import Any
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import Prefixes
-from tacit.graph.labels.terms import iri_of, is_blank, literal_of
+from tacit.graph.labels.prefixes import Prefixes, iri_of, is_blank, literal_of
 from tacit.query.question import Column
 
 JSON = "application/sparql-results+json"
@@ -49,19 +48,19 @@ _SHORT = {
 _SHORT |= {"rdf": RDF_XML, "rdf+xml": RDF_XML}
 
 
-def chosen(accept: str, named: Iterable[str], offered: Sequence[str]) -> str | None:
+def negotiate(accept: str, named: Iterable[str], available: Sequence[str]) -> str | None:
     """The media type of the reply, by name or else by the Accept header; None if none fits.
 
-    >>> chosen("text/csv;q=0.5, application/*;q=0.1, */*;q=0", [], list(RESULTS))
+    >>> negotiate("text/csv;q=0.5, application/*;q=0.1, */*;q=0", [], list(RESULTS))
     'text/csv'
-    >>> chosen("text/csv", ["xml"], list(RESULTS)), chosen("image/png", [], list(RESULTS))
+    >>> negotiate("text/csv", ["xml"], list(RESULTS)), negotiate("image/png", [], list(RESULTS))
     ('application/sparql-results+xml', None)
     """
     names = [name.strip().lower() for name in named]
     if names:
-        return next((kind for name in names if (kind := _SHORT.get(name, name)) in offered), None)
+        return next((kind for name in names if (kind := _SHORT.get(name, name)) in available), None)
     ranges = [_range(part) for part in accept.split(",") if part.strip()] or [("*/*", 1.0)]
-    best = max(offered, key=lambda kind: _quality(kind, ranges))  # the first of equals
+    best = max(available, key=lambda kind: _quality(kind, ranges))  # the first of equals
     return best if _quality(best, ranges) > 0 else None
 
 
@@ -88,7 +87,7 @@ def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
     return 0.0
 
 
-def written(results: bytes, media_type: str) -> bytes:
+def serialized(results: bytes, media_type: str) -> bytes:
     """Results in JSON as another format has them."""
     if RESULTS[media_type] == "JSON":
         return results
@@ -165,8 +164,8 @@ def term(label: str, prefixes: Prefixes) -> dict[str, str]:
         return {"type": "bnode", "value": label[2:]}
     if literal := literal_of(label, prefixes):
         text, language, datatype = literal
-        about = {"xml:lang": language} if language else {"datatype": datatype} if datatype else {}
-        return {"type": "literal", "value": _ESCAPE.sub(_character, text), **about}
+        kind = {"xml:lang": language} if language else {"datatype": datatype} if datatype else {}
+        return {"type": "literal", "value": _ESCAPE.sub(_character, text), **kind}
     return {"type": "uri", "value": iri_of(label, prefixes)}
 
 

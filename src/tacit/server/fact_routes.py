@@ -13,10 +13,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import TacitError
-from tacit.server.routes.replies import Reply, failure, refusal, success
+from tacit.server.routes import RequestedService
 from tacit.server.served_run import ServedRun
-from tacit.server.service import Chosen, Service
+from tacit.server.service import Service
 from tacit.server.workers import fork_server
+from tacit.server.workers.jobs import Reply, failure, refusal, success
 
 routes = APIRouter(tags=["facts"])
 FactRows = list[tuple[str, str, str]]
@@ -78,35 +79,35 @@ class FactsReply(BaseModel):
 
 
 @routes.post("/facts", response_model=FactsReply)
-async def add(asked: AddedFactsRequest, service: Chosen) -> Response:
+async def add(request: AddedFactsRequest, service: RequestedService) -> Response:
     """Add facts; once this is answered, all workers know them.
 
     Names that may be misspelt must be agreed to.
     """
-    return (await change(service, asked, remove=False)).response()
+    return (await change(service, request, remove=False)).response()
 
 
 @routes.post("/facts/remove", response_model=FactsReply)
-async def remove(asked: FactsRequest, service: Chosen) -> Response:
+async def remove(request: FactsRequest, service: RequestedService) -> Response:
     """Remove facts; they are no longer known, but what was learned of them stays learned."""
-    return (await change(service, asked, remove=True)).response()
+    return (await change(service, request, remove=True)).response()
 
 
-async def change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
+async def change(service: Service, request: FactsRequest, remove: bool) -> Reply:
     """The reply to a change, which goes on if the client disconnects."""
-    return await asyncio.shield(_change(service, asked, remove))
+    return await asyncio.shield(_change(service, request, remove))
 
 
-async def _change(service: Service, asked: FactsRequest, remove: bool) -> Reply:
+async def _change(service: Service, request: FactsRequest, remove: bool) -> Reply:
     """The reply to a change, once the service answers from the changed run."""
-    served = service.edition.served
+    served = service.snapshot.served
     if not service.settings.keys():
         return NO_KEY
     if not isinstance(served, ServedRun):
         return NO_RUN
     try:
-        consent = {} if remove else asked.model_dump(include={"new", "force"})
-        reply = await asyncio.to_thread(_apart, served.path, asked.facts, remove, consent)
+        consent = {} if remove else request.model_dump(include={"new", "force"})
+        reply = await asyncio.to_thread(_apart, served.path, request.facts, remove, consent)
     except BrokenProcessPool:
         return CUT_SHORT
     # Also after no change: another process may have made it, and the service lags behind.
