@@ -21,8 +21,8 @@ from torch import distributed
 from scaffold import Benchmark, Measured, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
-from tacit.engine.atoms.sharded import whole
 from tacit.engine.engine import Engine
+from tacit.engine.logic import whole
 from tacit.engine.search.hop import Hop
 from tacit.links.embeddings import Embeddings
 from tacit.links.factors import FactorModel

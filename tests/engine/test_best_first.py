@@ -28,9 +28,9 @@ from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.questions import BoundQuery
 from tacit.engine.search.best_first import BestFirstSearch
-from tacit.engine.search.hop import Hop
+from tacit.engine.search.block_expansion import BlockExpansion
+from tacit.engine.search.frontier import SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.search_state import SearchState
 from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
@@ -345,9 +345,9 @@ def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_bat
 def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of inexact candidates are not expanded beside values, at twice the time."""
     pairs: list[int] = []
-    followed = Hop.from_some
+    followed = BlockExpansion.from_some
     monkeypatch.setattr(
-        Hop,
+        BlockExpansion,
         "from_some",
         lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from random_engine import CYCLES, KINDS, questions, random_engine, same
-from tacit.engine.search.hop import Hop
+from tacit.engine.search.block_expansion import BlockExpansion
 from tacit.query.plans.plan import Project, walk
 
 
@@ -56,9 +56,9 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[int] = []
-    followed = Hop.from_some
+    followed = BlockExpansion.from_some
     monkeypatch.setattr(
-        Hop, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given))
+        BlockExpansion, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given))
     )
     engine = random_engine(3, calibration="softmax-count", observed="all", k=12)
     asked = [each for each in questions(engine, 5, count=4) if "!(exists" in str(each.query)]

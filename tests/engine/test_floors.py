@@ -17,9 +17,8 @@ from tacit.engine.logic import NORMS, ZERO
 from tacit.engine.search import best_first
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.floors import Floor, ceilings, floor, floors, potential
-from tacit.engine.search.frontier_evaluators import FrontierEvaluator
+from tacit.engine.search.frontier import FrontierEvaluator, SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.search_state import SearchState
 from tacit.engine.search.top_k import TopKRequest
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary

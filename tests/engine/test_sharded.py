@@ -21,8 +21,8 @@ from formulas import ENTITIES, RELATIONS, queries
 from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms.sharded import whole
 from tacit.engine.engine import Engine
+from tacit.engine.logic import whole
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.search.hop import Hop
 from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.weight_cache import WeightCache
+from tacit.engine.atoms.derived_weights import WeightCache
 from tacit.links import scorer as links_scorer
 from tacit.links.finders.codes import FEW, Codes, shared_codes
 from tacit.links.finders.scan import CodedTop, ScanTop

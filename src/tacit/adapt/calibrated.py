@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,15 +24,18 @@ class Adapted(Calibration):
         self.adapter = adapter
         self.num_entities = adapter.num_entities
         self.num_relations = adapter.num_relations
-        self.pointwise = calibration.pointwise
-        self.sigmoidal = calibration.sigmoidal
-        self.by_odds = calibration.by_odds
-        self.by_sum = calibration.by_sum
-        self.monotone = adapter.by_row
-        self.rowwise = (
-            calibration.rowwise and adapter.by_row and (calibration.sigmoidal or self.by_odds)
+        capabilities = calibration.capabilities
+        self.by_odds = capabilities.by_odds
+        self.capabilities = replace(
+            capabilities,
+            monotone=adapter.by_row,
+            rowwise=(
+                capabilities.rowwise
+                and adapter.by_row
+                and (capabilities.sigmoidal or capabilities.by_odds)
+            ),
+            shareable=adapter.by_relation,
         )
-        self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
         self.kind = calibration.name
 

@@ -12,17 +12,15 @@ from torch import Tensor
 
 from tacit.engine.answers.reasons import Implied, Proof, Reasons
 from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import Logic
+from tacit.engine.logic import Logic, checked
 from tacit.engine.reasoner import Explanation, Reasoner, step_memory
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.best_first import BestFirstSearch
 from tacit.engine.search.bounded_evaluator import BoundedEvaluator
 from tacit.engine.search.coarse_search import CoarseSearch
 from tacit.engine.search.evaluator import Evaluator
-from tacit.engine.search.frontier_evaluators import ExpandedEvaluator
+from tacit.engine.search.frontier import ExpandedEvaluator, SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.search_state import SearchState
 from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers, loose
 from tacit.links.finders.codes import FEW
 from tacit.query.plans.plan import Plan
@@ -62,22 +60,24 @@ class MessageReasoner(Reasoner):
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The scores, and values that order them; both of an atom come from one raw row."""
-        ranking, scores = self.atoms.single(plan, entities, relations, scored=True) or (None, None)
-        if ranking is not None and scores is not None:
-            return checked(scores, self.shards), ranking
-        scores = self.scores(plan, entities, relations)
-        return scores, scores
+        single = self.atoms.single(plan, entities, relations, scored=True)
+        if single is None:
+            scores = self.scores(plan, entities, relations)
+            return scores, scores
+        ranking, scores = single
+        return checked(scores, self.shards), ranking
 
     def top(
         self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
     ) -> list[TopKResult]:
         """List the best answers; without hops, only those that bounds leave open are scored."""
         # Many rows are scored as fast as codes are read; cached sums are of single rows.
-        few = 1 if self.atoms.calibration.by_sum else FEW
-        if len(requests) > few or not self.atoms.codable or not without_hops(plan):
-            return super().top(plan, entities, relations, requests)
-        codes = self.atoms.codes(len(requests))
-        search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())
+        atoms = self.atoms
+        few = 1 if atoms.calibration.capabilities.by_sum else FEW
+        if len(requests) > few or not atoms.capabilities.codable or not without_hops(plan):
+            return self.listed(requests, *self.ranked(plan, entities, relations))
+        codes = atoms.codes(len(requests))
+        search = CoarseSearch(atoms, self.logic, codes, entities.long(), relations.long())
         listed = search.top(plan.root, requests)
         return [replace(each, certified=True) for each in listed] if self.exact else listed
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from tacit.disk import is_device, written
 from tacit.engine.answers.paging import check_number
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.sharded import checked
 from tacit.engine.engine import Engine
+from tacit.engine.logic import checked
 from tacit.engine.reasoner import step_memory
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.interruption import Stopped, stop_on_signals

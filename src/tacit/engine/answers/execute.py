@@ -18,8 +18,7 @@ from tacit.engine.answers.answers import Answers, Count
 from tacit.engine.answers.execution import Execution, ExecutionContext
 from tacit.engine.answers.paging import AskOptions
 from tacit.engine.answers.tuple_answers import tuple_answers
-from tacit.engine.atoms.sharded import whole
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, whole
 from tacit.engine.questions import BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import at
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, at
 from tacit.engine.search.evaluator import Evaluator
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import EvalContext, Fold
@@ -112,7 +111,7 @@ class Reasons(Fold[int, Proof]):
         s = place.start
         t = place.end
         head, along, tail = (torch.tensor([i], device=atoms.device) for i in (s, relation, t))
-        score = float(atoms.of(head, along, tail))
+        score = float(atoms.pairs(head, along, tail))
         observed = atoms.facts is not None and bool(atoms.facts.contains(head, along, tail))
         atom = (t, relation & ~1, s) if relation & 1 else (s, relation, t)
         return Proof("atom", score, atom=atom, observed=observed)

@@ -10,7 +10,7 @@ import torch
 from tacit.engine.answers.answers import Answers
 from tacit.engine.answers.execution import LIKELY_LOG, Execution
 from tacit.engine.logic import ZERO
-from tacit.engine.search.tuple_search import Tuples, TupleSearch
+from tacit.engine.search.tuple_search import TupleRequest, Tuples, TupleSearch
 from tacit.query.plans.symbolic import count_tuples
 
 COUNTED = 100_000  # known tuples, at most; beyond it the number is a lower bound
@@ -70,29 +70,33 @@ def _search(execution: Execution) -> tuple[TupleSearch, Tuples]:
         relations,
         context.index,
         None if context.reasoner.exact else context.k,
-        request.count,
-        None if execution.new else execution.least,
-        execution.new,
-        execution.proves,
-        request.floor,
-        bound.known is True,
-        wide=likely_only,
+        TupleRequest(
+            request.count,
+            None if execution.new else execution.least,
+            execution.new,
+            execution.proves,
+            request.floor,
+            bound.known is True,
+            wide=likely_only,
+        ),
     )
     tuples = search.run(entities).tuples
     if span.fewest is None or (not likely_only and len(tuples) < request.count):
         return search, tuples
     count = min(span.stop, MOST_TUPLES)
-    known_first = search.least is not None
+    known_first = search.request.least is not None
     last_is_likely = len(tuples) and (
         (bool(tuples.known[-1]) and known_first) or float(tuples.scores[-1]) >= LIKELY_LOG
     )
     if last_is_likely and not likely_only and context.reasoner.probabilities:
-        more = replace(search, count=count, floor=LIKELY_LOG, wide=True).run(entities)
+        likely = replace(search.request, count=count, floor=LIKELY_LOG, wide=True)
+        more = replace(search, request=likely).run(entities)
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified
         search.leading = max(search.leading, more.leading)
     if not execution.known_are_likely and not execution.new:
-        more = replace(search, count=count, floor=ZERO, only=True, wide=True).run(entities)
+        known_only = replace(search.request, count=count, floor=ZERO, only=True, wide=True)
+        more = replace(search, request=known_only).run(entities)
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified
     return search, tuples

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import largest, own
-from tacit.engine.logic import ZERO, different
-from tacit.engine.search.dedup import undominated
+from tacit.engine.logic import ZERO, different, largest, own
 from tacit.engine.search.evaluator import Evaluator
-from tacit.engine.search.search_context import by_rows
+from tacit.engine.search.search_context import by_rows, undominated
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import (
     Best,
@@ -43,7 +41,7 @@ class BeamEvaluator(Evaluator[Tensor]):
         relations = self.queries.relation(step)
         if place.target is None:
             return atoms.rows(place.start, relations)
-        return atoms.of(place.start, relations, place.target)[:, None]
+        return atoms.pairs(place.start, relations, place.target)[:, None]
 
     def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Tensor:
         if place.target is not None:
@@ -59,7 +57,7 @@ class BeamEvaluator(Evaluator[Tensor]):
         everyone = torch.arange(atoms.num_entities, device=atoms.device)
         column = self.queries.relations[:, step.relation]
         relations, inverse = torch.unique(column, return_inverse=True)
-        rows = [atoms.of(everyone, each.expand(len(everyone)), everyone) for each in relations]
+        rows = [atoms.pairs(everyone, each.expand(len(everyone)), everyone) for each in relations]
         return own(atoms.shards, torch.stack(rows)[inverse])
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Tensor:
@@ -113,3 +111,6 @@ class BeamEvaluator(Evaluator[Tensor]):
 
     def lift(self, function: Callable[..., Tensor], *values: Tensor) -> Tensor:
         return function(*values)
+
+    def highest(self, value: Tensor) -> Tensor:
+        return value

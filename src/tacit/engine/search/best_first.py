@@ -19,15 +19,14 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, checked
 from tacit.engine.search.floors import floors
-from tacit.engine.search.frontier_evaluators import (
+from tacit.engine.search.frontier import (
     ExpandedEvaluator,
     ForesightEvaluator,
     FrontierEvaluator,
+    SearchState,
 )
-from tacit.engine.search.search_state import SearchState
 from tacit.engine.search.top_k import TopKRequest, TopKResult, loose, unsettled
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
@@ -236,7 +235,7 @@ class BestFirstSearch:
         if self.state.budget is not None or is_hop_free(root) or not negated:
             return False
         few = (k or atoms.num_entities) * atoms.num_entities <= _FEW
-        return atoms.calibration.pointwise or (few and negates_hops(root))
+        return atoms.calibration.capabilities.pointwise or (few and negates_hops(root))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import EVERY
-from tacit.engine.atoms.constraints import IMPOSSIBLE
-from tacit.engine.atoms.known_facts import KnownTails
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import ZERO, Logic, different
-from tacit.engine.search.bounds import Bounds, BoundsFold
+from tacit.engine.atoms.derived_weights import row_keys
+from tacit.engine.atoms.known_facts import IMPOSSIBLE, KnownTails
+from tacit.engine.logic import ZERO, Logic, checked, different
+from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
 from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.links.finders.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
@@ -42,7 +41,7 @@ class _Leaf:
     relations: Tensor
     queries: Tensor  # [B, D]
     log_sums: Tensor
-    loops: KnownTails
+    loops: KnownTails | None
     known: KnownTails | None
     row: Tensor | None  # [B, N], raw, where codes or the sum of the row are missing
 
@@ -107,16 +106,26 @@ class CoarseSearch:
             atoms = self.atoms
             heads = self.entities[:, slot]
             relations = self.relations[:, step.slot] ^ int(step.flip)
-            sums = atoms.kept_sums(heads, relations)
-            row = atoms.logits(heads, relations) if self.codes is None or sums is None else None
-            if sums is None and row is not None:
-                sums = atoms.keep_sums(row, heads, relations)
             queries = cast(BilinearScorer, atoms.scorer).queries(heads, relations)
-            arguments = heads, relations, queries, cast(Tensor, sums)
-            self.leaves[slot, step] = _Leaf(
-                *arguments, atoms.loops(heads, relations), atoms.known(heads, relations), row
-            )
+            sums, row = self._sums_and_rows(heads, relations)
+            known = atoms.known(heads, relations)
+            loops = None if atoms.possible is None else atoms.possible.loops(heads, relations)
+            self.leaves[slot, step] = _Leaf(heads, relations, queries, sums, loops, known, row)
         return self.leaves[slot, step]
+
+    def _sums_and_rows(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`log Z` of rows, zeros where nothing needs it, and raw rows where these were read."""
+        atoms = self.atoms
+        keys = row_keys(atoms.scorer, heads, relations)
+        by_sum = atoms.calibration.capabilities.by_sum
+        sums = atoms.weights.sums(keys) if by_sum else torch.zeros(len(heads))
+        if self.codes is not None and sums is not None:
+            return sums, None
+        row = atoms.raw.rows(heads, relations)
+        if sums is None:
+            sums = atoms.calibration.log_sums(row)
+            atoms.weights.add_sums(keys, sums)
+        return sums, row
 
 
 class _InColumns(BoundsFold[int]):
@@ -155,12 +164,12 @@ class _InColumns(BoundsFold[int]):
         if leaf.row is None:
             return cast(Codes, self.search.codes).products(leaf.queries, columns)
         lengths = torch.linalg.vector_norm(leaf.queries, dim=1, keepdim=True)
-        return leaf.row[:, columns], lengths * (
-            ROUNDING * leaf.queries.shape[1] * self.atoms.longest
-        )
+        slack = ROUNDING * leaf.queries.shape[1] * self.atoms.weights.longest
+        return leaf.row[:, columns], lengths * slack
 
     def _scored(self, leaf: _Leaf, logits: Tensor) -> Tensor:
-        leaf.loops.lift(logits, self.columns, IMPOSSIBLE)
+        if leaf.loops is not None:
+            leaf.loops.lift(logits, self.columns, IMPOSSIBLE)
         scores = logits
         certain = torch.inf
         if not self.raw:

@@ -58,13 +58,13 @@ class ContinuousReasoner(Reasoner):
                 "needs a model that scores vectors (complex, distmult or cp); use search beam or "
                 "exact"
             )
-        if not calibration.pointwise:
+        if not calibration.capabilities.pointwise:
             why = (
                 f"scores vectors one by one, which {calibration.name} cannot; "
                 "use calibration sigmoid"
             )
             raise _refused(why, "calibration")
-        if not calibration.shareable:
+        if not calibration.capabilities.shareable:
             raise _refused(
                 "scores vectors, no entities for this adapter to read; use an adapter on p, or "
                 "search beam"

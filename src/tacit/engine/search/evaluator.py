@@ -11,17 +11,14 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import at
-from tacit.engine.logic import ZERO, Logic
-from tacit.engine.search.bounds import Bounds, highest
-from tacit.engine.search.dedup import RowGroups
+from tacit.engine.logic import ZERO, Logic, at
 from tacit.engine.search.floors import Floor, promising
-from tacit.engine.search.search_context import QueryBatch, SearchContext
+from tacit.engine.search.search_context import QueryBatch, RowGroups, SearchContext
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import Cutset, Edge, Project, Step, reads
 from tacit.query.plans.traits import Search, source_of
 
-Value = TypeVar("Value", bound=Tensor | Bounds)
+Value = TypeVar("Value")
 
 
 @dataclass(eq=False)
@@ -54,26 +51,28 @@ class Evaluator(Fold[Tensor, Value]):
     def lift(self, function: Callable[..., Tensor], *values: Value) -> Value:
         """Apply a function of tables to values."""
 
+    @abstractmethod
+    def highest(self, value: Value) -> Tensor:
+        """The table of a value, or of its upper bounds."""
+
     def of(self, step: Step, place: EvalContext[Tensor] = EVERYWHERE) -> Value:
         """The value of a step at a place."""
         if place.source is not None:
             return super().of(step, place)
         outer = self._outer(step)
+        valued = step in self.memo.values
         if place.target is not None:
-            valued = step in self.memo.values or (self.queries.repeats and outer is not None)
-            by_set = valued or isinstance(step, Project | Cutset)
+            by_set = valued or outer is not None or isinstance(step, Project | Cutset)
             return self._at(step, place.target) if by_set else super().of(step, place)
-        if step in self.memo.values:
+        if valued:
             return self.memo.values[step]
         if outer is not None:
             return self._rows(outer[0].remembered(step), outer[1])
-        shared = self.queries.repeats and not self.memo.keeps_all
-        groups = self.queries.groups(step) if shared else None
-        value = (
-            super().of(step)
-            if groups is None
-            else self._rows(self._only(groups).of(step), groups.back)
-        )
+        groups = self.queries.groups(step) if self.queries.repeats else None
+        if groups is None:
+            value = super().of(step)
+        else:
+            value = self._rows(self._only(groups).of(step), groups.back)
         if self.memo.keeps_all:
             self.memo.values[step] = value
         return value
@@ -124,23 +123,22 @@ class Evaluator(Fold[Tensor, Value]):
         return replace(self, queries=self.queries[groups.rows], memo=memo, floor=floor)
 
     def inner(
-        self, queries: QueryBatch, rows: Tensor, context: SearchContext, floor: Floor | None
+        self,
+        rows: Tensor,
+        queries: QueryBatch | None = None,
+        context: SearchContext | None = None,
+        floor: Floor | None = None,
     ) -> Evaluator[Value]:
         """The evaluator of queries that repeat some rows here, and share what these remember."""
-        queries = replace(queries, repeats=True)
-        return replace(
-            self, context=context, queries=queries, memo=Memo(outer=(self, rows)), floor=floor
-        )
-
-    def part(self, rows: Tensor, floor: Floor | None = None) -> Evaluator[Value]:
-        """The evaluator of some of these queries."""
-        return self.inner(self.queries[rows], rows, self.context, floor)
+        queries = replace(self.queries[rows] if queries is None else queries, repeats=True)
+        memo = Memo[Value](outer=(self, rows))
+        context = context or self.context
+        return replace(self, context=context, queries=queries, memo=memo, floor=floor)
 
     def copied(self, rows: Tensor, queries: QueryBatch | None = None) -> Evaluator[Value]:
         """The evaluator of copies of some of these queries, in half of the memory."""
         floor = None if self.floor is None else Floor(self.floor.least[rows])
-        queries = self.queries[rows] if queries is None else queries
-        return self.inner(queries, rows, self.context.halved(), floor)
+        return self.inner(rows, queries, self.context.halved(), floor)
 
     def trying(self, slot: int, candidates: Tensor) -> Evaluator[Value]:
         """The evaluator with each candidate `[B, P]` in one more slot, in `P · B` rows."""
@@ -150,7 +148,7 @@ class Evaluator(Fold[Tensor, Value]):
     def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
         """The candidates that a beam keeps in a step: their values and ids, `[B, K]`."""
         source = source_of(step)
-        return self.context.hop(source).candidates(highest(self.whole(source)))
+        return self.context.hop(source).candidates(self.highest(self.whole(source)))
 
     def entity(self, slot: int) -> Tensor:
         return self.queries.entities[:, slot]
@@ -172,7 +170,7 @@ class Evaluator(Fold[Tensor, Value]):
         out = self.lift(partial(self.context.empty, len(self.queries)))
         places = torch.arange(candidates.shape[1], device=candidates.device)
         for few in places.split(self.at_once(edge)):
-            rows = (highest(weights)[:, few] != ZERO).any(dim=1).nonzero()[:, 0]
+            rows = (self.highest(weights)[:, few] != ZERO).any(dim=1).nonzero()[:, 0]
             if not len(rows):
                 continue
             sources = candidates[rows][:, few].t().reshape(-1)

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import largest
-from tacit.engine.logic import ZERO
-from tacit.engine.search.bounds import Bounds, highest
+from tacit.engine.logic import ZERO, largest
 from tacit.engine.search.search_context import QueryBatch, SearchContext, by_rows
 from tacit.engine.search.top_k import TopKRequest
 from tacit.query.plans.fold import EvalContext, Visitor
@@ -35,6 +33,7 @@ from tacit.query.plans.plan import (
 from tacit.query.plans.traits import is_bounded_by_parts, is_hop_free
 
 if TYPE_CHECKING:
+    from tacit.engine.search.bounded_evaluator import Bounds
     from tacit.engine.search.evaluator import Evaluator
 
 # how far a floor stays below log-scores, whatever rounding does
@@ -133,7 +132,7 @@ def _at_most(
     """The highest value of parts of a body with each candidate, `[P, B]`, within the headroom."""
     inner = evaluator.trying(step.slot, candidates)
     context = evaluator.context
-    sets = [highest(inner.of(part)) for part in parts]
+    sets = [inner.highest(inner.of(part)) for part in parts]
     if limit is not None and limit.headroom is not None:
         sets.insert(0, limit.headroom.repeat(candidates.shape[1], 1))
     most = by_rows(context.logic.all, sets).amax(dim=1, keepdim=True)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms.weight_cache import WeightCache
+from tacit.engine.atoms.derived_weights import WeightCache
 from tacit.engine.logic import ZERO, Logic, different
 from tacit.engine.message_reasoner import MessageReasoner
-from tacit.engine.search.bounds import Bounds, BoundsFold
+from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
 from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below
 from tacit.links.finders.retriever import TopKRetriever
@@ -67,7 +67,8 @@ class ListReasoner(MessageReasoner):
         """Whether the weights are those that the finder has read, as far as visible."""
         atoms = self.rows.atoms
         weights = self._weights
-        return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
+        unwritten = weights.now(atoms.scorer) is weights and weights.believable
+        return unwritten and not atoms.weights.forgotten
 
     def top(
         self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import ZERO
-from tacit.engine.search.bounds import Bounds
+from tacit.engine.logic import ZERO, checked
+from tacit.engine.search.bounded_evaluator import Bounds
 from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
@@ -140,7 +139,7 @@ class RowLists:
 
     def _log_sums(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`log Z` of rows, looked up once each; zeros where the calibration needs none."""
-        if not self.atoms.calibration.by_sum:
+        if not self.atoms.calibration.capabilities.by_sum:
             return torch.zeros(len(heads))
         keys = list(zip(heads.tolist(), relations.tolist(), strict=True))
         missing = [i for i, key in enumerate(keys) if key not in self._sums]

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms.sharded import whole
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, whole
 
 _ROUNDING = 1.0 - 1e-6  # log-scores that differ by less than this factor are one
 _BLUR = 1.0 - 3e-6  # by which two searches may differ, in the last bits of logits near 1
