@@ -329,7 +329,7 @@ def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_bat
     root = asked.compiled.plan.root
     requests = [TopKRequest(3)] * 2
     search = BestFirstSearch(root, requests, SearchState.of(context, QueryBatch(*slots), budget=5))
-    search.bounds.whole(root)
+    search.bounds.set_of(root)
     first, second = search.state.frontiers
     search.expand([{first, second}, {second}])
     frontiers = search.state.frontiers

@@ -168,7 +168,7 @@ def test_no_answer_is_worth_more_than_what_is_foreseen_of_a_value(norm: str) -> 
     assert limit.headroom is not None
     assert limit.least.tolist() == [-math.inf]  # of nothing expanded
     assert bool((limit.headroom[0, unwanted] == -math.inf).all())
-    headroom = scores.whole(narrow).index_fill(1, torch.tensor(unwanted), -math.inf)
+    headroom = scores.set_of(narrow).index_fill(1, torch.tensor(unwanted), -math.inf)
     foreseen = potential(scores, Floor(limit.least, headroom), wide, everyone)[0]
     for value in range(20):
         worth = engine.logic.conjunction(

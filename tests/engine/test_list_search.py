@@ -89,7 +89,7 @@ def check(listing: Listing, scores: Tensor, proven: bool) -> None:
     """All bounds hold; a finished search has the best answers with exact scores."""
     assert at_most(listing.low, scores[listing.ids])
     assert at_most(scores[listing.ids], listing.high)
-    assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.rest))
+    assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.bound))
     if proven:
         wanted = scores.topk(TOP).values
         found = torch.cat([listing.low, torch.full((TOP,), -torch.inf)]).topk(TOP).values

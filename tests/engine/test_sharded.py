@@ -22,7 +22,7 @@ from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
 from tacit.engine.engine import Engine
-from tacit.engine.logic import whole
+from tacit.engine.logic import gather_columns
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.search.hop import Hop
 from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers
@@ -124,7 +124,7 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
                 random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations))
             )
             scores = asked.reasoner.scores(shape.plan, entities, relations)
-            found.append(whole(asked.reasoner.shards, scores))
+            found.append(gather_columns(asked.reasoner.shards, scores))
         for query in formulas if changes["search"] != "symbolic" else ():
             prepared = compile_query(query, safe=False)
             entities = (
@@ -138,7 +138,7 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
                 .view(1, -1)
             )
             found.append(
-                whole(
+                gather_columns(
                     asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)
                 )
             )

@@ -197,7 +197,7 @@ class Logic:
         return reduce(self.disjunction, parts)
 
 
-def whole(shards: Shards, values: Tensor) -> Tensor:
+def gather_columns(shards: Shards, values: Tensor) -> Tensor:
     """Gather the values of all entities, `[B, n] -> [B, N]`, as exact search needs."""
     if shards.world == 1:
         return values
@@ -213,8 +213,8 @@ def at(shards: Shards, values: Tensor, rows: Tensor, entities: Tensor) -> Tensor
     """The values of entities in some rows, `[B, n] x [M] x [M] -> [M]`, from any process."""
     if shards.world == 1:
         return values[rows, entities]
-    held, places = shards.inside(entities)
-    return shards.sum(torch.where(held, values[rows, places], 0.0))
+    local, places = shards.inside(entities)
+    return shards.sum(torch.where(local, values[rows, places], 0.0))
 
 
 def largest(shards: Shards, values: Tensor) -> Tensor:
@@ -222,12 +222,12 @@ def largest(shards: Shards, values: Tensor) -> Tensor:
     return values if shards.world == 1 else shards.gathered(values).amax(dim=0)
 
 
-def own(shards: Shards, values: Tensor) -> Tensor:
+def own_columns(shards: Shards, values: Tensor) -> Tensor:
     """The own columns of a table that every process has whole, `[B, N] -> [B, n]`."""
     return values[:, shards.start : shards.stop]
 
 
-def checked(scores: Tensor, shards: Shards) -> Tensor:
+def check_numbers(scores: Tensor, shards: Shards) -> Tensor:
     """Check that no score is NaN, which maxima and sums propagate."""
     if math.isnan(float(shards.sum(scores.sum()))):
         raise RunError(

@@ -246,9 +246,9 @@ class NewAnswers(Exclusion):
         known = symbolic_sets(
             plan, entities.cpu().numpy(), relations.cpu().numpy(), self.index, self.num_entities
         )
-        held, columns = self.shards.inside(torch.from_numpy(known.ids).long())
+        local, columns = self.shards.inside(torch.from_numpy(known.ids).long())
         out = torch.zeros(len(relations), self.shards.stop - self.shards.start, dtype=torch.bool)
-        out[torch.from_numpy(known.rows).long()[held], columns[held]] = True
+        out[torch.from_numpy(known.rows).long()[local], columns[local]] = True
         return out
 
 

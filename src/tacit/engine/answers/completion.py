@@ -18,7 +18,7 @@ from tacit.disk import is_device, written
 from tacit.engine.answers.paging import check_number
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
-from tacit.engine.logic import checked
+from tacit.engine.logic import check_numbers
 from tacit.engine.reasoner import step_memory
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.interruption import Stopped, stop_on_signals
@@ -232,7 +232,7 @@ def _look(
         known = atoms.known(chunk, along)
         if known is not None:
             known.lift(block.scores, block.columns, -math.inf)
-        row, tails = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
+        row, tails = (check_numbers(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
         # a loop is the same fact in both directions
         fresh = ~torch.isin(tails, finished) & ((along[row] % 2 == 0) | (chunk[row] != tails))
         row = row[fresh]

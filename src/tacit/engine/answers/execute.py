@@ -18,7 +18,7 @@ from tacit.engine.answers.answers import Answers, Count
 from tacit.engine.answers.execution import Execution, ExecutionContext
 from tacit.engine.answers.paging import AskOptions
 from tacit.engine.answers.tuple_answers import tuple_answers
-from tacit.engine.logic import ZERO, whole
+from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.questions import BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
@@ -202,7 +202,7 @@ def _count(execution: Execution) -> Answers:
         raise QueryError("a count is of all answers; leave LIMIT and OFFSET out")
     (implied,) = execution.context.known_answers(plan, *slots)
     known = [i for i in implied if i not in execution.excluded]
-    values = whole(reasoner.shards, reasoner.scores(plan, *slots))[0]
+    values = gather_columns(reasoner.shards, reasoner.scores(plan, *slots))[0]
     floor = execution.span.floor
     least = execution.least
     ids = _ids(known, values)

@@ -125,7 +125,7 @@ class Reasons(Fold[int, Proof]):
 
     def best(self, step: Best, place: EvalContext[int]) -> Proof:
         shards = self.atoms.shards
-        entity = int(shards.top(self.scores.whole(step.part), 1)[1])
+        entity = int(shards.top(self.scores.set_of(step.part), 1)[1])
         return self.of(step.part, EvalContext(target=entity)).choosing(step.variable, entity)
 
     def cutset(self, step: Cutset, place: EvalContext[int]) -> Proof:
@@ -170,7 +170,7 @@ class Reasons(Fold[int, Proof]):
         cuts = ids[:1].expand(len(ends))
         best = torch.full((len(ends),), -torch.inf, device=ids.device)
         for few in ids.split(max(1, scores.context.memory // (64 * self.atoms.widest))):
-            table = scores.trying(step.slot, few[None]).whole(step.body)
+            table = scores.trying(step.slot, few[None]).set_of(step.body)
             pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
             values, places = (
                 at(self.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
@@ -241,7 +241,7 @@ class Implied(Reasons):
         starts = torch.tensor(known, device=self.atoms.device)
         values = at(
             self.atoms.shards,
-            self.scores.whole(step.source),
+            self.scores.set_of(step.source),
             torch.zeros_like(starts),
             starts,
         )

@@ -21,7 +21,7 @@ from tacit.query.plans.plan import Plan, single_atom
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
 _PAIRS = 2**13  # single atoms scored at a time: each takes three vectors
-_HELD = 2**24  # floats of whole rows held to gather single atoms, or cached for an explanation
+_ROWS_CACHED = 2**24  # floats of rows to gather single atoms from, or to explain by
 _TABLE = 2**21  # floats of the largest table that is cached; larger ones are used only once
 _LARGE = 2**20  # numbers in a table of keys that is worth coding
 OBSERVED = 1.0 - 2.0**-10  # a known fact is nearly certain: its negation stays comparable to others
@@ -181,14 +181,14 @@ class Atoms:
     def _gathered(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Log-scores of single atoms, by whole rows, each distinct one scored once."""
         r = self.scorer.num_relations
-        step = max(1, min(256, _HELD // self.widest))
+        step = max(1, min(256, _ROWS_CACHED // self.widest))
         keys, inverse = torch.unique(heads * r + relations, return_inverse=True)
         out = torch.empty(len(heads), device=self.device)
         for start in range(0, len(keys), step):
             part = keys[start : start + step]
-            here = ((inverse >= start) & (inverse < start + step)).nonzero()[:, 0]
+            places = ((inverse >= start) & (inverse < start + step)).nonzero()[:, 0]
             rows = self.rows(part // r, part % r)
-            out[here] = at(self.shards, rows, inverse[here] - start, tails[here])
+            out[places] = at(self.shards, rows, inverse[places] - start, tails[places])
         return out
 
     def blocks(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:
@@ -246,8 +246,8 @@ class Atoms:
         Sharded processes agree once for all rows on what concerns whole rows.
         """
         step = max(1, _CACHED // self.num_entities)
-        together = self.device.type != "cpu" or self.shards.world > 1
-        if together or self.differentiable or not logits.is_contiguous():
+        at_once = self.device.type != "cpu" or self.shards.world > 1
+        if at_once or self.differentiable or not logits.is_contiguous():
             return self.capped(self.calibration(logits, heads, relations))
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
@@ -283,7 +283,7 @@ class RememberedAtoms(Atoms):
         if keys in self._tables:
             return self._tables[keys]
         self._tables[keys] = table = super().rows(heads, relations)
-        while sum(map(len, self._tables)) * self.widest > _HELD:
+        while sum(map(len, self._tables)) * self.widest > _ROWS_CACHED:
             del self._tables[next(iter(self._tables))]  # the oldest
         return table
 

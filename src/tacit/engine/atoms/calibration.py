@@ -237,10 +237,10 @@ class SoftmaxObserved(OfFacts):
     ) -> Tensor:
         """`log Σ e^x` of each row's known tails in this shard, `[B]`; `-inf` without any."""
         rows, tails = self.facts.tails(heads, relations)
-        held, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
+        local, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
         x = logits[rows, places].float()
-        if held is not None:
-            x = x.masked_fill(~held, -torch.inf)
+        if local is not None:
+            x = x.masked_fill(~local, -torch.inf)
         top = torch.segment_reduce(x.detach(), "max", lengths=counts, unsafe=True)
         top = top.masked_fill(torch.isneginf(top), 0.0)
         shares = (x - top[rows]).exp()
@@ -264,9 +264,9 @@ def _log_sums(logits: Tensor) -> Tensor:
 
 def _steady(logits: Tensor) -> Tensor:
     """`log Σ e^x` of each row, by parts that make it independent of the thread count."""
-    whole = logits.shape[1] - logits.shape[1] % _PART
-    parts = logits[:, :whole].unflatten(1, (-1, _PART)).logsumexp(dim=2)
-    return torch.cat([parts, logits[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(
+    size = logits.shape[1] - logits.shape[1] % _PART
+    parts = logits[:, :size].unflatten(1, (-1, _PART)).logsumexp(dim=2)
+    return torch.cat([parts, logits[:, size:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(
         dim=1
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.engine.logic import ZERO, different, largest, own
+from tacit.engine.logic import ZERO, different, largest, own_columns
 from tacit.engine.search.evaluator import Evaluator
 from tacit.engine.search.search_context import by_rows, undominated
 from tacit.query.plans.fold import EvalContext
@@ -48,7 +48,7 @@ class BeamEvaluator(Evaluator[Tensor]):
             return different(place.start[:, None], place.target[:, None])
         atoms = self.context.atoms
         everyone = torch.arange(atoms.num_entities, device=atoms.device)
-        return different(place.start[:, None], own(atoms.shards, everyone[None]))
+        return different(place.start[:, None], own_columns(atoms.shards, everyone[None]))
 
     def loop(self, step: Loop, place: EvalContext[Tensor]) -> Tensor:
         if place.target is not None:
@@ -58,7 +58,7 @@ class BeamEvaluator(Evaluator[Tensor]):
         column = self.queries.relations[:, step.relation]
         relations, inverse = torch.unique(column, return_inverse=True)
         rows = [atoms.pairs(everyone, each.expand(len(everyone)), everyone) for each in relations]
-        return own(atoms.shards, torch.stack(rows)[inverse])
+        return own_columns(atoms.shards, torch.stack(rows)[inverse])
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Tensor:
         source = self.above_floor(step.source)
@@ -73,7 +73,7 @@ class BeamEvaluator(Evaluator[Tensor]):
         return self.bodies(step, self.candidates(step)[1])
 
     def best(self, step: Best, place: EvalContext[Tensor]) -> Tensor:
-        return largest(self.context.atoms.shards, self.whole(step.part).amax(dim=1, keepdim=True))
+        return largest(self.context.atoms.shards, self.set_of(step.part).amax(dim=1, keepdim=True))
 
     def everything(self, step: Everything, place: EvalContext[Tensor]) -> Tensor:
         return torch.zeros(len(self.queries), 1, device=self.context.atoms.device)
@@ -105,9 +105,9 @@ class BeamEvaluator(Evaluator[Tensor]):
         places = undominated(telling or features[:1])
         if places is None:
             return candidates, weights
-        again = places == places[:, :1]
-        again[:, 0] = False
-        return candidates.gather(1, places), weights.gather(1, places).masked_fill(again, ZERO)
+        repeated = places == places[:, :1]
+        repeated[:, 0] = False
+        return candidates.gather(1, places), weights.gather(1, places).masked_fill(repeated, ZERO)
 
     def lift(self, function: Callable[..., Tensor], *values: Tensor) -> Tensor:
         return function(*values)

@@ -66,8 +66,8 @@ class BlockExpansion:
                 for block in pieces(self.atoms.blocks(chunk, along, width)):
                     for query, weights in enumerate(source):
                         reached = self.logic.conjunction(block.scores, weights[chunk, None])
-                        here = targets[query, block.columns]
-                        torch.maximum(here, reached.amax(dim=0), out=here)
+                        out_part = targets[query, block.columns]
+                        torch.maximum(out_part, reached.amax(dim=0), out=out_part)
 
     def _is_parallel(self, rows: int) -> bool:
         """Whether several threads can score rows of their own, by products and in memory."""
@@ -96,8 +96,8 @@ class BlockExpansion:
             return
         for block in pieces(self.atoms.blocks(heads, along, width)):
             values = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
-            here = out[:, block.columns]
-            torch.maximum(here, values, out=here)
+            out_part = out[:, block.columns]
+            torch.maximum(out_part, values, out=out_part)
 
     def _from_shared(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> bool:
         """Raise `out` for queries that share most rows, as a cycle's do; False for others.
@@ -143,10 +143,10 @@ class BlockExpansion:
         width = max(1, len(memory) // len(rows))
         for start in range(0, len(out), width):
             piece = scores[:, start : start + width]
-            here = out[start : start + width]
-            buffer = memory[: len(rows) * len(here)].view(len(rows), len(here))
+            out_part = out[start : start + width]
+            buffer = memory[: len(rows) * len(out_part)].view(len(rows), len(out_part))
             torch.index_select(piece, 0, rows, out=buffer)
-            torch.maximum(here, self._conjunction_(buffer, weights).amax(dim=0), out=here)
+            torch.maximum(out_part, self._conjunction_(buffer, weights).amax(dim=0), out=out_part)
 
     @property
     def _by_odds(self) -> bool:
@@ -184,8 +184,8 @@ class BlockExpansion:
             finite = math.isfinite(odds.amax())
             if not finite:
                 break
-            here = out[:, block.columns]
-            torch.maximum(here, torch.sub(top, odds.log1p_(), out=odds), out=here)
+            out_part = out[:, block.columns]
+            torch.maximum(out_part, torch.sub(top, odds.log1p_(), out=odds), out=out_part)
         return not self.atoms.shards.any(not finite)[0]
 
     def _logits(self, heads: Tensor, relations: Tensor, width: int) -> Iterator[Block]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from tacit.engine.logic import Logic, largest, whole
+from tacit.engine.logic import Logic, gather_columns, largest
 from tacit.engine.search.evaluator import Evaluator, Memo
 from tacit.engine.search.floors import Floor
 from tacit.engine.search.hop import Hop
@@ -111,7 +111,7 @@ class BoundedEvaluator(Evaluator[Bounds]):
 
     def cutset(self, step: Cutset, place: EvalContext[Tensor]) -> Bounds:
         self.remembered(step.candidates)  # which the body may read, too
-        source = self._merged(self.whole(step.candidates))
+        source = self._merged(self.set_of(step.candidates))
         hop = self.context.hop(step.candidates)
         low, high = self._candidates(hop, source, step.body)
         if low is high:
@@ -126,7 +126,7 @@ class BoundedEvaluator(Evaluator[Bounds]):
 
     def best(self, step: Best, place: EvalContext[Tensor]) -> Bounds:
         shards = self.context.atoms.shards
-        part = self.whole(step.part)
+        part = self.set_of(step.part)
         return lift(lambda values: largest(shards, values.amax(dim=1, keepdim=True)), part)
 
     def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
@@ -170,10 +170,10 @@ class BoundedEvaluator(Evaluator[Bounds]):
     def _through(self, edge: Edge, source: Bounds, low: Tensor, high: Tensor) -> Bounds:
         """Follow a compound edge from candidates for lower and for upper bounds."""
         shards = self.context.atoms.shards
-        lower = whole(shards, source.low).gather(1, low)
+        lower = gather_columns(shards, source.low).gather(1, low)
         if source.exact and is_hop_free(edge):
             return Bounds.exactly(self.beam.along(edge, low, lower))
-        upper = lower if source.exact else whole(shards, source.high).gather(1, high)
+        upper = lower if source.exact else gather_columns(shards, source.high).gather(1, high)
         if low is high and not of_sets(edge):
             return self.along(edge, low, Bounds(lower, upper))
         return Bounds(  # each by itself, so that it prunes its own candidates

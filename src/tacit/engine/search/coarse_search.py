@@ -18,7 +18,7 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import EVERY
 from tacit.engine.atoms.derived_weights import row_keys
 from tacit.engine.atoms.known_facts import IMPOSSIBLE, KnownTails
-from tacit.engine.logic import ZERO, Logic, checked, different
+from tacit.engine.logic import ZERO, Logic, check_numbers, different
 from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
 from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.links.finders.codes import ROUNDING, Codes
@@ -30,7 +30,7 @@ from tacit.query.plans.plan import Node, Relation, Unequal, single_atom
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
 _MANY = 16  # where more than one in so many entities is requested, all of them are scored
-_LOST = 2.0**-18  # relative rounding error of a bound after calibration and logic
+_ERROR = 2.0**-18  # relative rounding error of a bound after calibration and logic
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class CoarseSearch:
         """List the best answers to each query."""
         first = [torch.tensor(each.first, dtype=torch.long) for each in requests]
         ids = torch.cat([self._contenders(root, requests), *first]).unique()
-        scores = checked(self._exact(root, ids), self.atoms.shards)
+        scores = check_numbers(self._exact(root, ids), self.atoms.shards)
         finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(requests)
         return [
             each.best_among(ids, *values)
@@ -83,18 +83,18 @@ class CoarseSearch:
         aside = [
             (row, i) for row, each in enumerate(requests) for i in (*each.first, *each.without)
         ]
-        taken = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
+        listed_anyway = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
         lows = list[Tensor]()
         highs = list[Tensor]()
         width = max(1, _CACHED // len(requests))
         for columns in (slice(start, min(start + width, n)) for start in range(0, n, width)):
             bounds = _InColumns(self, columns, raw).of(root)
             for end in (bounds.low, bounds.high):
-                taken.lift(end, columns, ZERO)
+                listed_anyway.lift(end, columns, ZERO)
             lows.append(bounds.low.topk(min(int(counts.max()), bounds.low.shape[1])).values)
             highs.append(bounds.high)
         last = torch.cat(lows, dim=1).sort(dim=1, descending=True).values.gather(1, counts - 1)
-        last = torch.where(last.isfinite(), last - last.abs() * _LOST, last)
+        last = torch.where(last.isfinite(), last - last.abs() * _ERROR, last)
         floors = torch.tensor([ZERO if raw else each.floor for each in requests])[:, None]
         high = torch.cat(highs, dim=1)
         cut = torch.maximum(last, floors)
@@ -151,14 +151,14 @@ class _InColumns(BoundsFold[int]):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))
         exact = self._scored(leaf, steady_product(leaf.queries, self.keys))
-        return Bounds(exact, exact)
+        return Bounds.exactly(exact)
 
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Bounds:
         columns = self.columns
         if isinstance(columns, slice):
             columns = torch.arange(columns.start, columns.stop)
         values = different(self.search.entities[:, place.start, None], columns[None])
-        return Bounds(values, values)
+        return Bounds.exactly(values)
 
     def _bounded(self, leaf: _Leaf, columns: slice) -> tuple[Tensor, Tensor]:
         if leaf.row is None:

@@ -204,9 +204,9 @@ class Vectors(Fold[Tensor, Tensor]):
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Tensor:
         middle = self.vectors[step.variable]
-        here = self.of(step.source, EvalContext(target=middle))
+        start = self.of(step.source, EvalContext(target=middle))
         return self.reasoner.logic.conjunction(
-            self.of(step.edge, EvalContext(middle, place.target)), here
+            self.of(step.edge, EvalContext(middle, place.target)), start
         )
 
     def all(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:

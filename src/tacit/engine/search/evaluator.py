@@ -83,14 +83,14 @@ class Evaluator(Fold[Tensor, Value]):
             self.memo.values[step] = self.of(step)
         return self.memo.values[step]
 
-    def whole(self, step: Step) -> Value:
+    def set_of(self, step: Step) -> Value:
         """The fuzzy set of a step with a value for every entity, `[B, N]`."""
         shape = len(self.queries), self.context.atoms.width
         return self.lift(lambda values: values.expand(shape), self.of(step))
 
     def above_floor(self, step: Step) -> Value:
         """The same without what is below the floor."""
-        values = self.whole(step)
+        values = self.set_of(step)
         return values if self.floor is None else self.lift(self.floor.cut, values)
 
     def _rows(self, value: Value, rows: Tensor) -> Value:
@@ -100,11 +100,11 @@ class Evaluator(Fold[Tensor, Value]):
         """The value of a set at one entity a row, `[B, 1]`."""
         outer = None if step in self.memo.values else self._outer(step)
         if outer is None:
-            table = self.whole(step)
+            table = self.set_of(step)
             rows = torch.arange(len(entities), device=entities.device)
         else:
             outer[0].remembered(step)
-            table = outer[0].whole(step)
+            table = outer[0].set_of(step)
             rows = outer[1]
         shards = self.context.atoms.shards
         return self.lift(lambda values: at(shards, values, rows, entities)[:, None], table)
@@ -148,7 +148,7 @@ class Evaluator(Fold[Tensor, Value]):
     def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
         """The candidates that a beam keeps in a step: their values and ids, `[B, K]`."""
         source = source_of(step)
-        return self.context.hop(source).candidates(self.highest(self.whole(source)))
+        return self.context.hop(source).candidates(self.highest(self.set_of(source)))
 
     def entity(self, slot: int) -> Tensor:
         return self.queries.entities[:, slot]
@@ -161,7 +161,7 @@ class Evaluator(Fold[Tensor, Value]):
             few = candidates.split(times, dim=1)
             candidates = torch.cat([promising(self, self.floor, step, each) for each in few], dim=1)
         for few in candidates.split(times, dim=1) if candidates.numel() else ():
-            body = self.trying(step.slot, few).whole(step.body)
+            body = self.trying(step.slot, few).set_of(step.body)
             out = self.lift(partial(_best_of, few.shape[1]), out, body)
         return out
 

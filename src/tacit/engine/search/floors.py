@@ -83,14 +83,14 @@ def floors(
     ]
     if not cycles:
         return {}
-    lower = evaluator.whole(root).low
+    lower = evaluator.set_of(root).low
     logic = evaluator.context.logic
     least = torch.tensor(
         [floor(*pair) for pair in zip(requests, lower, strict=True)], device=lower.device
     )
     limits = dict[Step, Floor]()
     for cycle in cycles:
-        parts = [evaluator.whole(part).high for part in conjuncts(root) if part is not cycle]
+        parts = [evaluator.set_of(part).high for part in conjuncts(root) if part is not cycle]
         most = logic.all(parts) if parts else torch.zeros_like(lower)
         lifted = [request.lifted(row) for request, row in zip(requests, most, strict=True)]
         limits[cycle] = Floor(least, torch.stack(lifted))

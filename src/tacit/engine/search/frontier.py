@@ -33,7 +33,8 @@ class Frontier:
     high: Tensor
     expanded: Tensor  # [B, N]: which candidates were
     counts: list[int]  # [B]: how many
-    best_left: list[tuple[float, int]] = field(default_factory=list)  # [B]: the best that was not
+    # [B]: the value and id of the best candidate that was not
+    best_remaining: list[tuple[float, int]] = field(default_factory=list)
 
     @classmethod
     def unexpanded(cls, step: Search, context: SearchContext, size: int) -> Frontier:
@@ -158,22 +159,21 @@ class SearchState:
         return worth
 
     def expand(
-        self, step: Search, rows: Tensor, ids: Tensor, weights: Sequence[Tensor], taken: Tensor
+        self, step: Search, rows: Tensor, ids: Tensor, weights: Sequence[Tensor], sizes: Tensor
     ) -> None:
         """Expand the first so many candidates of some queries.
 
         They are weighted by one table for the beam and both bounds, or by one for each.
         """
-        chosen = taken.nonzero()[:, 0]
+        chosen = sizes.nonzero()[:, 0]
         if not len(chosen):
             return
         rows = rows[chosen]
         ids = ids[chosen]
-        taken = taken[chosen]
-        places = torch.arange(int(taken.max()), device=ids.device)
-        places = torch.where(
-            places < taken[:, None], places, 0
-        )  # the first stands for what is not taken
+        sizes = sizes[chosen]
+        places = torch.arange(int(sizes.max()), device=ids.device)
+        # the first stands for those beyond a query's number
+        places = torch.where(places < sizes[:, None], places, 0)
         ids = ids.gather(1, places)
         if isinstance(step, Cutset):
             values = self._bodies(step, rows, ids)
@@ -183,7 +183,7 @@ class SearchState:
         frontier = self.frontiers[step]
         frontier.reach(rows, *values)
         frontier.expanded[rows[:, None], ids] = True
-        for query, count in zip(rows.tolist(), taken.tolist(), strict=True):
+        for query, count in zip(rows.tolist(), sizes.tolist(), strict=True):
             frontier.counts[query] += count
 
     def _targets(
@@ -251,7 +251,7 @@ class FrontierEvaluator(BoundedEvaluator):
 
     def answers(self, root: Step) -> Bounds:
         """The bounds of answers, with what floors have let fall."""
-        return self.whole(root).raised(self.state.missed)
+        return self.set_of(root).raised(self.state.missed)
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Bounds:
         if requires_beam(step):
@@ -270,19 +270,19 @@ class FrontierEvaluator(BoundedEvaluator):
         """What each candidate of a step is worth, and so the step with it at most."""
         if isinstance(step, Cutset) and isinstance(step.candidates, Everything):
             return Bounds.exactly(self.state.ceiling(step))
-        return self.whole(source_of(step))
+        return self.set_of(source_of(step))
 
-    def best_left(self, step: Search) -> Tensor:
+    def best_remaining(self, step: Search) -> Tensor:
         """The bound of the best candidate that was not expanded, `[B, 1]`."""
         frontier = self.state.frontiers[step]
         values, ids = best(self.sources(step).high.masked_fill(frontier.expanded, ZERO), 1)
-        frontier.best_left = list(zip(values[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
+        frontier.best_remaining = list(zip(values[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
         return values
 
     def _by_frontier(self, step: Search, bound: Callable[[Tensor], Tensor]) -> Bounds:
         """What candidates of a step lead to, and what those that are left may lead to at most."""
         frontier = self.state.frontier(step)
-        most = bound(self.best_left(step))
+        most = bound(self.best_remaining(step))
         if isinstance(step, Cutset) and not step.bounded:
             counts = torch.tensor(frontier.counts, device=most.device)[:, None]
             most = most.masked_fill(counts == self.context.atoms.num_entities, ZERO)
@@ -294,7 +294,7 @@ class FrontierEvaluator(BoundedEvaluator):
 class ForesightEvaluator(FrontierEvaluator):
     """Bounds each step as if far more candidates than may be expanded had led to nothing better."""
 
-    def best_left(self, step: Search) -> Tensor:
+    def best_remaining(self, step: Search) -> Tensor:
         """The bound of the candidate after those, `[B, 1]`."""
         upper = self.sources(step).high.masked_fill(self.state.frontiers[step].expanded, ZERO)
         allowed = [self.state.allowance(step, query) for query in range(self.state.size)]
@@ -337,7 +337,7 @@ class ExpandedEvaluator(BeamEvaluator):
         if isinstance(step, Project):  # whose frontier may have lost those that are not exact
             expanded = expanded.scatter(1, ids, True)
         ids = expanded.nonzero()[None, :, 1]
-        return self.whole(source_of(step)).gather(1, ids), ids
+        return self.set_of(source_of(step)).gather(1, ids), ids
 
     def inner(
         self,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tacit.engine.atoms import hop_kernels
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.logic import ZERO, Logic, whole
+from tacit.engine.logic import ZERO, Logic, gather_columns
 from tacit.engine.search.block_expansion import BlockExpansion
 from tacit.engine.search.kernel_expansion import KernelExpansion
 
@@ -49,7 +49,7 @@ class Hop:
         shards = self.atoms.shards
         if self.k is None or self.k >= n:
             everyone = torch.arange(n, device=source.device)
-            return whole(shards, source), everyone.expand(len(source), n)
+            return gather_columns(shards, source), everyone.expand(len(source), n)
         return shards.top(source, self.k)
 
     def beyond(self, source: Tensor) -> Tensor | None:

@@ -49,15 +49,15 @@ class KernelExpansion:
         """
         n = self.atoms.num_entities
         queries, k = ids.shape
-        together = max(1, self._rows_at_once // k)
+        group_size = max(1, self._rows_at_once // k)
         span = n * self.atoms.scorer.num_relations
-        group = torch.arange(queries, device=ids.device) // together
+        group = torch.arange(queries, device=ids.device) // group_size
         keys = (group * span + relations * n)[:, None] + ids
         distinct, places = torch.unique(keys, return_inverse=True)
-        firsts = torch.arange(-(-queries // together) + 1, device=ids.device) * span
+        firsts = torch.arange(-(-queries // group_size) + 1, device=ids.device) * span
         bounds = torch.searchsorted(distinct, firsts).tolist()
         for number, (start, stop) in enumerate(pairwise(bounds)):
-            group_rows = slice(number * together, (number + 1) * together)
+            group_rows = slice(number * group_size, (number + 1) * group_size)
             row_keys = distinct[start:stop] % span
             self._from_raw(
                 row_keys % n,

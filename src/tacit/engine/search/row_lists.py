@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.logic import ZERO, checked
+from tacit.engine.logic import ZERO, check_numbers
 from tacit.engine.search.bounded_evaluator import Bounds
 from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.precision import even_product
@@ -22,7 +22,7 @@ class Listing:
     ids: Tensor  # [n], distinct
     low: Tensor  # [n]
     high: Tensor  # [n]
-    rest: float
+    bound: float  # of all others
 
     @classmethod
     def empty(cls) -> Listing:
@@ -30,7 +30,7 @@ class Listing:
         return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
 
     def __getitem__(self, places: Tensor | slice) -> Listing:
-        return Listing(self.ids[places], self.low[places], self.high[places], self.rest)
+        return Listing(self.ids[places], self.low[places], self.high[places], self.bound)
 
     def leaving_out(self, ids: Tensor) -> Listing:
         """Return the list without some entities."""
@@ -45,16 +45,16 @@ class Listing:
             present = listed[places] == ids
         chosen = order[places[present]]
         low = torch.full(ids.shape, ZERO)
-        high = torch.full(ids.shape, self.rest)
+        high = torch.full(ids.shape, self.bound)
         low[present] = self.low[chosen]
         high[present] = self.high[chosen]
         return Bounds(low, high)
 
     def is_decided(self, count: int) -> bool:
         """Whether no unlisted entity can be among the best `count`."""
-        if self.rest == ZERO:
+        if self.bound == ZERO:
             return True
-        return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
+        return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.bound
 
 
 class RowLists:
@@ -115,8 +115,8 @@ class RowLists:
         unknown = top.rest.isposinf()
         self.sure &= not bool(unknown.any())
         lowest = torch.where(top.ids >= 0, top.logits, torch.inf).amin(dim=1)
-        rest = torch.where(unknown, torch.where(lowest.isposinf(), -torch.inf, lowest), top.rest)
-        bounds = self._calibrated(rest, heads, relations, heads, sums).tolist()
+        beyond = torch.where(unknown, torch.where(lowest.isposinf(), -torch.inf, lowest), top.rest)
+        bounds = self._calibrated(beyond, heads, relations, heads, sums).tolist()
         rows, places = (top.ids >= 0).nonzero(as_tuple=True)
         ids = top.ids[rows, places]
         scores = self._calibrated(
@@ -135,7 +135,7 @@ class RowLists:
             scores = scores[order]
         sizes = torch.bincount(rows, minlength=len(heads)).tolist()
         parts = zip(ids.split(sizes), scores.split(sizes), bounds, strict=True)
-        return [Listing(ids, scores, scores, rest) for ids, scores, rest in parts]
+        return [Listing(ids, scores, scores, bound) for ids, scores, bound in parts]
 
     def _log_sums(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`log Z` of rows, looked up once each; zeros where the calibration needs none."""
@@ -153,4 +153,4 @@ class RowLists:
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, sums: Tensor
     ) -> Tensor:
         scores = self.atoms.calibration.summed(logits[:, None], heads, relations, tails, sums)
-        return checked(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)
+        return check_numbers(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)

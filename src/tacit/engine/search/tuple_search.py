@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.logic import ZERO, whole
+from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.search.top_k import at_least, blurred, certainly_below, unsettled, within_rounding
 from tacit.graph.fact_index import FactIndex
@@ -226,9 +226,9 @@ class TupleSearch:
         most = int(first.sum()) if self.request.wide else self.request.count
         if self.k is None or len(order) <= max(self.k, most):
             return order
-        order, lost = order.tensor_split([max(self.k, most)])
-        self.doubts.dropped = max(self.doubts.dropped, float(bound[lost].max()))
-        self.doubts.drops_known |= bool(known[lost].any())
+        order, dropped = order.tensor_split([max(self.k, most)])
+        self.doubts.dropped = max(self.doubts.dropped, float(bound[dropped].max()))
+        self.doubts.drops_known |= bool(known[dropped].any())
         return order
 
     def _promising(self, bound: Tensor, known: Tensor) -> Tensor:
@@ -335,7 +335,7 @@ class TupleSearch:
         return bounds
 
     def _gathered(self, scores: Tensor) -> Tensor:
-        return whole(self.reasoner.shards, scores).cpu()
+        return gather_columns(self.reasoner.shards, scores).cpu()
 
     def _is_certain(self, score: float, known: bool) -> bool:
         """Whether nothing dropped or inexact could come before a tuple of such a score."""
