@@ -65,7 +65,7 @@ def engine(
 ) -> Engine:
     """An engine that asks codes from its first question on, or rows alone."""
     monkeypatch.setattr(atoms_module, "_LARGE", 0 if large else 2**60)
-    monkeypatch.setattr(derived_weights, "_ASKED", -1)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", -1)
     made = Engine(GRAPH, model(kind), **changes)
     assert made.atoms.capabilities.codable is large
     return made
@@ -208,7 +208,7 @@ def test_nothing_is_kept_of_weights_that_were_written_to(
 
 def test_codes_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     coded = engine(monkeypatch, "near", calibration="softmax-count")
-    monkeypatch.setattr(derived_weights, "_ASKED", 10**9)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", 10**9)
     plain = Engine(GRAPH, model("near"), calibration="softmax-count")
     for question in questions():
         coded.ask(question)

@@ -1,4 +1,4 @@
-"""Reasoners turn plans into scores: their contract, one over facts, and those without some answers.
+"""The contract of reasoners, which turn plans into scores, and some simple ones.
 
 The search for answers by calibrated atoms is in `message_reasoner`.
 """

@@ -1,4 +1,4 @@
-"""Values computed once from a scorer's weights: codes of keys, sums of rows, tables for a GPU."""
+"""Values computed once from a scorer's weights: codes, sums of rows, tables for a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.links.scorer import BilinearScorer, Scorer, State, state_of
 _SUMS = 2**18  # sums of rows, at most
 _SAMPLED = 64  # numbers of each weight
 _TILE = 128  # of rows of a table on a GPU: ragged sizes miss the fast kernels
-_ASKED = 32  # questions after which codes are made, which takes as long as these
+_CODED_AFTER = 32  # questions after which codes are made, which takes as long as these
 
 
 @dataclass(eq=False)
@@ -84,7 +84,7 @@ class DerivedWeights:
     def codes(self, questions: int) -> Codes | None:
         """The codes of the keys for some questions; None before many questions were asked."""
         self._questions += questions
-        return self._coded(cast(BilinearScorer, self.scorer), self._questions > _ASKED)
+        return self._coded(cast(BilinearScorer, self.scorer), self._questions > _CODED_AFTER)
 
     def sums(self, rows: Sequence[int]) -> Tensor | None:
         """The cached `log Z` of rows by their keys, `[B]`; None where one is missing."""

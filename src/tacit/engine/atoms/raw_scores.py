@@ -47,6 +47,7 @@ class RawScores:
         self.shards = shards_of(scorer)
         # the weights of a module are checked to be finite, and so its scores are
         self.trusted = isinstance(scorer, nn.Module)
+        self._buffers = ScratchBuffers()
 
     @torch.no_grad()
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
@@ -94,16 +95,6 @@ class Products(RawScores):
 
     scorer: BilinearScorer
 
-    def __init__(
-        self,
-        scorer: BilinearScorer,
-        constraints: AtomConstraints | None,
-        weights: DerivedWeights,
-        precision: str,
-    ) -> None:
-        super().__init__(scorer, constraints, weights, precision)
-        self._buffers = ScratchBuffers()
-
     @torch.no_grad()
     def rows(self, heads: Tensor, relations: Tensor) -> Tensor:
         logits = self._finite(self.scorer.logits(heads, relations))
@@ -121,6 +112,7 @@ class Products(RawScores):
             yield Block(columns, self._constrained(logits, heads, relations, columns))
 
     def _keys(self) -> Tensor:
+        """The keys in the dtype of the product."""
         return self.scorer.keys().detach()
 
     def _product(self, queries: Tensor, keys: Tensor, columns: slice, narrow: bool) -> Tensor:

@@ -31,7 +31,7 @@ from tacit.query.plans.traits import of_sets
 
 @dataclass(eq=False)
 class BeamEvaluator(Evaluator[Tensor]):
-    """Values each step by the table of `plan.py`, from the `k` best candidates of every variable.
+    """Values each step by the table of `plan.py`, from the `k` best values of a variable.
 
     It is exact where `k` is None, and where no hop and no cycle is part of a step.
     """

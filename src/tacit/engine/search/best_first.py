@@ -1,4 +1,4 @@
-"""Best-first search: bounds on every value of a plan, tightened where they decide what is best.
+"""Best-first search: bounds on values, tightened where they decide what is best.
 
 A hop is `out[t] = max_s source[s] ⊤ edge(s, t)`, and no edge is worth more than a supremum. From
 its best candidates alone it has lower bounds; the best candidate that is left, ⊤ the supremum,
@@ -60,7 +60,7 @@ class BestFirstSearch:
         self.bounds = FrontierEvaluator.by(self.state)
 
     def run(self) -> Iterator[tuple[list[int], BestFirstSearch]]:
-        """Expand candidates until the answers to each query are proven, or no more may be expanded.
+        """Expand candidates until all answers are proven, or no more may be expanded.
 
         It yields the places of queries that are done, with the search of these alone.
         """

@@ -1,4 +1,4 @@
-"""The expansion of candidates by blocks of calibrated scores, each combined while in cache."""
+"""The expansion of candidates by blocks of calibrated scores, combined in cache."""
 
 from __future__ import annotations
 

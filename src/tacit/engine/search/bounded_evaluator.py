@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.logic import Logic, gather_columns, largest
-from tacit.engine.search.evaluator import Evaluator, Memo
+from tacit.engine.search.evaluator import Evaluator, Memo, Outer
 from tacit.engine.search.floors import Floor
 from tacit.engine.search.hop import Hop
 from tacit.engine.search.search_context import QueryBatch, RowGroups, SearchContext
@@ -209,7 +209,7 @@ class BoundedEvaluator(Evaluator[Bounds]):
     ) -> BoundedEvaluator:
         """The evaluator of queries that repeat rows of these, with that of their beam."""
         beam = self.beam.inner(rows, queries, context, floor)
-        memo = Memo[Bounds](outer=(self, rows))
+        memo = Memo[Bounds](outer=Outer(self, rows))
         return BoundedEvaluator(beam.context, beam.queries, memo, floor, beam=beam)
 
     def _only(self, groups: RowGroups) -> BoundedEvaluator:

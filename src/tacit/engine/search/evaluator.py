@@ -21,25 +21,46 @@ from tacit.query.plans.traits import Search, source_of
 Value = TypeVar("Value")
 
 
+@dataclass(frozen=True, eq=False)
+class Outer(Generic[Value]):
+    """The evaluator around another one, and a row of it for each row of that."""
+
+    evaluator: Evaluator[Value]
+    rows: Tensor  # [B]
+
+    def __getitem__(self, rows: Tensor) -> Outer[Value]:
+        return Outer(self.evaluator, self.rows[rows])
+
+    def has(self, step: Step) -> bool:
+        """Whether it has all entity slots that a step reads."""
+        return max(reads(step)[0], default=-1) < self.evaluator.queries.entities.shape[1]
+
+
 @dataclass(eq=False)
 class Memo(Generic[Value]):
-    """The values of steps that are remembered, and the evaluator around this one."""
+    """The values of steps that are remembered: here, and in the evaluator around."""
 
     values: dict[Step, Value] = field(default_factory=dict)
     keeps_all: bool = False  # as explanations need; else only what `remembered` values
-    outer: tuple[Evaluator[Value], Tensor] | None = None  # with a row of it for each row, [B]
+    outer: Outer[Value] | None = None
 
     def only(self, rows: Tensor) -> Memo[Value]:
         """An empty memo for some of the rows."""
-        return Memo(outer=None if self.outer is None else (self.outer[0], self.outer[1][rows]))
+        return Memo(outer=None if self.outer is None else self.outer[rows])
+
+    def outer_of(self, step: Step) -> Outer[Value] | None:
+        """The evaluator around, where it can value a step that has no value here."""
+        if self.outer is None or step in self.values or not self.outer.has(step):
+            return None
+        return self.outer
 
 
 @dataclass(eq=False)
 class Evaluator(Fold[Tensor, Value]):
-    """Values the steps of a plan for a batch, `[B, N]`, or `[B, 1]` where one value is for all.
+    """Values the steps of a plan for B queries, `[B, N]`, or `[B, 1]` for one value for all.
 
-    A step is valued in the evaluator around where it reads no slot that is filled here alone, and
-    once for all rows that are equal in what it reads.
+    Candidates of a cut variable are tried by an evaluator inside, whose queries fill one more slot.
+    There a step that does not read the slot has the value from outside.
     """
 
     context: SearchContext
@@ -56,18 +77,23 @@ class Evaluator(Fold[Tensor, Value]):
         """The table of a value, or of its upper bounds."""
 
     def of(self, step: Step, place: EvalContext[Tensor] = EVERYWHERE) -> Value:
-        """The value of a step at a place."""
+        """The value of a step at a place.
+
+        Between two ends it is computed. At one entity a row it is read from the set, where that is
+        known or costs a search. A set comes from the memo, from the evaluator around, or from one
+        row for each group of equal rows.
+        """
         if place.source is not None:
             return super().of(step, place)
-        outer = self._outer(step)
-        valued = step in self.memo.values
+        outer = self.memo.outer_of(step)
+        is_known = step in self.memo.values
         if place.target is not None:
-            by_set = valued or outer is not None or isinstance(step, Project | Cutset)
+            by_set = is_known or outer is not None or isinstance(step, Project | Cutset)
             return self._at(step, place.target) if by_set else super().of(step, place)
-        if valued:
+        if is_known:
             return self.memo.values[step]
         if outer is not None:
-            return self._rows(outer[0].remembered(step), outer[1])
+            return self._rows(outer.evaluator.remembered(step), outer.rows)
         groups = self.queries.groups(step) if self.queries.repeats else None
         if groups is None:
             value = super().of(step)
@@ -98,23 +124,16 @@ class Evaluator(Fold[Tensor, Value]):
 
     def _at(self, step: Step, entities: Tensor) -> Value:
         """The value of a set at one entity a row, `[B, 1]`."""
-        outer = None if step in self.memo.values else self._outer(step)
+        outer = self.memo.outer_of(step)
         if outer is None:
             table = self.set_of(step)
             rows = torch.arange(len(entities), device=entities.device)
         else:
-            outer[0].remembered(step)
-            table = outer[0].set_of(step)
-            rows = outer[1]
+            outer.evaluator.remembered(step)
+            table = outer.evaluator.set_of(step)
+            rows = outer.rows
         shards = self.context.atoms.shards
         return self.lift(lambda values: at(shards, values, rows, entities)[:, None], table)
-
-    def _outer(self, step: Step) -> tuple[Evaluator[Value], Tensor] | None:
-        """The evaluator around, where it has all entity slots that a step reads."""
-        outer = self.memo.outer
-        if outer is None or max(reads(step)[0], default=-1) >= outer[0].queries.entities.shape[1]:
-            return None
-        return outer
 
     def _only(self, groups: RowGroups) -> Evaluator[Value]:
         """The evaluator of one row for each group, with the lowest floor of the group."""
@@ -131,7 +150,7 @@ class Evaluator(Fold[Tensor, Value]):
     ) -> Evaluator[Value]:
         """The evaluator of queries that repeat some rows here, and share what these remember."""
         queries = replace(self.queries[rows] if queries is None else queries, repeats=True)
-        memo = Memo[Value](outer=(self, rows))
+        memo = Memo(outer=Outer(self, rows))
         context = context or self.context
         return replace(self, context=context, queries=queries, memo=memo, floor=floor)
 

@@ -1,4 +1,4 @@
-"""Floors: a search for the best answers need not know what is worth less than the last of them.
+"""Floors: a search for the best answers need not know what is worth less than these.
 
 A conjunction, a hop and a cycle are worth no more than each of their parts. So once a list is full
 of answers that are worth at least a *floor*, a lower value counts as nothing where only such steps

@@ -292,7 +292,7 @@ class FrontierEvaluator(BoundedEvaluator):
 
 @dataclass(eq=False)
 class ForesightEvaluator(FrontierEvaluator):
-    """Bounds each step as if far more candidates than may be expanded had led to nothing better."""
+    """Bounds each step as if far more candidates had been expanded, to nothing better."""
 
     def best_remaining(self, step: Search) -> Tensor:
         """The bound of the candidate after those, `[B, 1]`."""

@@ -1,4 +1,4 @@
-"""The expansion of candidates on a GPU, by a kernel that calibrates raw scores as it reads them."""
+"""The expansion of candidates on a GPU, by a kernel that reads raw scores."""
 
 from __future__ import annotations
 

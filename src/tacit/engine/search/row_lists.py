@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -65,10 +66,8 @@ class RowLists:
     """
 
     def __init__(self, atoms: Atoms, finder: TopKRetriever) -> None:
-        if not isinstance(atoms.scorer, BilinearScorer):
-            raise TypeError("lists of tails are found by products")
         self.atoms = atoms
-        self.scorer = atoms.scorer
+        self.scorer = cast(BilinearScorer, atoms.scorer)
         self.finder = finder
         self.sure = True
         self.estimated = False
