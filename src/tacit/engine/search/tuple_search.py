@@ -47,33 +47,27 @@ class Tuples:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getitem__(self, rows: Tensor) -> Tuples:
+        return Tuples(self.ids[rows], self.scores[rows], self.known[rows])
+
     def joined(self, other: Tuples, count: int, known_first: bool) -> Tuples:
         """The best of both, where some tuples may be in both."""
-        _, places = np.unique(torch.cat([self.ids, other.ids]).numpy(), axis=0, return_index=True)
-        rows = torch.from_numpy(np.sort(places))
-        ids, scores, known = (
-            torch.cat(both)[rows]
-            for both in (
-                (self.ids, other.ids),
-                (self.scores, other.scores),
-                (self.known, other.known),
-            )
-        )
-        return Tuples(ids, scores, known).best_with(Tuples.none(ids.shape[1]), count, known_first)
+        both = self._both(other)
+        _, places = np.unique(both.ids.numpy(), axis=0, return_index=True)
+        return both[torch.from_numpy(np.sort(places))]._best(count, known_first)
 
     def best_with(self, other: Tuples, count: int, known_first: bool) -> Tuples:
         """The best of both: by falling score, then by ids in the order of the variables."""
-        ids, scores, known = (
-            torch.cat(both)
-            for both in (
-                (self.ids, other.ids),
-                (self.scores, other.scores),
-                (self.known, other.known),
-            )
-        )
-        keys = [*ids.T.flip(0).numpy(), -scores.numpy(), ~(known & known_first).numpy()]
-        order = torch.from_numpy(np.lexsort(keys)[:count])
-        return Tuples(ids[order], scores[order], known[order])
+        return self._both(other)._best(count, known_first)
+
+    def _both(self, other: Tuples) -> Tuples:
+        columns = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Tuples(*map(torch.cat, columns))
+
+    def _best(self, count: int, known_first: bool) -> Tuples:
+        first = self.known & known_first
+        keys = [*self.ids.T.flip(0).numpy(), -self.scores.numpy(), ~first.numpy()]
+        return self[torch.from_numpy(np.lexsort(keys)[:count])]
 
 
 @dataclass(frozen=True)
