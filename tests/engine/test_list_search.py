@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,7 +175,8 @@ def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
 
 def test_a_scan_of_codes_gives_the_same_lists() -> None:
     asked = engine(calibration="sigmoid")
-    coded = CodedTop(asked.scorer, Codes.of(asked.scorer.keys()), loopless(asked.atoms))  # type: ignore[arg-type,attr-defined]
+    scorer: Any = asked.scorer
+    coded = CodedTop(scorer, Codes.of(scorer.keys()), loopless(asked.atoms))
     for entities, relations in queries(SHAPES["2p"]):
         found = Lists(RowLists(asked.atoms, coded), asked.logic, entities, relations, N)
         listing = found.top(SHAPES["2p"].plan.root, TOP)

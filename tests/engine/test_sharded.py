@@ -87,8 +87,10 @@ def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
     random = torch.Generator().manual_seed(5)
     for name, table in sorted(made.named_children()):
         rows = 2 * len(RELATIONS) if name == "relations" else shards.total
-        drawn = torch.randint(-1, 2, (rows, table.width), generator=random).float()  # type: ignore[arg-type]
-        table.weight.data.copy_(drawn if name == "relations" else drawn[shards.start : shards.stop])  # type: ignore[union-attr]
+        width: Any = table.width
+        weight: Any = table.weight
+        drawn = torch.randint(-1, 2, (rows, width), generator=random).float()
+        weight.data.copy_(drawn if name == "relations" else drawn[shards.start : shards.stop])
     return made.requires_grad_(False).eval()
 
 

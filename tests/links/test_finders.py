@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 import tacit
 from ring_runs import GRAPH
@@ -79,7 +80,12 @@ def test_processes_share_the_codes_of_a_run_and_nobody_elses(
 
     made = list[int]()
     of = Codes.of
-    monkeypatch.setattr(Codes, "of", lambda keys: made.append(len(keys)) or of(keys))  # type: ignore[func-returns-value]
+
+    def counted(keys: Tensor) -> Codes:
+        made.append(len(keys))
+        return of(keys)
+
+    monkeypatch.setattr(Codes, "of", counted)
     other = tacit.open(path, device="cpu")
     assert other.ask(question).to_dict()["answers"] == coded[0]
     assert made == []  # from its first question on

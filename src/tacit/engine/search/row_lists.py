@@ -122,8 +122,9 @@ class RowLists:
             top.logits[rows, places], heads[rows], relations[rows], ids, sums[rows]
         )
         known = self.atoms.known(heads, relations)
-        if known is not None:
-            fresh = ~self.atoms.facts.contains(heads[rows], relations[rows], ids)  # type: ignore[union-attr]
+        facts = self.atoms.facts
+        if known is not None and facts is not None:
+            fresh = ~facts.contains(heads[rows], relations[rows], ids)
             lifted = torch.full((len(known.rows),), self.atoms.observed)
             rows = torch.cat([known.rows, rows[fresh]])
             ids = torch.cat([known.tails, ids[fresh]])
