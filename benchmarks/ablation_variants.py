@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.adapt.adapter_training import PRECISION, AdapterTraining
-from tacit.adapt.conjunctions import literals
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
+from tacit.adapt.training_queries import literals
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.message_reasoner import MessageReasoner
@@ -33,10 +33,8 @@ from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import SettingsError
 from tacit.fitting.loop import fit
 from tacit.graph.graph import Graph
-from tacit.links.embeddings import Embeddings
-from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.loading import make_like
-from tacit.links.models import MODELS
+from tacit.links.factors import BilinearModel, Embeddings, FactorModel
+from tacit.links.models import MODELS, make_like
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySets
 
@@ -63,10 +61,10 @@ def fit_variant(
     """Train a variant of a link predictor, which stays as it is."""
     settings = settings.with_derived(len(graph.valid) > 0)
     training = VariantTraining(variant, graph, model, queries, settings, valid)
-    fitting = fit(training, settings, progress=False)
+    trainer = fit(training, settings, progress=False)
     training.write()
     fitted = training.fitted.requires_grad_(False).eval()
-    return FittedVariant(fitted, training.own_calibration, fitting.at.history)
+    return FittedVariant(fitted, training.own_calibration, trainer.state.history)
 
 
 class VariantTraining(AdapterTraining):
@@ -96,11 +94,11 @@ class VariantTraining(AdapterTraining):
             self.fitted = make_like(self.model, model.num_entities, model.num_relations, rank).to(
                 model.device
             )
-        self.scorer = self.fitted.requires_grad_(True)
+        self.fitted.requires_grad_(True)
         self.module = nn.ModuleList([self.maps if len(self.maps) else self.fitted])
         self.own_calibration: Calibration = self.calibration
         if variant == "af":
-            self.module.append(self.adapter)
+            self.module.append(self.calibration.adapter)
         else:
             self.own_calibration = self.calibration.calibration
         self.reasoner = self._search(TrainedAtoms)

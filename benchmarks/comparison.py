@@ -47,9 +47,6 @@ OLDER = {
     "tacit.evaluate.reliability": ("tacit.evaluate.calibration",),
     "tacit.graph.formats.label_tables": ("tacit.graph.label_tables", "tacit.graph.tsv"),
     "tacit.graph.labels.trie": ("tacit.graph.label_trie",),
-    "tacit.links.finders.cached_rows": ("tacit.links.cached_top",),
-    "tacit.links.finders.retriever": ("tacit.links.top",),
-    "tacit.links.finders.index": ("tacit.links.index_top",),
     "tacit.links.precision": ("tacit.links.products",),
     "tacit.links.training.fact_validation": (
         "tacit.links.fact_validation",
@@ -65,11 +62,18 @@ OLDER = {
     "tacit.run.world": ("tacit.training",),
     "tacit.sources": ("tacit.workbench",),
 }
+# Modules that took in another one, which older trees have beside them.
+MERGED = {
+    "tacit.links.factors": "tacit.links.embeddings",
+    "tacit.links.finders": "tacit.links.finders.finders",
+    "tacit.links.models": "tacit.links.loading",
+}
 
 
 def use_older_names(script: Path) -> None:
     """Lets a script and its imports be found under the names of an older tree."""
-    for name in sorted(_imports(script, set())):
+    imported = _imports(script, set())
+    for name in sorted(imported):
         if not _is_there(name):
             package, _, stem = name.rpartition(".")
             older = next(
@@ -80,6 +84,10 @@ def use_older_names(script: Path) -> None:
                 if not _is_there(package):
                     sys.modules.setdefault(package, ModuleType(package))
                 setattr(import_module(package), stem, module)
+    for name in imported & MERGED.keys():
+        if _is_there(name) and _is_there(MERGED[name]):
+            names = vars(import_module(name))
+            names.update(vars(import_module(MERGED[name])) | names)
 
 
 def _imports(script: Path, seen: set[Path]) -> set[str]:

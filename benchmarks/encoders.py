@@ -34,7 +34,7 @@ from tacit.encode.training.draws import counts
 from tacit.encode.training.encoder_training import WARM, EncoderTraining
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.links.precision import NARROW, float32_products
 from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.sampling import sample

@@ -41,8 +41,7 @@ from tacit.engine.reasoner import Reasoner
 from tacit.evaluate.protocol import measure, sample
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
-from tacit.links.loading import load_model
-from tacit.links.models import ComplEx
+from tacit.links.models import ComplEx, load_model
 from tacit.query.sampling import sampling
 from tacit.query.sampling.queries import QuerySet, read_queries
 from tacit.query.sampling.shapes import SHAPES, Shape

@@ -38,8 +38,8 @@ from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
 from tacit.disk import digest, to_toml
 from tacit.errors import TacitError
-from tacit.fitting.checkpoint import Checkpoint
-from tacit.fitting.parts import RunFiles
+from tacit.fitting.checkpoint import CheckpointStore
+from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.datasets import load
 from tacit.graph.formats.label_tables import write_tsv
 from tacit.links.imports import read_kbc
@@ -330,7 +330,7 @@ def ask_by_index(folder: Path) -> None:
 def read_checkpoint(folder: Path) -> None:
     """Reads what a training would go on from."""
     run = RunFolder.open(folder / "run")
-    Checkpoint.read(RunFiles(run), CHECKPOINT, {})
+    CheckpointStore(RunFiles(run), CHECKPOINT, {}).read()
 
 
 def read_all_queries(folder: Path) -> None:

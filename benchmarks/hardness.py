@@ -30,7 +30,7 @@ from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
 from tacit.graph.fact_index import Floats
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model
+from tacit.links.models import load_model
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.query_folder import shapes_of

@@ -27,13 +27,12 @@ from tacit.engine.engine import Engine
 from tacit.graph.fact_index import distinct
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.finders.finders import Finders
-from tacit.links.loading import load_model, save_model
-from tacit.links.models import ComplEx
+from tacit.links.finders import Finders
+from tacit.links.models import ComplEx, load_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
 from tacit.query.question import parse_question
-from tacit.run_folder.files import CODES, INDEX, LOG_SUMS, MODEL
+from tacit.run_folder.files import CODES, INDEX, MODEL
 from tacit.run_folder.folder import RunFolder
 
 TOP = 10
@@ -44,7 +43,6 @@ FEW = 3  # known answers, where there are more to be predicted
 # what is aimed at
 FASTER = 20
 PASSES = 1.2
-WARM = 20
 SHARE = 0.95
 WALL = 100.0
 Triples = NDArray[np.int64]
@@ -157,13 +155,12 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
 
 
 def ways(engine: Engine) -> dict[str, Engine]:
-    """The ways to ask; what is kept on disk is measured by itself."""
+    """The ways to ask."""
     return {
         "beam": engine.with_settings(candidates="rows"),
         "best first": engine.with_settings(search="certified", candidates="rows"),
-        "scan": engine.with_settings(search="certified", candidates="scan", cached=False),
-        "index": engine.with_settings(candidates="index", cached=False),
-        "index, kept": engine.with_settings(candidates="index"),
+        "scan": engine.with_settings(search="certified", candidates="scan"),
+        "index": engine.with_settings(candidates="index"),
     }
 
 
@@ -173,10 +170,7 @@ def asked(engine: Engine, sets: Mapping[str, Sequence[Query]]) -> dict[str, dict
     for shape, queries in sets.items():
         for name, way in ways(engine).items():
             way.ask(queries[0], TOP)  # loads what it needs
-            rounds = 2 if name == "index, kept" else 1
-            done = [
-                [timed(partial(way.ask, query, TOP)) for query in queries] for _ in range(rounds)
-            ][-1]
+            done = [timed(partial(way.ask, query, TOP)) for query in queries]
             figures[f"{shape} {name}"] = row = {
                 "cpu_ms": float(np.median([each.processor_ms for each in done])),
                 "cpu_p90_ms": float(np.quantile([each.processor_ms for each in done], 0.9)),
@@ -214,7 +208,7 @@ def nearness(found: Sequence[tacit.Answers], exact: Sequence[tacit.Answers]) -> 
 
 
 def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, float]]:
-    """Rows alone: scans of keys and codes, an index, kept rows, and how near sums are."""
+    """Rows alone: scans of keys and codes, an index, and how near sums are."""
     graph = engine.graph
     possible = engine.atoms.possible
     chosen = np.random.default_rng(seed).choice(len(graph.train), 64)
@@ -222,13 +216,10 @@ def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, flo
         torch.from_numpy(graph.train[chosen][:, i].astype(np.int64)) for i in (0, 1)
     )
     assert possible is not None
-    make = partial(
-        finders.finder, scorer=engine.scorer, loopless=possible.without_loops, cached=False
-    )
+    make = partial(finders.finder, scorer=engine.scorer, loopless=possible.without_loops)
     scan = make("scan", sums=True)
     coded = make("scan", sums=False)
     index = make("index")
-    kept = finders.finder("scan", engine.scorer, possible.without_loops)
     figures = {}
     product = partial(engine.scorer.logits, heads[:1], relations[:1])
     figures["a pass over the table"] = {"cpu_ms": fastest(product)}
@@ -238,8 +229,6 @@ def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, flo
             figures[f"{size} rows, {name}"] = {
                 "cpu_ms": fastest(partial(finder.top, *some, 64)) / size
             }
-    kept.top(heads, relations, 64)
-    figures["64 rows, kept"] = {"cpu_ms": fastest(partial(kept.top, heads, relations, 64)) / 64}
     exact = scan.log_sums(heads, relations)[0]
     near = index.log_sums(heads, relations)[0]
     off = (exact - near).abs()
@@ -278,7 +267,6 @@ def measure(given: argparse.Namespace) -> Measured:
         found = asked(engine, sets)
         figures |= {f"{calibration}: {name}": row for name, row in found.items()}
         missed += [f"{calibration}: {what}" for what in missing(found)]
-    run.remove(LOG_SUMS)  # the sums of the last questions are not those of the next rows
     found = rows(opened.engine.with_settings(calibration="softmax-count"), Finders(run), given.seed)
     figures |= found
     one = found["a pass over the table"]["cpu_ms"]
@@ -288,9 +276,6 @@ def measure(given: argparse.Namespace) -> Measured:
         "ratio": found["1 rows, codes"]["cpu_ms"] / found["1 rows, scan"]["cpu_ms"]
     }
     missed += [f"1p takes {passes:.2f} passes"] * (passes > PASSES)
-    missed += ["a kept row"] * (
-        found["64 rows, kept"]["cpu_ms"] * WARM > found["1 rows, scan"]["cpu_ms"]
-    )
     return Measured(
         figures, {"grown from": "nell" if given.runs else "random clusters"}, missed=missed
     )

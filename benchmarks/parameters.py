@@ -24,7 +24,7 @@ from tacit.encode.models import NETWORKS, make_encoder
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 
 TITLES = {
     "gqe": "GQE", "q2b": "Q2B", "betae": "BetaE", "cone": "ConE", "fuzzqe": "FuzzQE",

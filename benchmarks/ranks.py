@@ -23,8 +23,8 @@ from scaffold import Benchmark, Measured, status_bytes, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
 from tacit.graph.graph import Graph
-from tacit.links.embeddings import MULTIPLE
-from tacit.links.loading import make_model
+from tacit.links.factors import MULTIPLE
+from tacit.links.models import make_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import train
 from tacit.links.training.step import TrainStep

@@ -25,7 +25,7 @@ import torch
 from scaffold import Benchmark, Measured, in_turns, peak_gb, seconds
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.loading import make_model, save_model
+from tacit.links.models import make_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import Training
 from tacit.run_folder.folder import RunFolder
@@ -71,7 +71,7 @@ print(opened, private() - before, timed(lambda: words.id(words[middle]))[0],
 """
 OPEN_RUN = """
 import tacit, torch
-import tacit.engine.engine, tacit.links.loading
+import tacit.engine.engine, tacit.links.models
 before = private()
 opened, run = timed(lambda: tacit.open(path, device="cpu"))
 run.engine.parts.facts

@@ -24,9 +24,8 @@ from tacit.distributed.shards import Shards, leave, meet
 from tacit.engine.engine import Engine
 from tacit.engine.logic import gather_columns
 from tacit.engine.search.hop import Hop
-from tacit.links.embeddings import Embeddings
-from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
+from tacit.links.factors import Embeddings, FactorModel
+from tacit.links.models import make_model
 from tacit.query.sampling.shapes import SHAPES
 from tacit.server.workers.fork_server import context
 

@@ -22,7 +22,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.engine.engine import Engine
 from tacit.evaluate.protocol import evaluate
-from tacit.links.loading import load_model
+from tacit.links.models import load_model
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.folder import RunFolder

@@ -118,7 +118,7 @@ def test_a_downward_import_is_not(tmp_path: Path, text: str) -> None:
     assert upward_imports(tmp_path) == []
 
 
-# Private to torch; `links/finders/codes.py` tries it first and does without it.
+# Private to torch; `links/codes.py` tries it first and does without it.
 PRIVATE = {"torch._weight_int8pack_mm"}
 OF_TUPLES = {"_asdict", "_replace", "_fields", "_make"}  # public, whatever they are called
 OF_THE_SYSTEM = {"os._exit"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
     from tacit.engine.engine import Engine
-    from tacit.links.finders.finders import Finders
+    from tacit.links.finders import Finders
     from tacit.links.scorer import Scorer
 
 
@@ -31,7 +31,7 @@ class LoadedWeights:
     finders: Finders
     encoder: Encoder | None = None
     # why the encoder cannot be used, beside a link predictor
-    unfit: RunError | None = None
+    encoder_error: RunError | None = None
     # the states of the weight files when they were read, by part
     files: Mapping[str, list[Any]] = field(default_factory=dict)
 
@@ -46,17 +46,17 @@ class LoadedRun:
     folder: RunFolder
     device: str
     adapted: bool
-    settings: dict[str, Any]
-    read: LoadedWeights | None = None  # weights that are in memory already
+    engine_settings: dict[str, Any]
+    preloaded: LoadedWeights | None = None  # weights that are in memory already
 
     @cached_property
     @with_gradients
     def weights(self) -> LoadedWeights:
         """The trained models on the requested device."""
-        from tacit.links.loading import pick_device
+        from tacit.links.models import pick_device
 
-        if self.read is not None:
-            return self.read
+        if self.preloaded is not None:
+            return self.preloaded
         device = str(pick_device(self.device))
         with reading(self.folder.path):  # one snapshot of facts and weights
             self.folder.graph()
@@ -67,7 +67,7 @@ class LoadedRun:
     def engine(self) -> Engine:
         """The engine over the weights."""
         with reading(self.folder.path):
-            return engine_of(self.folder, self.weights, self.adapted, self.settings)
+            return engine_of(self.folder, self.weights, self.adapted, self.engine_settings)
 
     @property
     def is_read(self) -> bool:
@@ -75,15 +75,18 @@ class LoadedRun:
         return "engine" in vars(self)
 
     @property
+    def weights_in_memory(self) -> LoadedWeights | None:
+        """The weights, if the run has been read."""
+        return self.weights if self.is_read else None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The limitations of the run's answers, one per line."""
         from tacit.links.training.finished import unfinished
 
-        unfit = self.weights.unfit if self.is_read else None
-        lines = [
-            unfinished(self.folder),
-            "" if unfit is None else f"its encoder cannot be asked: {unfit}",
-        ]
+        lines = [unfinished(self.folder)]
+        if self.is_read and self.weights.encoder_error is not None:
+            lines.append(f"its encoder cannot be asked: {self.weights.encoder_error}")
         return tuple(filter(None, lines))
 
 
@@ -92,34 +95,34 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
 
     With `shards`, only the rows of this process are read, and only of the link predictor.
     """
-    from tacit.links.finders.finders import Finders
-    from tacit.links.loading import load_model
+    from tacit.links.finders import Finders
+    from tacit.links.models import load_model
 
     # before the weights, so that a later change shows
     finders = Finders(folder)
     files = folder.weight_files()
     # an encoder, maybe still in training
-    alone = not folder.has(MODEL) and "train" not in folder.settings
-    if alone and shards is not None:
+    encoder_only = not folder.has(MODEL) and "train" not in folder.settings
+    if encoder_only and shards is not None:
         raise RunError(
             f"run '{folder.path}' holds an encoder alone, which processes cannot share out; leave "
             "`shards` out"
         )
-    if shards is not None or not (alone or folder.has(ENCODER)):
-        model = load_model(folder, device, shards)
-        finders.watch(model)
-        return LoadedWeights(model, finders, files=files)
+    reads_encoder = shards is None and (encoder_only or folder.has(ENCODER))
+    scorer = None
+    if folder.has(MODEL) or not reads_encoder:
+        scorer = load_model(folder, device, shards)
+        finders.watch(scorer)
+    if scorer is not None and not reads_encoder:
+        return LoadedWeights(scorer, finders, files=files)
     from tacit.encode.models import load_encoder
 
-    scorer = load_model(folder, device) if folder.has(MODEL) else None
-    if scorer is not None:
-        finders.watch(scorer)
     try:
         encoder, _ = load_encoder(folder, folder.graph(), device, scorer)
     except RunError as error:
         if scorer is None:
             raise
-        return LoadedWeights(scorer, finders, unfit=error, files=files)
+        return LoadedWeights(scorer, finders, encoder_error=error, files=files)
     return LoadedWeights(
         encoder.scorer() if scorer is None else scorer, finders, encoder, files=files
     )
@@ -136,35 +139,37 @@ def engine_of(
 
     graph = folder.graph()
     scorer = weights.scorer
-    usual = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
+    defaults = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
     encoder = (
-        weights.unfit
+        weights.encoder_error
         if weights.encoder is None
-        else weights.encoder.reasoner(trained=trained(folder))
+        else weights.encoder.reasoner(trained=describe_encoder(folder))
     )
-    shared: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
-    chosen = EngineSettings.of({**usual, **settings})
-    chosen.check_given(settings)
-    if not adapted or chosen.preset or not folder.has(ADAPTER):
-        return Engine(graph, scorer, chosen, **shared)
+    parts: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
+    config = EngineSettings.of({**defaults, **settings})
+    config.check_given(settings)
+    if not adapted or config.preset or not folder.has(ADAPTER):
+        return Engine(graph, scorer, config, **parts)
     from tacit.adapt.adapter import load_adapter
     from tacit.adapt.calibrated import Adapted
     from tacit.engine.atoms.calibration import calibration
 
-    adapter, learned = load_adapter(folder, scorer)
+    adapter, trained_for = load_adapter(folder, scorer)
     # the engine sets the observed facts that it counts
-    calibrated = Adapted(calibration(learned.calibration), adapter)
-    calibrated.unadapted_defaults = {name: getattr(chosen, name) for name in learned.engine}
-    own = EngineSettings.of({**usual, **learned.engine})
-    return Engine(graph, scorer, own, adapter=calibrated, **shared).with_settings(**settings)
+    adapted_calibration = Adapted(calibration(trained_for.calibration), adapter)
+    unadapted = {name: getattr(config, name) for name in trained_for.engine}
+    adapted_calibration.unadapted_defaults = unadapted
+    config = EngineSettings.of({**defaults, **trained_for.engine})
+    engine = Engine(graph, scorer, config, adapter=adapted_calibration, **parts)
+    return engine.with_settings(**settings)
 
 
-def trained(folder: RunFolder) -> str:
+def describe_encoder(folder: RunFolder) -> str:
     """The training of a run's encoder, in one line."""
     settings = folder.settings.get("encode", {})
-    measured = folder.results().get("encode")
+    summary = folder.results().get("encode")
     model = settings.get("model")
-    figures = measured if isinstance(measured, dict) else {}
+    figures = summary if isinstance(summary, dict) else {}
     if "imported" in figures:
         return f"{model}, imported from {figures['imported']}"
     parts = [str(model), f"recipe {settings.get('recipe')}"]
@@ -174,13 +179,9 @@ def trained(folder: RunFolder) -> str:
     return ", ".join(parts)
 
 
-def described(adapter: Mapping[str, Any]) -> str | None:
+def describe_adapter(adapter: Mapping[str, Any]) -> str | None:
     """The training of an adapter, in one line."""
     names = ("condition", "layers", "loss", "shapes", "held_out", "observed", "seed")
     values = {name: adapter[name] for name in names if name in adapter}
-    return (
-        ", ".join(
-            f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items()
-        )
-        or None
-    )
+    parts = (f"{name} {'+'.join(v) if isinstance(v, list) else v}" for name, v in values.items())
+    return ", ".join(parts) or None

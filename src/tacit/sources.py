@@ -40,8 +40,8 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     `format` is what standard input holds.
     """
     several = datasets.sources_of(source)
-    piped = STANDARD_INPUT in [item for item in several if isinstance(item, str)]
-    if piped and os.environ.get(_PROCESSES, "1") != "1":
+    reads_stdin = STANDARD_INPUT in [item for item in several if isinstance(item, str)]
+    if reads_stdin and os.environ.get(_PROCESSES, "1") != "1":
         raise SettingsError(
             "standard input can be read by one process alone; with several, write it to a file "
             "first"
@@ -67,21 +67,21 @@ def split(
     `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and `test.tsv`, none
     of which may be empty. Options are those of `load`.
     """
-    from tacit.graph.split import split as drawn_from
+    from tacit.graph.split import split as draw_split
 
     if out is not None and exists(out):
         raise DataError("exists already; choose another folder", out)
     if out is not None and Path(out).suffix:
         raise DataError(f"must name a folder; leave the extension '{Path(out).suffix}' out", out)
-    drawn = drawn_from(load(graph, **options), valid, test, seed)
+    new_splits = draw_split(load(graph, **options), valid, test, seed)
     if out is not None:
-        if empty := [name for name in SPLITS if not len(drawn.split(name))]:
+        if empty := [name for name in SPLITS if not len(new_splits.split(name))]:
             short = (
                 f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
             )
-            raise DataError(short, drawn.name)
-        drawn.write(out)
-    return drawn
+            raise DataError(short, new_splits.name)
+        new_splits.write(out)
+    return new_splits
 
 
 def fetch(
@@ -99,7 +99,7 @@ def fetch(
     `most` are the facts to fetch. Options are those of `tacit.graph.formats.fetching.Endpoint`:
     `pattern`, a graph pattern over `?s`, `?p` and `?o`, by default all facts; `page`, the facts to
     ask for at a time (10,000); `delay`, the seconds between two pages (1); and `timeout`, those to
-    wait for one (60). What is returned says how many `facts` there are, and whether they are the
+    wait for one (60). The result says how many `facts` there are, and whether they are the
     `whole`. `progress` hears an `Event` after each page, or True shows it.
     """
     from tacit.graph.formats.fetching import Endpoint

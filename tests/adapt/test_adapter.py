@@ -312,9 +312,9 @@ def test_there_and_back_again_an_engine_is_what_it_was(
     assert again.config == engine.config
     assert again.score("a", "r", "b").score == pytest.approx(0.880797)
     # what says nothing of an adapter brings none back
-    assert changed.with_settings(k=7).config == changed.config | {"k": 7}
-    smaller = changed.with_settings(k=7)
-    assert smaller.with_settings(**back).settings.k == 7  # type: ignore[arg-type]
+    narrow = changed.with_settings(k=7)
+    assert narrow.config == changed.config | {"k": 7}
+    assert narrow.with_settings(**back).settings.k == 7  # type: ignore[arg-type]
 
 
 def test_an_adapter_that_is_left_out_stays_so_until_it_is_asked_for() -> None:

@@ -25,7 +25,7 @@ from tacit.fitting import loop
 from tacit.fitting.progress import Event
 from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model, save_model
+from tacit.links.models import load_model, save_model
 from tacit.query.sampling.queries import read_queries, write_queries
 from tacit.run_folder.files import ADAPTATION, ADAPTER, MODEL
 from tacit.run_folder.folder import RunFolder

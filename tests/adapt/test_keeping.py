@@ -22,7 +22,7 @@ from tacit.cli import app
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.evaluate.protocol import evaluate
-from tacit.links.loading import load_model
+from tacit.links.models import load_model
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.files import ADAPTER

@@ -13,8 +13,8 @@ from tables import FactorScorer, TableScorer
 from tacit.adapt import streamed_loss
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.query_batches import Batch
 from tacit.adapt.query_loss import QueryLoss
+from tacit.adapt.training_queries import Batch
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts

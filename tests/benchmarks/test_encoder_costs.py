@@ -20,7 +20,7 @@ from tacit.encode.networks.aggregation import describe_messages
 from tacit.encode.networks.sorted_facts import SortedFacts
 from tacit.encode.settings import EncodeSettings
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.query.sampling.shapes import SHAPES
 
 MODELS = ("gqe", "q2b", "betae", "cone", "fuzzqe", "gnnqe", "lmpnn")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ring_runs import GRAPH, SMALL, new_run
 from tacit.cli import app
 from tacit.errors import RunError
-from tacit.links.finders import index as index_top
+from tacit.links import index as index_top
 from tacit.links.training.link_training import train
 from tacit.run_folder.files import INDEX
 

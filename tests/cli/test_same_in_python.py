@@ -15,7 +15,7 @@ from tacit.cli import app, main
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model, save_model
+from tacit.links.models import make_model, save_model
 from tacit.run_folder.folder import RunFolder
 
 # Each knows the next two of ten.

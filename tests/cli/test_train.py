@@ -17,7 +17,7 @@ from source_tree import SRC
 from tacit.cli import main
 from tacit.distributed.threads import threads_for
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model
+from tacit.links.models import load_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import Training
 from tacit.links.training.step import TrainStep

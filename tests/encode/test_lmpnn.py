@@ -19,7 +19,7 @@ from tacit.encode.networks.lmpnn import LMPNN
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.errors import PlanError, SettingsError
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.query.formula import And, Atom, Entity, Exists, Not, Query, atoms, parts_of
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import Complement

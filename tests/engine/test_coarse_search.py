@@ -19,7 +19,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery
 from tacit.engine.search.coarse_search import CoarseSearch
 from tacit.graph.graph import Graph
-from tacit.links.finders.codes import FEW, Codes
+from tacit.links.codes import FEW, Codes
 from tacit.links.models import ComplEx
 from tacit.query.plans.compile import compile_query, compile_template
 from tacit.query.plans.traits import without_hops

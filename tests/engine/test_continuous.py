@@ -17,7 +17,7 @@ from tacit.errors import SettingsError
 from tacit.evaluate.reliability import reliability
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 from tacit.query.sampling.shapes import SHAPES
 

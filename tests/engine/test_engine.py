@@ -27,7 +27,7 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query

@@ -11,19 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import tacit
 from tacit.engine.engine import Engine
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.finders import index as index_top
-from tacit.links.finders.finders import Finders
-from tacit.links.loading import load_model, save_model
-from tacit.links.models import ComplEx, TransE
+from tacit.links import index as index_top
+from tacit.links.finders import Finders
+from tacit.links.models import ComplEx, TransE, load_model, save_model
+from tacit.links.retrievers import ScanTop, TopK
 from tacit.links.settings import TrainSettings
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run_folder.files import CODES, INDEX, LOG_SUMS, MODEL, ROWS
+from tacit.run_folder.files import CODES, INDEX, MODEL
 from tacit.run_folder.folder import RunFolder
 
 N = 400
@@ -145,34 +146,30 @@ def test_entities_with_one_embedding_go_by_id(calibration: str, search: dict[str
             assert ids == sorted(ids), name
 
 
-def test_a_scan_of_codes_and_kept_rows_change_nothing(folder: RunFolder) -> None:
+def test_a_scan_of_codes_changes_nothing(folder: RunFolder) -> None:
     pytest.importorskip("faiss")
     plain = opened(folder, search="exact", calibration="sigmoid")
     plain.index()
     coded = opened(folder, search="certified", candidates="scan", calibration="sigmoid", k=N)
-    for _ in range(2):  # cold and warm
-        for name, question in QUESTIONS.items():
-            found = coded.ask(question)
-            same(found, plain.ask(question))
-            assert found.certified or name in OVER_ROWS
-    assert folder.has(ROWS)
-    same(coded.engine.with_settings(cached=False).ask(QUESTIONS["2p"]), plain.ask(QUESTIONS["2p"]))
+    for name, question in QUESTIONS.items():
+        found = coded.ask(question)
+        same(found, plain.ask(question))
+        assert found.certified or name in OVER_ROWS
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_rows_are_kept_wherever_the_weights_were_read_to(
+def test_rows_are_scanned_wherever_the_weights_were_read_to(
     folder: RunFolder,
     mode: Callable[[], AbstractContextManager[None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # as where no file that is open may be replaced
-    monkeypatch.setattr("tacit.links.loading.MAPS", False)
+    monkeypatch.setattr("tacit.links.models.MAPS", False)
     with mode():
         run = opened(folder, candidates="scan", calibration="sigmoid")
     exact = opened(folder, search="exact", calibration="sigmoid")
     for _ in range(2):
         same(run.ask(QUESTIONS["2p"]), exact.ask(QUESTIONS["2p"]))
-    assert folder.has(ROWS)
 
 
 @pytest.mark.parametrize("table", ["entities", "relations"])
@@ -224,7 +221,7 @@ def test_no_engine_made_after_such_a_write_uses_what_is_on_disk_or_keeps_anythin
     pytest.importorskip("faiss")
     opened(folder).index()
     asked = {"candidates": candidates, "calibration": "sigmoid"}
-    opened(folder, **asked).ask(QUESTIONS["2p"])  # which keeps rows
+    opened(folder, **asked).ask(QUESTIONS["2p"])
     run = opened(folder)
     weight = run.engine.scorer.entities.weight  # type: ignore[attr-defined]
     weight.data[slice(None) if whole else slice(7, 190)] *= -1.3
@@ -283,22 +280,21 @@ def test_an_index_answers_and_promises_nothing(
     assert "estimates" not in str(by_sigmoid)
 
 
-def test_exact_sums_are_used_where_they_are_kept(
+def test_a_scan_sums_rows_while_it_lists_them(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("faiss")
-    monkeypatch.setattr(index_top, "_DRAWN", 100)
-    monkeypatch.setattr(index_top, "_SUMMED", 40)
-    monkeypatch.setattr(index_top, "_EXACT", 8)
-    run = opened(folder)
-    run.index(nlist=20)
-    index = run.engine.with_settings(candidates="index", nprobe=20)
-    assert index.ask(QUESTIONS["1p"]).estimated
-    exact = run.engine.with_settings(search="certified", candidates="scan").ask(QUESTIONS["1p"])
-    assert folder.has(LOG_SUMS)
-    again = index.ask(QUESTIONS["1p"])
-    assert not again.estimated
-    same(again, exact)
+    run = opened(folder, search="certified", candidates="scan", calibration="softmax-count", k=N)
+    passes = list[int]()
+    top = ScanTop.top
+
+    def counted(self: ScanTop, heads: Tensor, relations: Tensor, m: int) -> TopK:
+        passes.append(m)
+        return top(self, heads, relations, m)
+
+    monkeypatch.setattr(ScanTop, "top", counted)
+    assert not run.ask(QUESTIONS["1p"]).estimated
+    assert passes
+    assert 0 not in passes  # which sums alone
 
 
 def test_what_the_index_does_by_itself_depends_on_size(

@@ -17,10 +17,9 @@ from tacit.engine.search.list_search import Lists
 from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.finders.codes import Codes
-from tacit.links.finders.retriever import TopK, TopKRetriever
-from tacit.links.finders.scan import CodedTop, ScanTop
+from tacit.links.codes import Codes
 from tacit.links.models import ComplEx
+from tacit.links.retrievers import CodedTop, ScanTop, TopK, TopKRetriever
 from tacit.query.plans.traits import listable
 from tacit.query.sampling.shapes import SHAPES, Shape
 

@@ -29,7 +29,7 @@ from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.links.ranking import TIES
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query

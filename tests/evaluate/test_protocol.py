@@ -25,7 +25,7 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.plans.plan import Plan
 from tacit.query.plans.symbolic import answers

@@ -57,7 +57,7 @@ def test_questions_need_a_validation_fact_and_know_nothing_of_the_test() -> None
 
 def test_the_figure_of_one_atom_is_its_filtered_rank() -> None:
     ask = QuestionValidation(GRAPH, SMALL.with_derived(42, 24))
-    model = Training(GRAPH, replace(SMALL, init=1.0)).model
+    model = Training(GRAPH, replace(SMALL, init=1.0)).module
     asked = ask.questions["1p"]
     reciprocal = []
     for number in range(len(asked)):

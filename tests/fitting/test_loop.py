@@ -24,12 +24,15 @@ from tacit.run_folder.files import CHECKPOINT
 from tacit.run_folder.folder import RunFolder
 
 FILE = "adaptation.safetensors"
-SCHEDULE = TrainingSchedule("walk", "lap", 3, 4, 1, 1, 9, "yards")  # 3 laps of 4 steps
+SCHEDULE = TrainingSchedule(3, 4, 1, 1, 9)  # 3 laps of 4 steps
 
 
 class Walk(Task):
     """One number plus 1 minus the draw a step; `figures` are the validations to come."""
 
+    name = "walk"
+    unit = "lap"
+    examples = "yards"
     remedy = "walk slower"
     faster = "running would be faster"
 
@@ -92,7 +95,7 @@ def test_rounds_tell_the_mean_loss_and_the_best_weights_come_back() -> None:
         (8, 12, "lap 2 of 3"),
         (12, 12, "lap 3 of 3"),
     ]
-    assert (fitting.at.best, fitting.at.best_step) == (0.3, 8)
+    assert (fitting.state.best, fitting.state.best_step) == (0.3, 8)
     assert task.value == task.seen[1] != task.seen[2]
     assert not task.module.weight.requires_grad
 
@@ -100,27 +103,27 @@ def test_rounds_tell_the_mean_loss_and_the_best_weights_come_back() -> None:
 def test_patience_counts_validations_that_are_no_better() -> None:
     fitting, _ = told(Walk([0.5, 0.5, 0.1, 0.9]), replace(SCHEDULE, units=9, patience=2))
     fitting.train()
-    assert (fitting.at.step, fitting.at.stale, fitting.at.best_step) == (12, 2, 4)
+    assert (fitting.state.step, fitting.state.stale, fitting.state.best_step) == (12, 2, 4)
 
 
 def test_validation_before_the_first_step_and_without_figures() -> None:
     fitting, events = told(Walk([]), replace(SCHEDULE, validate_first=True))
     fitting.train()
     assert [event.loss for event in events if event.what == "round"] == [None, 1.5, 5.5, 9.5]
-    assert fitting.at.best is None
+    assert fitting.state.best is None
 
 
 def test_steps_after_the_last_round_count_where_fewer_are_wanted_than_are_done(
     run: RunFolder,
 ) -> None:
-    steps = replace(SCHEDULE, unit="step", units=12, steps_per_unit=1, round=4, validate_every=4)
+    steps = replace(SCHEDULE, units=12, steps_per_unit=1, round=4, validate_every=4)
     fitting, _ = told(Walk([0.1]), steps, run)
-    fitting.at.step = 6
+    fitting.state.step = 6
     fitting.save()
     fitting, _ = told(Walk([]), replace(steps, units=5), run)
     fitting.resume()
     fitting.train()
-    assert (fitting.summary()["steps"], fitting.summary()["best_step"]) == (6, 6)
+    assert (fitting.summary()["laps"], fitting.summary()["best_lap"]) == (6, 6)
 
 
 @pytest.mark.parametrize("step", [1, 4, 6, 11])
@@ -147,14 +150,14 @@ def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, ste
     fitting.train()
     fitting.finish()
     assert again.value == whole.value
-    assert [line["loss"] for line in fitting.at.history] == [1.5, 5.5, 9.5]
+    assert [line["loss"] for line in fitting.state.history] == [1.5, 5.5, 9.5]
 
 
 def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
     fitting, _ = told(Walk([]), run=run)
     fitting.save()
     other, _ = told(Walk([]), run=run)
-    other.stamp = {"shoes": "red"}
+    other.checkpoints.stamp = {"shoes": "red"}
     with pytest.raises(
         RunError,
         match="was made with other shoes; give those, or start again without `resume=True`",
@@ -192,7 +195,8 @@ def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
     fitting, _ = told(Walk([]), run=run)
     fitting.save()
     whole = (run.path / FILE).read_bytes()
-    fitting.task.step = lambda number: (torch.tensor(float("nan")), 1)  # type: ignore[method-assign]
+    exploding = (torch.tensor(float("nan")), 1)
+    fitting.task.step = lambda number: exploding  # type: ignore[method-assign]
     with pytest.raises(
         TrainingError, match="not a number in lap 1 of 3; the last checkpoint is whole; walk slower"
     ):
@@ -250,7 +254,7 @@ def test_a_training_for_a_time_is_cut_into_parts_of_it(
     whole, events = told(Slow([0.1, 0.2, 0.3, 0.4]), timed)
     whole.train()
     ends = [event.done for event in events if event.what == "validation"]
-    assert (ends, whole.at.step, whole.share) == ([2, 4, 5, 7], 7, 1.0)
+    assert (ends, whole.state.step, whole.share) == ([2, 4, 5, 7], 7, 1.0)
     assert str(events[-1]).startswith("lap 7, 0.3 of 0.333333 minutes")
     stopping = 2
     cut, _ = told(Slow([0.1, 0.2, 0.3, 0.4]), timed, run)
@@ -261,7 +265,7 @@ def test_a_training_for_a_time_is_cut_into_parts_of_it(
     again.resume()
     again.train()
     assert [event.done for event in events if event.what == "validation"] == [4, 5, 7]
-    assert again.at.step == 7
+    assert again.state.step == 7
 
 
 @pytest.mark.parametrize("how", [{}, {"fused": True}, {"capturable": True}])

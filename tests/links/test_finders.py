@@ -12,8 +12,8 @@ import tacit
 from ring_runs import GRAPH
 from tacit.engine.atoms import atoms, derived_weights
 from tacit.errors import RunError
-from tacit.links.finders import finders
-from tacit.links.finders.codes import Codes
+from tacit.links import finders
+from tacit.links.codes import Codes
 from tacit.run_folder.files import BYTES, INDEX
 
 QUESTION = "?x : exists ?y . next(n1, ?y) & after(?y, ?x)"

@@ -20,8 +20,7 @@ from tacit.cli import app
 from tacit.errors import LimitError, RunError, SettingsError
 from tacit.fitting import loop
 from tacit.graph.graph import Graph
-from tacit.links.loading import load_model, make_model, save_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation
 from tacit.links.training.finished import is_complete

@@ -10,7 +10,7 @@ from torch import Tensor
 from ring_runs import GRAPH, SIZE
 from tacit.graph.graph import Graph
 from tacit.graph.merging import with_facts
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.links.settings import MODEL_NAMES, TrainSettings
 from tacit.links.training import new_embeddings
 from tacit.links.training.link_training import train

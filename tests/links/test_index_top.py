@@ -12,10 +12,10 @@ import torch
 
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.finders import index as index_top
-from tacit.links.finders.index import IndexTop, build_index, read_stamp
-from tacit.links.finders.scan import ScanTop
+from tacit.links import index as index_top
+from tacit.links.index import IndexTop, build_index, read_stamp
 from tacit.links.models import ComplEx, DistMult
+from tacit.links.retrievers import ScanTop
 
 faiss = pytest.importorskip("faiss")
 R = 4

@@ -19,8 +19,7 @@ from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.imports import Imported, import_run, read_import, read_kbc
-from tacit.links.loading import load_model
-from tacit.links.models import ComplEx
+from tacit.links.models import ComplEx, load_model
 from tacit.links.pykeen import from_pykeen, read_triples
 
 KINDS = {
@@ -270,12 +269,12 @@ def test_inverses_that_lie_elsewhere_than_said_are_noticed(tmp_path: Path, stack
     ]
     path = save_kbc(tmp_path / "kbc.pt", *tables)
     right, wrong = ("stacked", "interleaved") if stacked else ("interleaved", "stacked")
-    model = read_import(path, reciprocal=right).fitted(graph)
+    model = read_import(path, reciprocal=right).align(graph)
     heads, relations, tails = torch.from_numpy(graph.train).long().T
     assert torch.equal(model.logits(heads, relations).argmax(1), tails)
     assert torch.equal(model.logits(tails, relations + 1).argmax(1), heads)
     with pytest.raises(RunError, match=f"with {right} of 1.000; give `reciprocal='{right}'`"):
-        read_import(path, reciprocal=wrong).fitted(graph)
+        read_import(path, reciprocal=wrong).align(graph)
 
 
 def test_inverses_that_score_all_alike_are_no_reason_to_read_a_checkpoint_otherwise(
@@ -290,11 +289,11 @@ def test_inverses_that_score_all_alike_are_no_reason_to_read_a_checkpoint_otherw
     relations = torch.randn(8, 2, generator=random)
     relations[1::2] = 0.0
     path = save_kbc(tmp_path / "kbc.pt", torch.randn(size, 2, generator=random), relations)
-    assert read_import(path).fitted(graph).num_relations == 8
+    assert read_import(path).align(graph).num_relations == 8
     line = Graph.of([(f"e{e}", "next", f"e{e + 1}") for e in range(1200)])
     zeros = read_import(save_kbc(path, torch.zeros(1201, 2), torch.zeros(2, 2)))
     with pytest.raises(RunError, match="as chance would"):
-        zeros.fitted(line)
+        zeros.align(line)
 
 
 def test_ids_in_another_order_are_noticed(tmp_path: Path) -> None:
@@ -305,14 +304,14 @@ def test_ids_in_another_order_are_noticed(tmp_path: Path) -> None:
     turns = torch.tensor([1.0, -1.0]) * 2 * torch.pi / size
     entities, relations = (torch.stack((a.cos(), a.sin()), 1) for a in (order, turns))
     assert (
-        read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph).num_entities
+        read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).align(graph).num_entities
         == size
     )
     entities = entities[torch.randperm(size, generator=torch.Generator().manual_seed(0))]
     with pytest.raises(
         RunError, match=r"with an MRR of 0\.0\d\d\d, as chance would: its ids mean others"
     ):
-        read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).fitted(graph)
+        read_import(save_kbc(tmp_path / "kbc.pt", entities, relations)).align(graph)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -340,9 +339,9 @@ def test_a_saved_directory_follows_the_labels_of_the_graph(nations: Any, tmp_pat
     assert torch.allclose(found[0], expected, atol=1e-4)
 
     with pytest.raises(RunError, match="lacks 1 of the graph's 2 entity labels, such as 'mars'"):
-        imported.fitted(Graph.of([("usa", "embassy", "mars")]))
+        imported.align(Graph.of([("usa", "embassy", "mars")]))
     with pytest.raises(RunError, match="lacks 1 of the graph's 1 relation labels"):
-        imported.fitted(Graph.of([("usa", "invades", "china")]))
+        imported.align(Graph.of([("usa", "invades", "china")]))
 
 
 @pytest.mark.filterwarnings("ignore")

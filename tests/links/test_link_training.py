@@ -19,13 +19,12 @@ from tacit.fitting.loop import Trainer
 from tacit.fitting.progress import Event
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model, pick_device
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model, pick_device
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation
 from tacit.links.training.link_training import Training, train
-from tacit.links.training.memory import _from_cgroup, of_tables, table_bytes
+from tacit.links.training.memory import _from_cgroup, table_advice, table_bytes
 from tacit.links.training.step import TrainStep
 from tacit.run_folder.files import MODEL
 
@@ -34,7 +33,7 @@ from tacit.run_folder.files import MODEL
 def test_every_model_learns_the_ring(name: str) -> None:
     settings = replace(SMALL, model=name, rank=24, epochs=40, reg=0.0, validate_every=40, init=0.1)
     before = Training(GRAPH, settings)
-    start = Validation(GRAPH, 100, 0, 8).mrr(before.model)
+    start = Validation(GRAPH, 100, 0, 8).mrr(before.module)
     after = Validation(
         Graph(GRAPH.entities, GRAPH.relations, GRAPH.train, GRAPH.train[:12]), 100, 0, 8
     )
@@ -101,12 +100,12 @@ OPTIMIZERS = {"adagrad": torch.optim.Adagrad, "rowwise": PlainRowwise, "adam": t
 def test_a_step_is_the_plain_step(name: str, extra: dict[str, object]) -> None:
     if "relation_weight" in extra and name in ("transe", "rotate"):
         extra = {}
-    settings = replace(SMALL, model=name, reg=0.1, lr=0.05, init=1.0, **extra)  # type: ignore[arg-type]
+    settings = SMALL.changed(model=name, reg=0.1, lr=0.05, init=1.0, **extra)
     training = Training(GRAPH, settings)
     plain = make_model(name, GRAPH.num_entities, GRAPH.num_relations, settings.rank)
-    plain.load_state_dict(training.model.state_dict())
+    plain.load_state_dict(training.module.state_dict())
     optimizer = OPTIMIZERS[settings.optimizer](plain.parameters(), lr=0.05)
-    for batch in training.triples(torch.arange(17)).long().split(10):
+    for batch in training.facts.triples(torch.arange(17)).long().split(10):
         heads, relations, tails = batch.T
         loss = F.cross_entropy(plain.logits(heads, relations), tails)
         rows = plain.rows(heads, relations, tails)
@@ -124,7 +123,7 @@ def test_a_step_is_the_plain_step(name: str, extra: dict[str, object]) -> None:
         found = training.update(batch, torch.Generator())
         torch.testing.assert_close(found, loss.detach())
     for name_, expected in plain.state_dict().items():
-        torch.testing.assert_close(training.model.state_dict()[name_], expected)
+        torch.testing.assert_close(training.module.state_dict()[name_], expected)
 
 
 @pytest.mark.parametrize("optimizer_name", ["adagrad", "rowwise"])
@@ -133,11 +132,11 @@ def test_a_sampled_step_is_sparse_adagrad(name: str, optimizer_name: str) -> Non
     settings = replace(SMALL, model=name, negatives=5, init=1.0, reg=0.1, optimizer=optimizer_name)
     training = Training(GRAPH, settings)
     plain = make_model(name, GRAPH.num_entities, GRAPH.num_relations, settings.rank)
-    plain.load_state_dict(training.model.state_dict())
+    plain.load_state_dict(training.module.state_dict())
     # rows without a gradient stay
     optimizer = OPTIMIZERS[optimizer_name](plain.parameters(), lr=settings.lr)
     for seed in (1, 2):
-        batch = training.triples(torch.arange(4 * seed)).long()
+        batch = training.facts.triples(torch.arange(4 * seed)).long()
         heads, relations, tails = batch.T
         drawn = torch.randint(SIZE, (5,), generator=torch.Generator().manual_seed(seed))
         scores = plain.logits(heads, relations)
@@ -158,7 +157,7 @@ def test_a_sampled_step_is_sparse_adagrad(name: str, optimizer_name: str) -> Non
         found = training.update(batch, torch.Generator().manual_seed(seed))
         torch.testing.assert_close(found, loss.detach())
     for key, expected in plain.state_dict().items():
-        torch.testing.assert_close(training.model.state_dict()[key], expected)
+        torch.testing.assert_close(training.module.state_dict()[key], expected)
 
 
 def test_seeds_decide(tmp_path: Path) -> None:
@@ -232,7 +231,7 @@ def test_validation_counts_by_hand() -> None:
 
 def test_a_batch_is_of_facts_and_their_inverses() -> None:
     expected = torch.from_numpy(GRAPH.triples("train"))
-    assert torch.equal(Training(GRAPH, SMALL).triples(torch.arange(len(expected))), expected)
+    assert torch.equal(Training(GRAPH, SMALL).facts.triples(torch.arange(len(expected))), expected)
 
 
 def test_validation_takes_a_sample_of_many_facts() -> None:
@@ -248,7 +247,7 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
         train(GRAPH, wild, run)
     assert not run.has(MODEL)
     broken = Training(GRAPH, SMALL)
-    broken.model.entities.storage.data[0, 0] = float("inf")
+    broken.module.entities.storage.data[0, 0] = float("inf")
     with pytest.raises(TrainingError, match="a weight is not a number"):
         Trainer(broken, lambda event: None).finish()
 
@@ -297,7 +296,7 @@ def test_what_does_not_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_advised_where_tables_do_not_fit_makes_them_smaller(
     settings: TrainSettings, advice: str
 ) -> None:
-    assert of_tables(settings) == advice
+    assert table_advice(settings) == advice
     changes = {
         "lower `rank`": {"rank": 3},
         "use `negatives`": {"negatives": 5},
@@ -305,7 +304,8 @@ def test_what_is_advised_where_tables_do_not_fit_makes_them_smaller(
     }
     needed = table_bytes(settings, SIZE, 4, holds_best=True)
     for words in advice.split(" or "):
-        assert table_bytes(replace(settings, **changes[words]), SIZE, 4, holds_best=True) < needed  # type: ignore[arg-type]
+        changed = settings.changed(**changes[words])
+        assert table_bytes(changed, SIZE, 4, holds_best=True) < needed
 
 
 def test_what_is_advised_where_training_takes_long_is_not_there_already() -> None:

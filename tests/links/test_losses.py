@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from tacit.distributed.shards import Shards
 from tacit.links.factors import BilinearModel, FactorModel
-from tacit.links.loading import make_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model
 from tacit.links.training.losses import OneVsAll, l2, n3, relation_loss, sampled_softmax
 
 # 300 entities are stored as 384 rows

@@ -11,8 +11,7 @@ import torch
 
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.loading import load_model, make_model, save_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, load_model, make_model, save_model
 from tacit.run_folder.files import MODEL
 from tacit.run_folder.folder import RunFolder
 
@@ -44,7 +43,7 @@ def test_where_files_are_not_mapped_tables_are_padded_with_zeros(
 ) -> None:
     """As on a GPU and on Windows: a table made empty must have no row left unset."""
     run = run_of(tmp_path, "complex", 11, 4)
-    monkeypatch.setattr("tacit.links.loading.MAPS", False)
+    monkeypatch.setattr("tacit.links.models.MAPS", False)
     monkeypatch.setattr(
         "torch.empty_like",
         lambda like, **given: torch.full(like.shape, torch.nan, dtype=like.dtype),

@@ -10,8 +10,16 @@ import torch
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import load_model, make_model, save_model
-from tacit.links.models import CP, MODELS, ComplEx, RotatE, TransE
+from tacit.links.models import (
+    CP,
+    MODELS,
+    ComplEx,
+    RotatE,
+    TransE,
+    load_model,
+    make_model,
+    save_model,
+)
 from tacit.links.scorer import BilinearScorer, Scorer, VectorScorer
 from tacit.run_folder.folder import RunFolder
 

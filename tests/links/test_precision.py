@@ -78,7 +78,7 @@ def test_few_rows_are_turned_where_a_table_is_read_faster_so(width: int) -> None
     known = summation()
     with mock.patch.object(precision, "_of_few", wraps=precision._of_few) as of_few:
         torch.testing.assert_close(even_product(left, right), left @ right.T, rtol=1e-4, atol=1e-3)
-    assert of_few.called == (known is not None and width in known.turned)
+    assert of_few.called == (known is not None and width in known.transposed_widths)
 
 
 @pytest.mark.parametrize("known", [True, False])

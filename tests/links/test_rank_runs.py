@@ -25,7 +25,7 @@ from tacit.distributed.shards import Shards, share
 from tacit.errors import LimitError, RunError
 from tacit.graph.graph import Graph
 from tacit.graph.stored import write_graph
-from tacit.links.loading import load_model
+from tacit.links.models import load_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.finished import is_complete
 from tacit.links.training.link_training import train

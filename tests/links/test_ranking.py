@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit.errors import TrainingError
-from tacit.links.ranking import TIES, by_query, numbers, ranks
+from tacit.links.ranking import TIES, by_query, check_ranks, ranks
 
 INF = float("inf")
 
@@ -87,7 +87,7 @@ def test_scores_that_are_not_numbers_are_an_error_and_stay_as_they_were() -> Non
     scores = torch.tensor([[1.0, math.nan, 0.0]])
     zero = torch.tensor([0])
     with pytest.raises(TrainingError, match="not numbers"):
-        numbers(ranks(scores, zero, zero, zero, zero))
+        check_ranks(ranks(scores, zero, zero, zero, zero))
     assert scores[0, 0] == 1.0
 
 

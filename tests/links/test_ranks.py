@@ -13,8 +13,7 @@ import torch
 from rank_processes import on_ranks
 from ring_runs import GRAPH, SIZE, SMALL
 from tacit.distributed.shards import Shards, share
-from tacit.links.loading import make_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validation
 from tacit.links.training.link_training import Training
@@ -132,7 +131,7 @@ def test_ranks_take_the_steps_of_one_process(tmp_path: Path) -> None:
                     got[key], expected, rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}"
                 )
     whole = Training(GRAPH, replace(SMALL, init=1.0))
-    mrr = Validation(GRAPH, 100, 0, 8).mrr(whole.model)
+    mrr = Validation(GRAPH, 100, 0, 8).mrr(whole.module)
     assert all(rank["validation"]["1p"] == pytest.approx(mrr, abs=1e-6) for rank in found)
 
 

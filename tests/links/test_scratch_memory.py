@@ -7,7 +7,7 @@ import threading
 
 import torch
 
-from tacit.links.scratch_buffers import ScratchBuffers
+from tacit.links.scorer import ScratchBuffers
 
 
 def test_a_room_is_the_same_memory_for_a_thread_and_none_of_another() -> None:

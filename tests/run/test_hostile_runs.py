@@ -16,11 +16,11 @@ import torch
 from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
 from tacit.evaluate.results import read_results
-from tacit.fitting.checkpoint import Checkpoint, TrainerState, about
-from tacit.fitting.parts import RunFiles
+from tacit.fitting.checkpoint import CheckpointStore, TrainerState, read_state
+from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.graph import Graph
 from tacit.graph.stored import FACTS, KEYS, OFFSETS, TAILS
-from tacit.links.loading import load_model, make_model, save_model
+from tacit.links.models import load_model, make_model, save_model
 from tacit.links.settings import TrainSettings
 from tacit.run_folder.files import CHECKPOINT, MODEL, RESULTS, SETTINGS, TRACE
 from tacit.run_folder.folder import RunFolder
@@ -152,7 +152,7 @@ def test_positions_of_odd_types(run: RunFolder, change: dict[str, Any]) -> None:
         CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": "{}"}
     )
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
-        about(run, CHECKPOINT)
+        read_state(run, CHECKPOINT)
 
 
 @pytest.mark.parametrize("stamp", ["[1]", DEEP, "nothing", '"a"'])
@@ -162,7 +162,7 @@ def test_stamps_of_odd_types(run: RunFolder, stamp: str) -> None:
         CHECKPOINT, {}, {"format": "tacit checkpoint 3", "position": position, "stamp": stamp}
     )
     with pytest.raises(RunError, match=r"checkpoint\.safetensors is no checkpoint"):
-        Checkpoint.read(RunFiles(run), CHECKPOINT, {"settings": "1"})
+        CheckpointStore(RunFiles(run), CHECKPOINT, {"settings": "1"}).read()
 
 
 def header(change: Callable[[dict[str, Any]], object], data: bytes) -> bytes:

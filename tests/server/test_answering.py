@@ -12,7 +12,7 @@ from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
-from tacit.links.loading import make_model
+from tacit.links.models import make_model
 from tacit.server.settings import Limits
 from tacit.server.workers.answering import Answerer
 from tacit.server.workers.jobs import EntityJob, Job, Kind

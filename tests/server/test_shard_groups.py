@@ -19,7 +19,7 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
-from tacit.links.loading import load_model
+from tacit.links.models import load_model
 from tacit.server.served_run import ServedRun, ServiceGroup
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.workers.worker import Worker

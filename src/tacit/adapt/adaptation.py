@@ -59,20 +59,20 @@ def adapt(
     saved if it is better than both; otherwise the run stays as it is.
     """
     settings = (settings or AdaptSettings()).with_derived(len(graph.valid) > 0)
-    for each in (queries, valid or {}):
-        check_ids(each, graph)
+    for query_sets in (queries, valid or {}):
+        check_ids(query_sets, graph)
     in_use = nullcontext() if run is None else run.in_use()
     size = f"batch {settings.batch} and k {settings.k}"
     with in_use, clear_memory_errors(size, "lower those or `memory`"):
         if run is not None:
             run.begin(graph)
         training = AdapterTraining(graph, scorer, queries, settings, valid)
-        fitting = fit(training, settings, progress, run, ADAPTATION, resume=resume)
-        adapter = training.adapter
-        summary = fitting.summary() | {
-            "unadapted_mrr": fitting.at.history[0]["valid_mrr"],
+        trainer = fit(training, settings, progress, run, ADAPTATION, resume=resume)
+        adapter = training.calibration.adapter
+        summary = trainer.summary() | {
+            "unadapted_mrr": trainer.state.history[0]["valid_mrr"],
             "parameters": adapter.num_parameters,
-            "queries": {name: len(drawn) for name, drawn in training.batches.items()},
+            "queries": {name: len(each) for name, each in training.batches.items()},
             "seed": settings.seed,
         }
         if run is not None:
@@ -82,7 +82,7 @@ def adapt(
                 with run.changed_results() as results:
                     results["adapt"] = summary
             run.remove(ADAPTATION)
-    return AdaptResult(training.calibration, adapter, settings, fitting.at.history, summary)
+    return AdaptResult(training.calibration, adapter, settings, trainer.state.history, summary)
 
 
 def _verdict(
@@ -99,11 +99,11 @@ def _verdict(
             "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.2%}",
         }
     comparison = _compared(run, graph, training)
-    kept = comparison.won or always
+    keeps = comparison.won or always
     return {
-        "kept": kept,
+        "kept": keeps,
         "compared": comparison.means,
-        "verdict": f"{'kept' if kept else 'not kept'}: {comparison}",
+        "verdict": f"{'kept' if keeps else 'not kept'}: {comparison}",
     }
 
 
@@ -113,19 +113,21 @@ def _compared(run: RunFolder, graph: Graph, training: AdapterTraining) -> Adapte
     Each uses the engine settings it was trained for; the observed facts are the same for all.
     """
     settings = training.settings
+    scorer = training.reasoner.atoms.scorer
     rivals: dict[str, tuple[Mapping[str, Any], Adapted | None]] = {"none": ({}, None)}
     if run.has(ADAPTER):
-        present, learned = load_adapter(run, training.scorer)
+        present, learned = load_adapter(run, scorer)
         rivals["present"] = learned.engine, Adapted(calibration(learned.calibration), present)
     rivals["new"] = settings.engine, training.calibration
     search = {"observed": training.observable, "k": settings.k, "memory": settings.memory}
     figures = {}
     for name, (values, adapted) in rivals.items():
-        chosen = EngineSettings.of({**values, **search})
-        engine = Engine(graph, training.scorer, chosen, adapter=adapted)
+        engine = Engine(graph, scorer, EngineSettings.of({**values, **search}), adapter=adapted)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, training.valid)
-    negated = {name for name, each in training.valid.items() if each.shape.plan.has(Complement)}
-    return AdapterComparison(figures, frozenset(negated))
+    negated = frozenset(
+        name for name, queries in training.valid.items() if queries.shape.plan.has(Complement)
+    )
+    return AdapterComparison(figures, negated)
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,6 @@ class Adapter(nn.Module):
     ) -> None:
         super().__init__()
         self.condition = condition
-        self.layers = layers
-        self.hidden = hidden
-        self.num_entities = scorer.num_entities
-        self.num_relations = scorer.num_relations
         letters = "" if condition == "none" else condition
         self._features = {letter: features(scorer, letter) for letter in letters}
         outputs = 2 if layers == 1 else hidden
@@ -65,6 +61,11 @@ class Adapter(nn.Module):
         self._table: tuple[tuple[State, State], tuple[Tensor, Tensor]] | None = None
         self._scorer = (scorer,)  # a tuple, so that it is no submodule
         self.to(scorer.device)
+
+    @property
+    def scorer(self) -> Scorer:
+        """The frozen link predictor."""
+        return self._scorer[0]
 
     @property
     def by_row(self) -> bool:
@@ -96,7 +97,7 @@ class Adapter(nn.Module):
             return _affine(self._outer(inner)[:, None])
         if isinstance(tails, Tensor):
             return _affine(self._outer(inner + self._inner("o", tails))[:, None])
-        ids = torch.arange(self.num_entities, device=inner.device)[tails]
+        ids = torch.arange(self.scorer.num_entities, device=inner.device)[tails]
         # the first layer of ψ is a sum over s, p and o, so only the rest is computed per pair
         blocks = torch.split(self._inner("o", ids), max(1, _BLOCK // max(1, inner.numel())))
         return _affine(torch.cat([self._outer(inner[:, None] + block) for block in blocks], dim=1))
@@ -106,12 +107,12 @@ class Adapter(nn.Module):
 
         Outside of training the table is cached until somebody writes to the weights.
         """
-        states = (state_of(self), state_of(self._scorer[0]))
+        states = (state_of(self), state_of(self.scorer))
         if self._table is not None and self._table[0] == states:
             return self._table[1]
-        inner = self.bias.expand(self.num_relations, -1)
+        inner = self.bias.expand(self.scorer.num_relations, -1)
         if self.condition == "p":
-            ids = torch.arange(self.num_relations, device=inner.device)
+            ids = torch.arange(len(inner), device=inner.device)
             inner = inner + self._inner("p", ids)
         scale, shift = _affine(self._outer(inner))
         if not self.training:
@@ -128,7 +129,8 @@ class Adapter(nn.Module):
 
         A new relation is adapted by its vector.
         """
-        larger = Adapter(scorer, self.condition, self.layers, self.hidden)
+        layers = 1 if self.second is None else 2
+        larger = Adapter(scorer, self.condition, layers, hidden=len(self.bias))
         state = self.state_dict()
         for letter, feature in self._features.items():
             smaller = feature.factor / larger._features[letter].factor
@@ -189,7 +191,7 @@ def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
 def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
     """Write an adapter with its settings; evaluations of another one become outdated."""
     trained_with = settings.to_dict()
-    with run.rewritten() as draft:
+    with run.rewrite() as draft:
         draft.outdate("adapt")
         draft.write_tensors(ADAPTER, adapter.state_dict(), {"settings": json.dumps(trained_with)})
         draft.write_settings("adapt", trained_with)

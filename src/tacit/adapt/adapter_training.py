@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 
 import numpy as np
 import torch
@@ -11,10 +12,9 @@ from torch import Tensor, nn
 
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.query_batches import Batches
 from tacit.adapt.query_loss import QueryLoss
 from tacit.adapt.settings import AdaptSettings
-from tacit.adapt.training_queries import set_apart
+from tacit.adapt.training_queries import Batches, set_apart
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
@@ -37,6 +37,9 @@ class AdapterTraining(Task):
     A validation ranks the answers of other queries.
     """
 
+    name = "adapt"
+    unit = "step"
+    examples = "queries"
     faster = "fewer steps, a smaller batch or fewer shapes would be faster"
 
     def __init__(
@@ -47,19 +50,15 @@ class AdapterTraining(Task):
         settings: AdaptSettings,
         valid: QuerySets | None = None,
     ) -> None:
-        self.scorer = scorer
         self.settings = settings
-        self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
-        self.adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
-        self.module: nn.Module = self.adapter
-        facts = (
-            KnownFacts(graph.index(*settings.observed), scorer.device)
-            if settings.observed
-            else None
-        )
+        adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
+        self.module: nn.Module = adapter
+        facts = None
+        if settings.observed:
+            facts = KnownFacts(graph.index(*settings.observed), scorer.device)
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
-        self.calibration = Adapted(calibration(settings.calibration, counted), self.adapter)
+        self.calibration = Adapted(calibration(settings.calibration, counted), adapter)
         atoms = Atoms(scorer, self.calibration, facts, precision=PRECISION)
         logic = Logic(settings.logic, settings.negation, settings.strength)
         self.reasoner = MessageReasoner(atoms, logic, settings.k, settings.memory)
@@ -68,9 +67,8 @@ class AdapterTraining(Task):
             for name, query_set in queries.items()
         }
         # facts observed in comparisons: with training facts, training queries would be known
-        self.observable = (
-            settings.observed if valid is None and not settings.held_out else ("train",)
-        )
+        learns_from_train = valid is not None or settings.held_out
+        self.observable = ("train",) if learns_from_train else settings.observed
         if valid is None:
             queries, valid = set_apart(queries, settings.validate_queries, random)
         self.valid = with_hard_answers(valid, settings.validate_queries, random)
@@ -78,7 +76,7 @@ class AdapterTraining(Task):
             name: Batches(query_set, graph.num_entities, random)
             for name, query_set in queries.items()
         }
-        self.batches = {name: drawn for name, drawn in batches.items() if len(drawn)}
+        self.batches = {name: each for name, each in batches.items() if len(each)}
         if not self.batches:
             raise TrainingError(
                 f"no query of {', '.join(queries) or 'any shape'} has an answer to learn from; "
@@ -88,28 +86,29 @@ class AdapterTraining(Task):
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
 
     @property
+    def remedy(self) -> str:  # type: ignore[override]
+        """Advice against numbers that explode."""
+        return f"lower `lr` (it is {self.settings.lr})"
+
+    @property
     def flops(self) -> float:
         """The approximate operations of a step: a row of products per atom of its queries."""
-        if not isinstance(self.scorer, BilinearScorer):
+        scorer = self.reasoner.atoms.scorer
+        if not isinstance(scorer, BilinearScorer):
             return math.inf
-        entities, width = self.scorer.keys().shape
-        atoms = sum(drawn.queries.shape.num_relations for drawn in self.batches.values()) / len(
-            self.batches
-        )
+        entities, width = scorer.keys().shape
+        atoms = statistics.fmean(each.queries.shape.num_relations for each in self.batches.values())
         return 2.0 * entities * width * atoms * self.settings.batch
 
     def schedule(self) -> TrainingSchedule:
         """Steps, with a validation before the first and after every few."""
         settings = self.settings
         return TrainingSchedule(
-            name="adapt",
-            unit="step",
             units=settings.steps,
             steps_per_unit=1,
             round=settings.validate_every,
             validate_every=settings.validate_every,
             patience=settings.patience,
-            examples="queries",
             validate_first=True,
             checkpoint_seconds=30.0,
         )
@@ -146,17 +145,15 @@ class AdapterTraining(Task):
     def state(self) -> dict[str, Tensor]:
         """The order of the queries to come, and the state of the random generator."""
         source = json.dumps(self.random.bit_generator.state).encode()
-        orders = {
-            name: torch.from_numpy(drawn.order.copy()) for name, drawn in self.batches.items()
-        }
+        orders = {name: torch.from_numpy(each.order.copy()) for name, each in self.batches.items()}
         return {**orders, "random": torch.frombuffer(bytearray(source), dtype=torch.uint8)}
 
     def restore(self, state: Weights) -> None:
         """Restore the order of the queries and the random generator."""
-        for name, drawn in self.batches.items():
-            drawn.order = state[name].numpy()
+        for name, each in self.batches.items():
+            each.order = state[name].numpy()
         self.random.bit_generator.state = json.loads(state["random"].numpy().tobytes())
 
     def checksums(self) -> dict[str, str]:
         """A checksum of the queries."""
-        return {"queries": checksum({name: d.queries for name, d in self.batches.items()})}
+        return {"queries": checksum({name: each.queries for name, each in self.batches.items()})}

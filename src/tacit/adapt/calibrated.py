@@ -22,8 +22,8 @@ class Adapted(Calibration):
         super().__init__()
         self.calibration = calibration
         self.adapter = adapter
-        self.num_entities = adapter.num_entities
-        self.num_relations = adapter.num_relations
+        self.num_entities = adapter.scorer.num_entities
+        self.num_relations = adapter.scorer.num_relations
         capabilities = calibration.capabilities
         self.by_odds = capabilities.by_odds
         self.capabilities = replace(
@@ -67,8 +67,8 @@ class Adapted(Calibration):
         )
         if not self.by_odds:
             return ByRow(shift, scale)
-        before = self.calibration.by_row(logits, heads, relations)
-        return ByRow(shift, scale, before.cap, before.shift)
+        unadapted = self.calibration.by_row(logits, heads, relations)
+        return ByRow(shift, scale, unadapted.cap, unadapted.shift)
 
     def log_sums(self, logits: Tensor) -> Tensor:
         """The log-sums of the calibration."""

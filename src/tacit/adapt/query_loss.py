@@ -21,15 +21,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.adapt.conjunctions import literals
-from tacit.adapt.query_batches import Batch
 from tacit.adapt.streamed_loss import StreamedTotals, streamed
+from tacit.adapt.training_queries import Batch, literals
 from tacit.engine.logic import log1mexp
 from tacit.engine.message_reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Plan
 
-_KEPT_ROWS = 6  # rows per candidate that autograd keeps for the backward pass
+_SAVED_ROWS = 6  # rows per candidate that autograd keeps for the backward pass
 _LOWEST = -80.0  # lower bound of log-scores, since a score of zero has no gradient
 
 
@@ -64,7 +63,7 @@ class QueryLoss:
         n = self.reasoner.num_entities
         k = self.reasoner.k
         candidates = (plan.num_variables - 1) * (n if k is None else min(k, n))
-        rows = 8 * (4 + plan.num_relations) + _KEPT_ROWS * candidates
+        rows = 8 * (4 + plan.num_relations) + _SAVED_ROWS * candidates
         return max(1, self.reasoner.memory // (4 * n * rows))
 
     def __call__(self, part: Sequence[Batch]) -> Tensor:
@@ -82,11 +81,12 @@ class QueryLoss:
     def _searched(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """`log S` at the targets, and the log of the sum of all others, with gradients."""
         entities, relations, targets = batch.slots(self.reasoner.device)
-        every = self.reasoner.evaluation(entities, relations).set_of(batch.queries.shape.plan.root)
+        root = batch.queries.shape.plan.root
+        scores = self.reasoner.evaluation(entities, relations).set_of(root)  # [Q, N]
         excluded = batch.excluded(self.masked, self.reasoner.device)
-        is_excluded = torch.zeros_like(every, dtype=torch.bool)
+        is_excluded = torch.zeros_like(scores, dtype=torch.bool)
         is_excluded[excluded.rows, excluded.tails] = True
-        values = every if self.name == "log" else every.exp()
+        values = scores if self.name == "log" else scores.exp()
         # a row of -inf would have a gradient of NaN
         total = (
             values.clamp(min=2 * _LOWEST)
@@ -94,15 +94,15 @@ class QueryLoss:
             .logsumexp(1)
             .clamp(min=_LOWEST)
         )
-        return every.gather(1, targets[:, None])[:, 0], total
+        return scores.gather(1, targets[:, None])[:, 0], total
 
     def _binary(self, batch: Batch) -> Tensor:
         device = self.reasoner.device
         plan = batch.queries.shape.plan
         entities, relations, targets = batch.slots(device)
         evaluation = self.reasoner.evaluation(entities, relations)
-        drawn = batch.negatives(self.reasoner.num_entities, self.random)
-        tails = torch.stack([targets, torch.from_numpy(drawn).to(device)])  # [2, Q]
+        negatives = batch.negatives(self.reasoner.num_entities, self.random)
+        tails = torch.stack([targets, torch.from_numpy(negatives).to(device)])  # [2, Q]
         if literals(plan):  # atoms alone need no rows
             scores = torch.stack(
                 [evaluation.of(plan.root, EvalContext(target=ids))[:, 0] for ids in tails]

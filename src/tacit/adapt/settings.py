@@ -12,8 +12,7 @@ from tacit.settings import Settings, device_setting, setting
 
 CONDITIONS = ("none", "p", "sp", "spo")
 LOSSES = ("1vsall", "bce", "log")
-# What a recipe decides where nothing else is said. As asked: for the scores that the run is asked
-# with.
+# the defaults of each recipe; `asked` is for the scores that the run is asked with
 RECIPES: dict[str, dict[str, Any]] = {
     "asked": {"loss": "log", "calibration": "softmax-count", "observed": ("train",)},
     "paper": {"loss": "1vsall", "calibration": "sigmoid", "observed": (), "held_out": False},
@@ -30,19 +29,8 @@ def _shapes(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class AdaptSettings(Settings):
-    """How to train an adapter.
-
-    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed,
-    held-out queries where there are validation facts. The `paper`'s is sigmoid scores, nothing
-    observed, training queries and the loss of eq. 6.
-
-    `held_out` takes queries that need a validation fact instead of training queries, as Platt
-    scaling asks: scores of facts a predictor was trained on say little about those of others. The
-    loss of a held-out query leaves its other right answers out; eq. 6 does not.
-    """
-
-    noun = "adaptation"
+class LearningSettings:
+    """What an adapter sees and learns from."""
 
     recipe: str = setting(
         "asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES)
@@ -64,6 +52,12 @@ class AdaptSettings(Settings):
         "Learn from validation queries, which need facts not trained on; by default where there "
         "are such facts.",
     )
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """The scores of the queries that an adapter learns from."""
+
     calibration: str = setting(
         None,
         "What the adapter works in: softmax-count, or sigmoid in the paper's recipe.",
@@ -79,6 +73,24 @@ class AdaptSettings(Settings):
         read=observed_splits,
     )
     k: int = setting(64, "Candidates of a variable, for shapes that have any.", least=1)
+
+
+# the fields of the last base come first
+@dataclass(frozen=True)
+class AdaptSettings(Settings, ScoreSettings, LearningSettings):
+    """How to train an adapter.
+
+    The recipe `asked` trains it for the way a run is asked: softmax-count, training facts observed,
+    held-out queries where there are validation facts. The `paper`'s is sigmoid scores, nothing
+    observed, training queries and the loss of eq. 6.
+
+    `held_out` takes queries that need a validation fact instead of training queries, as Platt
+    scaling asks: scores of facts a predictor was trained on say little about those of others. The
+    loss of a held-out query leaves its other right answers out; eq. 6 does not.
+    """
+
+    noun = "adaptation"
+
     validate_every: int = setting(50, "Steps between validations.", least=1)
     validate_queries: int = setting(
         200, "Queries of each shape to validate with, at most.", least=1
@@ -91,12 +103,12 @@ class AdaptSettings(Settings):
     device: str = device_setting()
 
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings and those of the recipe; with sizes, `held_out` as well.
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings and those of the recipe; with sizes, `held_out` as well.
 
         Without such facts nothing is observed: all there is to learn from would be known.
         """
-        chosen = {**RECIPES[given.get("recipe", cls.recipe)], **given}
+        chosen = {**RECIPES[explicit.get("recipe", cls.recipe)], **explicit}
         if sizes and "held_out" not in chosen:
             chosen |= {"held_out": True} if sizes[0] else {"held_out": False, "observed": ()}
         return chosen

@@ -82,16 +82,16 @@ class SharedRows:
         heads = keys // self.atoms.scorer.num_relations
         ids = keys % self.atoms.scorer.num_relations
         n = self.atoms.num_entities
-        most = max(1, self.capacity // 8)
+        limit = max(1, self.capacity // 8)
         threads = 1
         width = n
-        in_cache = most
+        in_cache = limit
         if self.on_cpu:
-            most = _ROWS
+            limit = _ROWS
             threads = torch.get_num_threads()
             width = _WIDTH
             in_cache = max(1, _CACHED // n)
-        size = min(most, -(-len(keys) // threads))
+        size = min(limit, -(-len(keys) // threads))
 
         def fill(rows: slice) -> None:
             # of a few rows alone, products would differ in their last digits

@@ -19,14 +19,13 @@ from torch import Tensor
 
 from tacit.adapt import sum_kernels
 from tacit.adapt.calibrated import Adapted
-from tacit.adapt.conjunctions import Conjunctions, literals
-from tacit.adapt.query_batches import Batch
 from tacit.adapt.shared_rows import ComputedRows, SharedRows
+from tacit.adapt.training_queries import Batch, Conjunctions, literals
 from tacit.distributed.threads import spread
 from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E
 from tacit.engine.message_reasoner import MessageReasoner
-from tacit.links.scratch_buffers import ScratchBuffers
+from tacit.links.scorer import ScratchBuffers
 
 # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]
 Summed = tuple[Tensor, Tensor, Tensor]
@@ -67,16 +66,16 @@ class StreamedTotals:
     def parts(self, batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         """Split the queries into parts whose rows fit in the table."""
         part = list[Batch]()
-        left = self.rows.capacity
+        room = self.rows.capacity
         for batch in batches:
             size = len(literals(batch.queries.shape.plan) or ())
             for piece in batch.parts(max(1, self.rows.capacity // size)):
-                if part and left < size * len(piece):
+                if part and room < size * len(piece):
                     yield part
                     part = []
-                    left = self.rows.capacity
+                    room = self.rows.capacity
                 part.append(piece)
-                left -= size * len(piece)
+                room -= size * len(piece)
         if part:
             yield part
 
@@ -88,32 +87,36 @@ class StreamedTotals:
         r = self.atoms.scorer.num_relations
         device = self.atoms.device
         conjunctions = [Conjunctions(batch, masked, self.atoms) for batch in batches]
+        sizes = [len(queries.keys) for queries in conjunctions]
         keys, which = np.unique(
-            np.concatenate([each.keys for each in conjunctions]), return_inverse=True
+            np.concatenate([queries.keys for queries in conjunctions]), return_inverse=True
         )
         heads, ids = (torch.from_numpy(column).to(device) for column in np.divmod(keys, r))
         places = self.rows.places(keys)
         scale, shift = self.adapted.adapter(heads, ids)  # [D, 1] each
-        rows = torch.from_numpy(which).to(device).split([len(each.keys) for each in conjunctions])
+        parts = list(
+            zip(conjunctions, torch.from_numpy(which).to(device).split(sizes), strict=True)
+        )
         with torch.no_grad():
-            summed = self._sums(conjunctions, rows, places, scale, shift)
+            sums = self._sums(parts, places, scale, shift)
         scores = []
         totals = []
-        for each, row, (total, by_scale, by_shift) in zip(conjunctions, rows, summed, strict=True):
-            at = self.rows.at(places[row], each.targets.to(device).repeat(each.shape[0])).view(
-                each.shape
+        for (queries, rows), (total, by_scale, by_shift) in zip(parts, sums, strict=True):
+            targets = queries.targets.to(device).repeat(queries.shape[0])
+            x, alpha, beta = (
+                values.view(queries.shape)  # [A, Q]
+                for values in (self.rows.at(places[rows], targets), scale[rows], shift[rows])
             )
-            alpha, beta = (part[row].view(each.shape) for part in (scale, shift))  # [A, Q] each
-            scores.append(each.combined(F.logsigmoid(torch.addcmul(beta, at, alpha)), self.logic))
-            # Differences that are zero, and have a gradient.
-            moved = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
-            totals.append((total + moved.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
+            atoms = F.logsigmoid(torch.addcmul(beta, x, alpha))
+            scores.append(queries.combined(atoms, self.logic))
+            # differences that are zero, and have a gradient
+            gradients = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
+            totals.append((total + gradients.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
         return torch.cat(scores), torch.cat(totals)
 
     def _sums(
         self,
-        conjunctions: Sequence[Conjunctions],
-        rows: Sequence[Tensor],
+        parts: Sequence[tuple[Conjunctions, Tensor]],
         places: Tensor,
         scale: Tensor,
         shift: Tensor,
@@ -121,21 +124,18 @@ class StreamedTotals:
         """`Z` and its derivatives for all queries."""
         n = self.atoms.num_entities
         device = places.device
-        if sum_kernels.available(device, max(each.shape[0] for each in conjunctions)):
+        if sum_kernels.available(device, max(queries.shape[0] for queries, _ in parts)):
             return [
                 self._kernel_sums(
-                    each, *(part[row].view(each.shape) for part in (places, scale, shift))
+                    queries, *(each[rows].view(queries.shape) for each in (places, scale, shift))
                 )
-                for each, row in zip(conjunctions, rows, strict=True)
+                for queries, rows in parts
             ]
         block = _CPU_BYTES if self.rows.on_cpu else self.block  # a GPU is faster with large ones
         # rows start at cache lines
-        width = max(64, block // (256 * max(len(places), *map(len, rows))) * 64)
+        width = max(64, block // (256 * max(len(places), *(len(rows) for _, rows in parts))) * 64)
         blocks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        summed = [
-            Sums(self, each, row, width, len(blocks))
-            for each, row in zip(conjunctions, rows, strict=True)
-        ]
+        summed = [Sums(self, queries, rows, width, len(blocks)) for queries, rows in parts]
 
         def add(number: int) -> None:
             shape = len(places), blocks[number].stop - blocks[number].start
@@ -199,8 +199,8 @@ class Sums:
 
     def add(self, block: int, x: Tensor, c: Tensor) -> None:
         """Add the rows of a block; excluded entities do not count, and known atoms are constant."""
-        x = self._expanded("expanded x", x)
-        c = self._expanded("expanded c", c)
+        x = self._of_literals("expanded x", x)
+        c = self._of_literals("expanded c", c)
         if self._known is not None:
             c[self._known[block]] = self.observed
         literals = c.view(*self._slopes.shape[1:], -1)  # [A, Q, n]
@@ -261,7 +261,7 @@ class Sums:
             negated.mul_(self.strength).div_(values.clamp_(min=torch.finfo(values.dtype).tiny))
         return literals
 
-    def _expanded(self, name: str, distinct: Tensor) -> Tensor:
+    def _of_literals(self, name: str, distinct: Tensor) -> Tensor:
         """The rows of all literals, from the distinct ones."""
         out = self.parent.buffers(name, (len(self.rows), distinct.shape[1]), distinct.device)
         return torch.index_select(distinct, 0, self.rows, out=out)

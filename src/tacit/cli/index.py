@@ -18,7 +18,7 @@ def index(
     seed: Annotated[int, Option(help="Decides the clusters.")] = 0,
 ) -> None:
     """Build the index by which graphs of more than 200,000 entities are asked."""
-    from tacit.links.finders.index import WORTH
+    from tacit.links.index import WORTH
     from tacit.run.run import open as open_run
 
     run = open_run(source, device="cpu")

@@ -56,11 +56,9 @@ def quota(
 
 def _limit(folder: Path) -> float:
     """The limit of one control group, of version 2 or 1."""
-    numbers = _text(folder / "cpu.max").split()
-    numbers = (
-        numbers
-        or (_text(folder / "cpu.cfs_quota_us") + " " + _text(folder / "cpu.cfs_period_us")).split()
-    )
+    numbers = _text(folder / "cpu.max").split() or [
+        _text(folder / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    ]
     try:
         share, period = (float(number) for number in numbers)
     except ValueError:  # "max", or no such files
@@ -138,29 +136,29 @@ _AT_WORK: dict[int, int] = {}
 
 
 @contextmanager
-def threads_for(work: float, least: float = SMALL_STEP) -> Iterator[None]:
+def threads_for(work: float, threshold: float = SMALL_STEP) -> Iterator[None]:
     """Compute on as many threads as the work is worth and cores are free.
 
     They are never more than before.
     """
     import torch
 
-    around = getattr(_SECTIONS, "now", None)
-    me = threading.get_ident()
-    most = torch.get_num_threads()
-    if around is None:  # torch reports the number that another thread has chosen
-        most = max(most, *_AT_WORK.values(), 1)
-    _SECTIONS.now = work, least, most
-    _AT_WORK.setdefault(me, most)
+    outer = getattr(_SECTIONS, "current", None)
+    thread = threading.get_ident()
+    limit = torch.get_num_threads()
+    if outer is None:  # torch reports the number that another thread has chosen
+        limit = max(limit, *_AT_WORK.values(), 1)
+    _SECTIONS.current = work, threshold, limit
+    _AT_WORK.setdefault(thread, limit)
     choose_again()
     try:
         yield
     finally:
-        _SECTIONS.now = around
-        if around is None:
-            _AT_WORK.pop(me, None)
-        if torch.get_num_threads() != most:
-            torch.set_num_threads(most)
+        _SECTIONS.current = outer
+        if outer is None:
+            _AT_WORK.pop(thread, None)
+        if torch.get_num_threads() != limit:
+            torch.set_num_threads(limit)
 
 
 def choose_again() -> None:
@@ -168,16 +166,16 @@ def choose_again() -> None:
 
     The free cores are shared by all Python threads that are at work.
     """
-    section = getattr(_SECTIONS, "now", None)
+    section = getattr(_SECTIONS, "current", None)
     if section is None:
         return
     import torch
 
-    work, least, most = section
-    chosen = min(most, _WATCH.free()) if work >= least and most > 1 else 1
-    chosen = max(1, chosen // max(1, len(_AT_WORK)))
-    if chosen != torch.get_num_threads():
-        torch.set_num_threads(chosen)
+    work, threshold, limit = section
+    free = min(limit, _WATCH.free()) if work >= threshold and limit > 1 else 1
+    threads = max(1, free // max(1, len(_AT_WORK)))
+    if threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
 
 
 def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) -> None:
@@ -190,10 +188,10 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
 
     pieces = list(pieces)
     choose_again()
-    most = torch.get_num_threads()
+    limit = torch.get_num_threads()
     with_grad = torch.is_grad_enabled()
     inference = torch.is_inference_mode_enabled()
-    threads = 1 if alone else min(most, len(pieces))
+    threads = 1 if alone else min(limit, len(pieces))
     if threads < 2:
         for piece in pieces:
             choose_again()
@@ -201,17 +199,17 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    left = iter(pieces)  # shared, so that each piece goes to one thread
+    queue = iter(pieces)  # shared, so that each piece goes to one thread
 
     def work() -> None:
         torch.set_num_threads(1)
         # these modes are local to a thread
         with torch.inference_mode(inference), torch.set_grad_enabled(with_grad):
             try:
-                for piece in left:
+                for piece in queue:
                     do(piece)
             except BaseException:
-                list(left)  # ends the other threads as well
+                list(queue)  # ends the other threads as well
                 raise
 
     try:
@@ -221,7 +219,7 @@ def spread(do: Callable[[T], object], pieces: Iterable[T], alone: bool = False) 
         for future in started:
             future.result()
     finally:
-        torch.set_num_threads(most)
+        torch.set_num_threads(limit)
 
 
 def nobody_at_work() -> None:

@@ -19,7 +19,7 @@ from tacit.encode.spaces.fuzzy import FuzzQE
 from tacit.encode.spaces.translations import GQE, Query2Box
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
-from tacit.links.loading import pick_device
+from tacit.links.models import pick_device
 from tacit.links.scorer import Scorer
 from tacit.run_folder.files import ENCODER, ENCODING
 from tacit.run_folder.folder import RunFolder
@@ -45,7 +45,7 @@ def save_encoder(
     run: RunFolder, encoder: Encoder, settings: EncodeSettings, summary: Mapping[str, Any]
 ) -> None:
     """Write an encoder with its settings and the summary of its training, together."""
-    with run.rewritten() as draft:
+    with run.rewrite() as draft:
         draft.write_tensors(
             ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())}
         )

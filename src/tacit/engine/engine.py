@@ -24,7 +24,7 @@ from tacit.engine.reasoner import NewAnswers, Reasoner
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.links.finders.finders import Finders
+from tacit.links.finders import Finders
 from tacit.links.scorer import GraphScorer, Scorer
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.plans.describe import describe

@@ -22,7 +22,7 @@ from tacit.engine.search.evaluator import Evaluator
 from tacit.engine.search.frontier import ExpandedEvaluator, SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
 from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers, is_loose
-from tacit.links.finders.codes import FEW
+from tacit.links.codes import FEW
 from tacit.query.plans.plan import Plan
 from tacit.query.plans.traits import is_hop_free, without_hops
 

@@ -21,11 +21,10 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
-from tacit.links.finders.codes import shared_codes
-from tacit.links.finders.finders import Finders, checked
-from tacit.links.finders.index import WORTH
-from tacit.links.finders.retriever import TopKRetriever
-from tacit.links.finders.scan import ScanTop
+from tacit.links.codes import shared_codes
+from tacit.links.finders import Finders, require_bilinear
+from tacit.links.index import WORTH
+from tacit.links.retrievers import ScanTop, TopKRetriever
 from tacit.links.scorer import Scorer, check_sizes, shards_of
 
 
@@ -212,7 +211,6 @@ class EngineParts:
                 loopless,
                 nprobe=self.settings.nprobe,
                 sums=self.atoms.calibration.capabilities.by_sum,
-                cached=self.settings.cached,
             )
         if self.candidates == "index":
             raise SettingsError(
@@ -221,7 +219,7 @@ class EngineParts:
                 "candidates",
                 command="index RUN",
             )
-        return ScanTop(checked(self.scorer), loopless)
+        return ScanTop(require_bilinear(self.scorer), loopless)
 
     @cached_property
     @torch.inference_mode(False)  # these parts also serve callers outside of inference mode

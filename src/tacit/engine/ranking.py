@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.questions import threads_to_answer
 from tacit.engine.reasoner import Reasoner
-from tacit.links.ranking import Ties, by_query, numbers, ranks
+from tacit.links.ranking import Ties, by_query, check_ranks, ranks
 from tacit.query.plans.plan import Plan
 from tacit.query.sampling.queries import AnswerSets, QuerySet
 
@@ -59,12 +59,12 @@ def hard_ranks(
             places_of = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
         # Check the first batch alone on a GPU: a damaged model shows in any.
         if not batches or places_of.device.type == "cpu":
-            numbers(places_of)
+            check_ranks(places_of)
         batches.append((_ids(places.subset(chosen).ids), places_of))
         progress(start + len(part))
     for at, places_of in batches:
         ordered[at] = places_of.cpu()
-    return numbers(processes.sum(ordered))
+    return check_ranks(processes.sum(ordered))
 
 
 def reciprocal_ranks(reasoner: Reasoner, queries: QuerySet) -> Tensor:

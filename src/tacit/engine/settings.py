@@ -24,7 +24,6 @@ ELSEWHERE = {
         "budget",
         "candidates",
         "nprobe",
-        "cached",
         "logic",
         "negation",
         "strength",
@@ -111,11 +110,10 @@ class EngineSettings(Settings):
     )
     candidates: str = setting(
         "auto",
-        "What finds candidates: whole rows, a scan or the index of a run, kept in lists.",
+        "What finds candidates: whole rows, a scan or the index of a run.",
         choices=CANDIDATES,
     )
     nprobe: int = setting(32, "Clusters of the index that are looked into.", least=1)
-    cached: bool = setting(True, "Keep the lists that were found in the run.")
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)

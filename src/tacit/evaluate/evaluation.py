@@ -23,7 +23,7 @@ from tacit.evaluate.results import Results
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import SPLITS, Graph
-from tacit.loaded_run import LoadedWeights, described, engine_of
+from tacit.loaded_run import LoadedWeights, describe_adapter, engine_of
 from tacit.query.sampling.hardness import missing_links
 from tacit.query.sampling.queries import QuerySet, QuerySets, checksum, has_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RELIABILITY_QUERIES = 500
 # settings that change no rank, since all entities are ranked, and those of one search
-_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "cached", "budget")
+_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "budget")
 _BEAM = ("k",)
 _CONTINUOUS = ("steps", "step_size", "vector_reg")
 
@@ -112,7 +112,7 @@ def evaluate_run(
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         about |= {"queries": name, "checksum": checksum(sets)}
     if engine.parts.override is None and engine.adapter is not None:
-        about["adapter"] = described(adapter)
+        about["adapter"] = describe_adapter(adapter)
     evaluation = evaluate_engine(
         engine, sets, protocol, about=about, progress=progress, processes=processes
     )

@@ -6,6 +6,8 @@ Reading the progress of a training does not import torch.
 from __future__ import annotations
 
 import json
+import time
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -14,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.disk import from_json
 from tacit.errors import RunError
-from tacit.run_folder.files import ADAPTATION, CHECKPOINT, ENCODING, MODEL
+from tacit.run_folder.files import ADAPTATION, BEST, CHECKPOINT, ENCODING, MODEL
 from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from tacit.fitting.parts import RunFiles
-    from tacit.fitting.task import Weights
+    from tacit.fitting.task import Task, Weights
+    from tacit.fitting.tensor_files import RunFiles
 
 FORMAT = "tacit checkpoint 3"
 # the command that continues from each file
@@ -47,14 +49,15 @@ class TrainerState:
         """Whether counts are valid integers and measures are numbers, maybe infinite ones."""
         counts = (self.step, self.done, self.examples, self.best_step, self.stale)
         measures = (self.loss, self.seconds, 0.0 if self.best is None else self.best)
-        rounds = isinstance(self.history, list) and all(
-            isinstance(line, dict) for line in self.history
+        return (
+            isinstance(self.history, list)
+            and all(isinstance(line, dict) for line in self.history)
+            and all(type(count) is int and 0 <= count < 2**63 for count in counts)
+            and all(type(measure) in (int, float) for measure in measures)
         )
-        whole = all(type(count) is int and 0 <= count < 2**63 for count in counts)
-        return rounds and whole and all(type(measure) in (int, float) for measure in measures)
 
 
-def about(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str, Any]]:
+def read_state(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str, Any]]:
     """The state in a checkpoint, whether its training is complete, and its stamp."""
     metadata = run.metadata(name)
     try:
@@ -86,66 +89,173 @@ class Checkpoint:
 
     position: TrainerState
     groups: Mapping[str, Weights]
-    complete: bool = False
+    complete: bool
 
-    def write(self, files: RunFiles, name: str, stamp: Mapping[str, str]) -> None:
-        """Write the file; `stamp` identifies the settings and data of the training."""
+
+class CheckpointStore:
+    """Keeps the checkpoint of a training, and its best weights, in a run or in memory.
+
+    Without a run there is no checkpoint, and the best weights are in memory. The `stamp` identifies
+    the settings and data of the training: a checkpoint with another one is refused.
+    """
+
+    def __init__(
+        self,
+        files: RunFiles | None,
+        name: str,
+        stamp: Mapping[str, str],
+        best_in_run: bool = False,
+    ) -> None:
+        self.files = files
+        self.name = name
+        self.stamp = stamp
+        self.best: Weights = {}  # where they are in memory
+        self.best_files = files if best_in_run else None
+        self._step = -1  # of the last checkpoint
+        self._saved = time.monotonic()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the run has a checkpoint."""
+        return self.files is not None and self.files.run.has(self.name)
+
+    def is_older(self, seconds: float) -> bool:
+        """Whether the last checkpoint is older than so many seconds."""
+        return time.monotonic() - self._saved >= seconds
+
+    def lacks(self, step: int) -> bool:
+        """Whether there is a run, and its last checkpoint is not of this step."""
+        return self.files is not None and self._step != step
+
+    def read(self) -> Checkpoint | None:
+        """The checkpoint of the run, if there is one."""
+        if self.files is None or not self.exists:
+            return None
+        run = self.files.run
+        path = run.path / self.name
+        position, complete, stored = read_state(run, self.name)
+        for what, value in self.stamp.items():
+            if stored.get(what) != value:
+                raise _other_stamp(path, what, stored.get(what), value)
+        if complete and not run.has(MODEL):
+            raise self._unusable(
+                f"{path} is of a complete training, and {MODEL} with its weights is gone"
+            )
+        groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for key, tensor in self.files.contents(self.name)[1].items():
+            group, _, parameter = key.partition(".")
+            groups[group][parameter] = tensor
+        if complete:
+            for group in ("model", "best") if position.best_step else ("model",):
+                groups[group] = groups[group] or self.files.contents(MODEL)[1]
+        return Checkpoint(position, groups, complete)
+
+    def restore(self, task: Task) -> Checkpoint | None:
+        """Restore a task from the checkpoint of the run, if there is one."""
+        checkpoint = self.read()
+        if checkpoint is None or self.files is None:
+            return None
+        groups = checkpoint.groups
+        position = checkpoint.position
+        with self.files.run.fits(self.name, restart_hint(self.name)):
+            task.module.load_state_dict(groups["model"])
+            restore_optimizer(task.optimizer, task.module, groups["optimizer"])
+            task.restore(groups["state"])
+        best_file = BEST.format(step=position.best_step)
+        in_run = self.best_files is not None and self.files.run.has(best_file)
+        if position.best is not None and not in_run:
+            if not groups["best"]:
+                raise self._unusable(f"the run has no {best_file}, the best weights so far")
+            device = next(task.module.parameters()).device
+            best = {name: tensor.to(device) for name, tensor in groups["best"].items()}
+            self.keep_best(position.best_step, best)
+        self._step = -1 if checkpoint.complete else position.step
+        return checkpoint
+
+    def write(self, position: TrainerState, task: Task) -> None:
+        """Write a checkpoint of a task under way."""
+        weights = {"best": self.best, "model": task.module.state_dict()}
+        self._write(position, task, weights, {})
+        self._remove_best_except(position.best_step)
+        self._step = position.step
+        self._saved = time.monotonic()
+
+    def close(
+        self, position: TrainerState, task: Task, last: Weights, best: Weights, best_step: int
+    ) -> None:
+        """Write the checkpoint of a complete training, without the weights that the run has.
+
+        `best` are the best weights of the position, where those of the run are of a later
+        `best_step`.
+        """
+        is_same = position.best_step == best_step
+        weights = {"best": {} if is_same else best, "model": last}
+        self._write(position, task, weights, {"complete": "yes"})
+        self._remove_best_except(None if is_same else position.best_step)
+
+    def _write(
+        self,
+        position: TrainerState,
+        task: Task,
+        weights: dict[str, Weights],
+        complete: dict[str, str],
+    ) -> None:
+        if self.files is None:
+            return
+        optimizer = optimizer_tensors(task.optimizer, task.module)
+        groups = weights | {"optimizer": optimizer, "state": task.state()}
         tensors = {
             f"{group}.{key}": tensor
-            for group, weights in self.groups.items()
-            for key, tensor in weights.items()
+            for group, named in groups.items()
+            for key, tensor in named.items()
         }
         metadata = {
             "format": FORMAT,
-            "position": json.dumps(asdict(self.position)),
-            "stamp": json.dumps(dict(stamp)),
+            "position": json.dumps(asdict(position)),
+            "stamp": json.dumps(dict(self.stamp)),
         }
-        tag = f"{self.position.step}{'-end' if self.complete else ''}"
-        files.write(name, tensors, metadata | ({"complete": "yes"} if self.complete else {}), tag)
+        tag = f"{position.step}{'-end' if complete else ''}"
+        self.files.write(self.name, tensors, metadata | complete, tag)
 
-    @classmethod
-    def read(cls, files: RunFiles, name: str, stamp: Mapping[str, str]) -> Checkpoint:
-        """Read a file that was written with the same stamp."""
-        run = files.run
-        path = files.run.path / name
-        position, complete, made_with = about(run, name)
-        for what, value in stamp.items():
-            if made_with.get(what) != value:
-                raise _other(path, what, made_with.get(what), value)
-        if complete and not run.has(MODEL):
-            raise RunError(
-                f"{path} is of a complete training, and {MODEL} with its weights is gone; "
-                f"{restart_hint(name)}",
-                command=COMMANDS.get(name),
-            )
-        groups: dict[str, dict[str, Tensor]] = {
-            "model": {},
-            "best": {},
-            "optimizer": {},
-            "state": {},
-        }
-        for key, tensor in files.contents(name)[1].items():
-            group, _, rest = key.partition(".")
-            groups.setdefault(group, {})[rest] = tensor
-        if complete:
-            for group in ("model", "best") if position.best_step else ("model",):
-                groups[group] = groups[group] or files.contents(MODEL)[1]
-        return cls(position, groups, complete)
+    def keep_best(self, step: int, weights: Weights) -> None:
+        """Keep the weights of a step as the best ones."""
+        if self.best_files is None:
+            self.best = {name: tensor.clone() for name, tensor in weights.items()}
+        else:
+            self.best_files.write(BEST.format(step=step), weights, {})
+
+    def best_weights(self, step: int) -> Weights:
+        """The best weights, of the step that has them."""
+        if self.best_files is None:
+            return self.best
+        return self.best_files.contents(BEST.format(step=step))[1]
+
+    def _remove_best_except(self, step: int | None) -> None:
+        """Delete the files of best weights, except those of one step."""
+        if self.best_files is not None and self.best_files.shards.leads:
+            run = self.best_files.run
+            for path in run.path.glob(BEST.format(step="*")):
+                # also of a part, such as best-36-00001-of-00002.safetensors
+                if path.name.split("-")[1].split(".")[0] != str(step):
+                    run.remove(path.name)
+
+    def _unusable(self, problem: str) -> RunError:
+        hint = restart_hint(self.name)
+        return RunError(f"{problem}; {hint}", command=COMMANDS.get(self.name))
 
 
-def _other(path: Path, what: str, before: Any, now: str) -> RunError:
+def _other_stamp(path: Path, what: str, stored: Any, current: str) -> RunError:
     """The error for a checkpoint with another stamp, with the settings that differ."""
     difference = ""
     remedy = f"give those, or {restart_hint(path.name)}"
     with suppress(ValueError, TypeError):
         old, new = (
-            dict(from_json(values)) if what == "settings" else {} for values in (before, now)
+            dict(from_json(values)) if what == "settings" else {} for values in (stored, current)
         )
-        pairs = {name: (old.get(name, "unset"), new.get(name, "unset")) for name in old | new}
         differing = [
-            f"{name} {was}, not {requested}"
-            for name, (was, requested) in pairs.items()
-            if was != requested
+            f"{name} {old.get(name, 'unset')}, not {new.get(name, 'unset')}"
+            for name in old | new
+            if old.get(name, "unset") != new.get(name, "unset")
         ]
         difference = f" ({'; '.join(differing)})" if differing else ""
         if old.keys() != new.keys():  # settings of another version
@@ -157,16 +267,10 @@ def _other(path: Path, what: str, before: Any, now: str) -> RunError:
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
     """The state of an optimizer, by parameter name."""
-    named = module.named_parameters()
-    states = {
-        name: optimizer.state[parameter]
-        for name, parameter in named
-        if parameter in optimizer.state
-    }
     return {
         f"{name}.{field}": tensor
-        for name, state in states.items()
-        for field, tensor in state.items()
+        for name, parameter in module.named_parameters()
+        for field, tensor in optimizer.state.get(parameter, {}).items()
     }
 
 

@@ -35,7 +35,7 @@ def breakable() -> Iterator[None]:
     """
     global _BREAKABLE
     wish = _WISH
-    before = _BREAKABLE
+    was_breakable = _BREAKABLE
     if (
         wish is None
         or not wish.at_once
@@ -49,7 +49,7 @@ def breakable() -> Iterator[None]:
             raise Broken
         yield
     finally:
-        _BREAKABLE = before
+        _BREAKABLE = was_breakable
 
 
 @contextmanager
@@ -67,21 +67,21 @@ def stop_on_signals() -> Iterator[StopWish]:
 
     def note(number: int, frame: FrameType | None) -> None:
         global _BREAKABLE
-        again = stop.is_set()
+        is_second = stop.is_set()
         breaks = _BREAKABLE
         stop.set()
         _BREAKABLE = False  # exception handlers must not be interrupted
         if breaks:
             raise Broken
-        if again:
+        if is_second:
             raise KeyboardInterrupt
 
-    around = _WISH
+    outer = _WISH
     _WISH = stop
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        _WISH = around
-        for number, handler in before.items():
+        _WISH = outer
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 LINE_SECONDS = 10.0  # between plain lines
-_GLIMPSE = 3.0  # seconds of steps to judge the rest by
 
 
 @dataclass(frozen=True)
-class Event:
+class Count:
+    """How much of some work is done, in its units."""
+
+    what: str
+    done: int
+    total: int
+    where: str = ""  # in words: "epoch 3 of 30", or what is counted: "2p"
+
+
+@dataclass(frozen=True)
+class Event(Count):
     """The progress of some work: `done` of `total`, where a total of 0 is unknown.
 
     In a training they are steps, and `what` happened is a `step` (reported a few times a second), a
@@ -23,10 +32,6 @@ class Event:
     facts.
     """
 
-    what: str
-    done: int
-    total: int
-    where: str = ""  # in words: "epoch 3 of 30", or what is counted: "2p"
     loss: float | None = None  # the mean of the last round
     metric: float | None = None  # of the last validation: the mean reciprocal rank
     rate: float | None = None  # examples a second
@@ -38,13 +43,13 @@ class Event:
     def __str__(self) -> str:
         if self.note:
             return self.note
-        reached = f"{self.where}: {self.reached}" if self.what == "count" else self.where
+        place = f"{self.where}: {self.reached}" if self.what == "count" else self.where
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
-        about = f" ({self.measured})" if self.measured else ""
-        metric = "" if self.metric is None else f", validation MRR {self.metric:.2%}{about}"
+        measured = f" ({self.measured})" if self.measured else ""
+        metric = "" if self.metric is None else f", validation MRR {self.metric:.2%}{measured}"
         rate = "" if self.rate is None else f", {self.rate:,.0f} {self.examples}/s"
-        left = self.left
-        return f"{reached}{loss}{metric}{rate}" + (f", {duration(left)} left" if left else "")
+        time_left = f", {duration(self.left)} left" if self.left else ""
+        return f"{place}{loss}{metric}{rate}{time_left}"
 
     @property
     def reached(self) -> str:
@@ -54,55 +59,13 @@ class Event:
     @property
     def left(self) -> float | None:
         """The estimated seconds left, at the speed so far."""
-        return (
-            self.seconds / self.done * (self.total - self.done)
-            if self.done and self.total > self.done
-            else None
-        )
+        if not 0 < self.done < self.total:
+            return None
+        return self.seconds / self.done * (self.total - self.done)
 
 
 # calls with progress take such a function, or True to show it, or False
 Progress = Callable[[Event], None]
-
-
-class Pace:
-    """The speed of steps, without the first one, which warms up."""
-
-    def __init__(self) -> None:
-        self.steps = self.examples = 0
-        self.began: float | None = None
-        self.estimated = False
-
-    def count(self, examples: int) -> None:
-        """Count a step."""
-        if self.began is None:
-            self.began = time.monotonic()
-        else:
-            self.steps, self.examples = self.steps + 1, self.examples + examples
-
-    @property
-    def rate(self) -> float | None:
-        """Examples per second."""
-        return None if self.began is None or not self.steps else self.examples / self._elapsed
-
-    def estimate(self, steps: int) -> float:
-        """The estimated seconds of so many more steps, returned once; otherwise 0."""
-        if self.estimated or not self.steps or self._elapsed < _GLIMPSE:
-            return 0.0
-        self.estimated = True
-        return self._elapsed / self.steps * steps
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Exclude a block of code from the measured time."""
-        before = time.monotonic()
-        yield
-        if self.began is not None:
-            self.began += time.monotonic() - before
-
-    @property
-    def _elapsed(self) -> float:
-        return max(1e-9, time.monotonic() - (self.began or 0.0))
 
 
 @contextmanager
@@ -180,24 +143,23 @@ def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Prog
             if event.note:
                 console.print(event.note, highlight=False)
                 return
-            thing = event.where if event.what == "count" else ""
-            if thing not in tasks:
-                tasks[thing] = shown_bar.add_task("", total=None, figures="")
+            counted = event.where if event.what == "count" else ""
+            if counted not in tasks:
+                tasks[counted] = shown_bar.add_task("", total=None, figures="")
             figures = {
                 "loss {:.4f}": event.loss,
                 "valid MRR {:.2%}": event.metric,
                 f"{{:,.0f}} {event.examples}/s": event.rate,
             }
             latest.update({text: value for text, value in figures.items() if value is not None})
-            reached = [event.reached] if thing else []
+            texts = [event.reached] if counted else []
+            texts += [text.format(value) for text, value in latest.items()]
             shown_bar.update(
-                tasks[thing],
+                tasks[counted],
                 description=event.where,
                 completed=event.done,
                 total=event.total or None,
-                figures="  ".join(
-                    [*reached, *(text.format(value) for text, value in latest.items())]
-                ),
+                figures="  ".join(texts),
             )
 
         yield tell
@@ -209,11 +171,11 @@ def duration(seconds: float) -> str:
     >>> [duration(seconds) for seconds in (1.2, 8.2, 200, 9000, 500_000)]
     ['1 second', '8 seconds', '3 minutes', '2.5 hours', '6 days']
     """
-    for unit, size, digits, least in (
+    for unit, size, digits, minimum in (
         ("days", 86400, 0, 172_800),
         ("hours", 3600, 1, 6000),
         ("minutes", 60, 0, 100),
     ):
-        if seconds >= least:
+        if seconds >= minimum:
             return f"{seconds / size:.{digits}f} {unit}"
     return "1 second" if round(seconds) == 1 else f"{seconds:.0f} seconds"

@@ -15,16 +15,13 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """The length of a training, in a `unit` of some steps, and its intervals."""
+    """The length of a training, in units of some steps, and its intervals."""
 
-    name: str  # of the lines in the trace
-    unit: str
     units: int  # at most
     steps_per_unit: int
     round: int  # units between two looks at the loss
     validate_every: int  # units
     patience: int  # validations
-    examples: str  # what a step learns from
     validate_first: bool = False  # before any step
     checkpoint_seconds: float = 60.0
     # at most; then rounds are parts of that time, each of them validated
@@ -48,6 +45,9 @@ class TrainingSchedule:
 class Task(ABC):
     """A training task."""
 
+    name: str  # of the lines in the trace
+    unit: str  # of the schedule
+    examples: str  # what a step learns from
     remedy: str  # where numbers explode
     faster: str  # where it takes long
     measured = "filtered, the mean over the shapes of validation queries"  # its validation MRR

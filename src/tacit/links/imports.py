@@ -22,8 +22,7 @@ from tacit.graph.formats.pickles import rehearse
 from tacit.graph.graph import INVERSE, Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import about, make_like, save_model
-from tacit.links.models import ComplEx
+from tacit.links.models import ComplEx, make_like, model_settings, save_model
 from tacit.links.pykeen import MODEL_FILE, read_labels, read_model, read_triples
 from tacit.links.ranking import ranks
 from tacit.run_folder.folder import RunFolder
@@ -75,7 +74,7 @@ def read_kbc(path: str | Path, reciprocal: str = "interleaved") -> ComplEx:
     if reciprocal == "stacked":
         relations = torch.stack(relations.chunk(2), 1).flatten(0, 1)
     model = ComplEx(len(entities), len(relations), entities.shape[1] // 2)
-    return _filled(model, entities, relations)
+    return _with_tables(model, entities, relations)
 
 
 @dataclass(frozen=True)
@@ -88,18 +87,20 @@ class Imported:
     train: NDArray[np.int32] | None = None  # forward facts, relation ids directed
     reciprocal: str = "interleaved"  # the order that was assumed
 
-    def fitted(self, graph: Graph) -> FactorModel:
+    def align(self, graph: Graph) -> FactorModel:
         """The model with its rows in the order of a graph's ids."""
         if self.entities is None or self.relations is None:
-            return self._checked(graph)
+            return self._checked_model(graph)
         rows = torch.tensor(_ids(graph.entities, self.entities))
         forward = torch.tensor(
             _ids(Vocabulary(graph.relations.labels[0::2], "relation"), self.relations)
         )
         relations = torch.stack((2 * forward, 2 * forward + 1), 1).flatten()
         old = self.model.state_dict()
-        fitted = make_like(self.model, len(rows), len(relations))
-        return _filled(fitted, old["entities.weight"][rows], old["relations.weight"][relations])
+        aligned = make_like(self.model, len(rows), len(relations))
+        return _with_tables(
+            aligned, old["entities.weight"][rows], old["relations.weight"][relations]
+        )
 
     def graph(self, name: str) -> Graph:
         """The graph that the model was trained on, if the source holds it."""
@@ -116,7 +117,7 @@ class Imported:
                 )
         return Graph(self.entities, directed(self.relations), self.train, name=name)
 
-    def _checked(self, graph: Graph) -> FactorModel:
+    def _checked_model(self, graph: Graph) -> FactorModel:
         """The unchanged model, if its ranks of train facts show that the ids fit the graph."""
         has, needs = (
             f"{side.num_entities:,} entities and {side.num_relations:,} relation ids"
@@ -187,8 +188,8 @@ def import_run(
     imported: Imported, graph: Graph, out: str | Path, source: str, force: bool = False
 ) -> RunFolder:
     """Write a run folder with an imported model, fitted to a graph."""
-    model = imported.fitted(graph)
-    run = RunFolder.create(out, graph, about(model), force, resumable=False)
+    model = imported.align(graph)
+    run = RunFolder.create(out, graph, model_settings(model), force, resumable=False)
     run.write_settings("import", {"source": source})
     save_model(run, model)
     return run
@@ -225,7 +226,7 @@ def _mrr(model: FactorModel, facts: Tensor) -> float:
     return total / len(facts)
 
 
-def _filled(model: _Model, entities: Tensor, relations: Tensor) -> _Model:
+def _with_tables(model: _Model, entities: Tensor, relations: Tensor) -> _Model:
     # a double may become infinite here
     tables = {"entities": entities.float(), "relations": relations.float()}
     for name, table in tables.items():

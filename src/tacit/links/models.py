@@ -1,17 +1,24 @@
-"""The link predictors: ComplEx, DistMult, CP, TransE and RotatE."""
+"""The link predictors: ComplEx, DistMult, CP, TransE and RotatE; how runs keep them."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tacit.errors import SettingsError
-from tacit.links.embeddings import MULTIPLE, Embeddings
-from tacit.links.factors import BilinearModel, FactorModel
+from tacit.disk import MAPS
+from tacit.distributed.shards import Shards
+from tacit.errors import RunError, SettingsError
+from tacit.fitting.tensor_files import RunFiles
+from tacit.links.factors import MULTIPLE, BilinearModel, Embeddings, FactorModel
+from tacit.links.scorer import shards_of
+from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR
+from tacit.run_folder.folder import RunFolder
+from tacit.settings import device_name
 
 BLOCK_NUMBERS = 5 * 10**7  # differences of a block: a tenth of a second
 BLOCK_BYTES = 64 * 2**20  # temporaries of a streamed distance
@@ -167,6 +174,16 @@ class RotatE(DistanceModel):
         return self.vector_squares(heads), self.vector_squares(tails)
 
 
+def _as_complex(halves: Tensor) -> Tensor:
+    real, imaginary = halves.chunk(2, -1)
+    return torch.complex(real.contiguous(), imaginary.contiguous())
+
+
+def _modulus_match(queries: Tensor, tails: Tensor) -> Tensor:
+    # at z = 0 the gradient of a complex |z| is 0, that of a square root NaN
+    return -(_as_complex(queries)[:, None] - _as_complex(tails)[None]).abs().sum(-1)
+
+
 MODELS: dict[str, type[FactorModel]] = {
     "complex": ComplEx,
     "distmult": DistMult,
@@ -176,11 +193,108 @@ MODELS: dict[str, type[FactorModel]] = {
 }
 
 
-def _as_complex(halves: Tensor) -> Tensor:
-    real, imaginary = halves.chunk(2, -1)
-    return torch.complex(real.contiguous(), imaginary.contiguous())
+def make_model(
+    name: str,
+    num_entities: int,
+    num_relations: int,
+    rank: int,
+    norm: int = 1,
+    shards: Shards | None = None,
+) -> FactorModel:
+    """Create a model by name, all zeros; with `shards`, only the rows of this process."""
+    if name not in MODELS:
+        raise SettingsError(f"unknown model '{name}'; the models are {', '.join(MODELS)}")
+    kind = MODELS[name]
+    rows = num_entities if shards is None else shards.size
+    norms = [norm] if issubclass(kind, DistanceModel) else []
+    model = kind(rows, num_relations, rank, *norms)
+    if shards is not None and shards.world > 1:
+        model.num_entities = num_entities
+        model.head_table.shards = model.tail_table.shards = shards
+    return model
 
 
-def _modulus_match(queries: Tensor, tails: Tensor) -> Tensor:
-    # at z = 0 the gradient of a complex |z| is 0, that of a square root NaN
-    return -(_as_complex(queries)[:, None] - _as_complex(tails)[None]).abs().sum(-1)
+def make_like(
+    model: FactorModel, num_entities: int, num_relations: int, rank: int | None = None
+) -> FactorModel:
+    """Create a model of the same kind for other sizes, all zeros."""
+    settings = model_settings(model)
+    settings["rank"] = rank or model.rank
+    return make_model(settings.pop("model"), num_entities, num_relations, **settings)
+
+
+def model_settings(model: FactorModel) -> dict[str, Any]:
+    """The name, rank and norm of a model, as settings name them."""
+    name = next(name for name, kind in MODELS.items() if kind is type(model))
+    return {"model": name, "rank": model.rank, "norm": getattr(model, "norm", 1)}
+
+
+def save_model(run: RunFolder, model: FactorModel) -> None:
+    """Write a model to `model.safetensors`, in parts if its rows are shared out.
+
+    Adapters, and encoders over the vectors of the link predictor, only fit the old weights and are
+    deleted. Evaluations of the old weights are marked as outdated.
+    """
+    shards = shards_of(model)
+    if shards.leads:
+        run.drop("adapt")
+        if run.settings.get("encode", {}).get("model") in ON_PREDICTOR:
+            run.drop("encode")
+        run.outdate("train")
+    RunFiles(run, shards).write(
+        MODEL,
+        model.state_dict(),
+        {name: str(value) for name, value in model_settings(model).items()},
+    )
+
+
+def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None) -> FactorModel:
+    """Load the trained model of a run, frozen; with `shards`, the rows of this process.
+
+    On a CPU the tables are mapped from the file, so that processes share them. The mapping is
+    copy-on-write: a write to a table never changes the file.
+    """
+    if not run.has(MODEL):
+        how = (
+            "its training has not finished; go on with `resume=True`"
+            if run.has(CHECKPOINT)
+            else "train it first"
+        )
+        raise RunError(f"run '{run.path}' has no {MODEL}: {how}", command="train")
+    graph = run.settings["graph"]
+    target = pick_device(device)
+    is_mapped = MAPS and target.type == "cpu"  # padding is for a GPU's products
+    with run.fits(MODEL, "train the run again"):
+        sizes = graph["entities"], graph["relations"]
+        stamp, tables = RunFiles(run, shards or Shards(sizes[0])).contents(MODEL)
+        with torch.device("meta"):
+            model = make_model(
+                stamp["model"], *sizes, int(stamp["rank"]), int(stamp["norm"]), shards
+            )
+        if not is_mapped:
+            model.to_empty(device=target)
+        for name, table in tables.items():
+            if table.dtype != torch.float32:
+                raise ValueError(f"{name} is of {table.dtype}, not {torch.float32}")
+        model.load_state_dict(tables, assign=is_mapped)
+    for part in model.modules() if not is_mapped else ():
+        # new parameters have no writes counted, like mapped ones
+        if isinstance(part, Embeddings):
+            part.storage = nn.Parameter(part.storage.data)
+    return model.requires_grad_(False).eval()
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of a name; `auto` is the GPU if there is one."""
+    if device_name(str(name)) == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        available = (
+            f"the last GPU here is cuda:{gpus - 1}"
+            if gpus
+            else "no GPU is available here; use cpu or auto"
+        )
+        raise SettingsError(f"device is '{name}' but {available}", "device")
+    return device

@@ -38,9 +38,9 @@ def has_triton() -> bool:
 class Summation(NamedTuple):
     """What keeps the sums of a row the same, whatever rows stand beside it."""
 
-    padded: range  # numbers of rows that are filled up to its end
+    padded_rows: range  # numbers of rows that are filled up to its end
     depth: int  # numbers of a row that one product may sum
-    turned: range  # widths for which `_of_few` is faster
+    transposed_widths: range  # widths for which `_of_few` is faster
 
 
 # What MKL's kernels need, which no document says: those of CPUs up to AVX-512, and those with AMX.
@@ -48,7 +48,7 @@ _SUMMATIONS = (
     Summation(range(5, 12), 2**31, range(96, 1024)),
     Summation(range(1, 16), _DEPTH, range(1, _DEPTH + 1)),
 )
-STEADY = max(each.padded.stop for each in _SUMMATIONS)  # rows that no `Summation` fills up
+STEADY = max(each.padded_rows.stop for each in _SUMMATIONS)  # rows that no `Summation` fills up
 _FEWEST = 4  # columns of a product of few rows that is turned
 
 
@@ -66,14 +66,14 @@ def _holds(summation: Summation) -> bool:
         for width in (64, 200, 1000):
             left = torch.randn(40, width, generator=generator)
             right = torch.randn(640, width, generator=generator)
-            whole = _summed(left, right.t(), summation)
+            full_tiles = _sum_in_order(left, right.t(), summation)
             for threads in {1, 2, before}:
                 torch.set_num_threads(threads)
                 for rows, columns in ((1, 640), (4, 640), (12, 384), (16, 64), (24, 640)):
-                    if rows == 1 and rows not in summation.padded:
+                    if rows == 1 and rows not in summation.padded_rows:
                         continue  # it depends on where the table lies
-                    part = _summed(left[:rows], right[:columns].t(), summation)
-                    if not torch.equal(part, whole[:rows, :columns]):
+                    part = _sum_in_order(left[:rows], right[:columns].t(), summation)
+                    if not torch.equal(part, full_tiles[:rows, :columns]):
                         return False
     finally:
         torch.set_num_threads(before)
@@ -89,7 +89,7 @@ def product(
             return torch.mm(left, right, out=out)
         if (known := summation()) is None:
             return _in_blocks(left, right, out)
-        return _summed(left, right, known, out)
+        return _sum_in_order(left, right, known, out)
     left = left.bfloat16()
     right = right.bfloat16()
     if left.is_cuda and _WIDE_RESULTS:
@@ -108,10 +108,12 @@ def parts_of_product(size: int, cost: int, device: torch.device) -> Iterator[sli
     yield from (slice(start, min(start + step, size)) for start in range(0, size, max(1, step)))
 
 
-def _summed(left: Tensor, right: Tensor, summation: Summation, out: Tensor | None = None) -> Tensor:
+def _sum_in_order(
+    left: Tensor, right: Tensor, summation: Summation, out: Tensor | None = None
+) -> Tensor:
     """`left @ right` on a CPU, by as many rows and in such slices as its kernels need."""
-    if len(left) in summation.padded:
-        rows = F.pad(left, (0, 0, 0, summation.padded.stop - len(left)))
+    if len(left) in summation.padded_rows:
+        rows = F.pad(left, (0, 0, 0, summation.padded_rows.stop - len(left)))
         steady = _in_slices(rows, right, summation.depth)[: len(left)]
         return steady if out is None else out.copy_(steady)
     return _in_slices(left, right, summation.depth, out)
@@ -144,7 +146,7 @@ def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tens
     if (
         len(left) < _FEWEST
         and known is not None
-        and right.shape[1] in known.turned
+        and right.shape[1] in known.transposed_widths
         and in_lanes(right)
     ):
         return out.copy_(_of_few(left, right))
@@ -153,13 +155,13 @@ def even_product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tens
 
 def _by_tiles(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
     """`left @ right.T` on a CPU into `out`, with the same summation for all columns."""
-    whole = len(right) - len(right) % TILE
-    for start in range(0, whole, _COLUMNS):
-        columns = slice(start, min(start + _COLUMNS, whole))
+    full_tiles = len(right) - len(right) % TILE
+    for start in range(0, full_tiles, _COLUMNS):
+        columns = slice(start, min(start + _COLUMNS, full_tiles))
         product(left, right[columns].t(), out=out[:, columns])
-    if whole < len(right):
-        rest = F.pad(right[whole:], (0, 0, 0, TILE - len(right) % TILE))
-        out[:, whole:] = product(left, rest.t())[:, : len(right) - whole]
+    if full_tiles < len(right):
+        remainder = F.pad(right[full_tiles:], (0, 0, 0, TILE - len(right) % TILE))
+        out[:, full_tiles:] = product(left, remainder.t())[:, : len(right) - full_tiles]
     return out
 
 

@@ -24,8 +24,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.formats.files import blocks, decoded
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel
-from tacit.links.loading import make_model
-from tacit.links.models import MODELS
+from tacit.links.models import MODELS, make_model
 
 MODEL_FILE = "trained_model.pkl"
 TRIPLES = "training_triples"
@@ -48,9 +47,9 @@ def from_pykeen(model: Any) -> FactorModel:
         if not model.use_inverse_triples:
             relations = torch.stack((relations, inverse(relations)), 1).flatten(0, 1)
     rank = entities.shape[1] // MODELS[name].entity_width
-    made = make_model(name, len(entities), len(relations), rank, norm)
-    made.load_state_dict({"entities.weight": entities, "relations.weight": relations})
-    return made.requires_grad_(False).eval()
+    result = make_model(name, len(entities), len(relations), rank, norm)
+    result.load_state_dict({"entities.weight": entities, "relations.weight": relations})
+    return result.requires_grad_(False).eval()
 
 
 def read_model(folder: Path, trust_pickle: bool) -> FactorModel:

@@ -36,8 +36,8 @@ def ranks(
     the same score counts half (`realistic`: the mean over all orders), not at all (`optimistic`) or
     fully (`pessimistic`). The scores are overwritten in part while counting and restored on return.
     With `shards` they are the columns of this process, while ids and ranks are global: processes
-    exchange only scores of answers and counts. If some score is NaN, all ranks are NaN; `numbers`
-    raises the error, so that no GPU is waited for here.
+    exchange only scores of answers and counts. If some score is NaN, all ranks are NaN, which
+    `check_ranks` reports, so that no GPU is waited for here.
 
     >>> row = torch.tensor([[0.9, 0.5, 0.7, 0.5, 0.1]])
     >>> zero = torch.tensor([0])
@@ -56,7 +56,7 @@ def ranks(
     with torch.inference_mode():
         inside, column = shards.inside(hard)
         targets = shards.sum(torch.where(inside, scores[rows, column], 0.0))
-        damaged = torch.isnan(scores.max())
+        has_nan = torch.isnan(scores.max())
         answers = torch.cat([rows, known_rows]), torch.cat([hard, known])
         if shards.world > 1:
             inside, column = shards.inside(answers[1])
@@ -68,14 +68,14 @@ def ranks(
             _count(scores, rows, targets, counts)
         finally:
             scores[answers] = answer_scores
-        counts += torch.where(damaged, torch.nan, 0.0)
+        counts += torch.where(has_nan, torch.nan, 0.0)
         shards.sum(counts)
     return (
         1 + {"realistic": counts.mean(0), "optimistic": counts[0], "pessimistic": counts[1]}[ties]
     )
 
 
-def numbers(ranks: Tensor) -> Tensor:
+def check_ranks(ranks: Tensor) -> Tensor:
     """The ranks, or a `TrainingError` if they are NaN."""
     if bool(torch.isnan(ranks).any()):
         raise TrainingError(
@@ -94,15 +94,8 @@ def _count(scores: Tensor, rows: Tensor, targets: Tensor, counts: Tensor) -> Non
     size = scores.shape[1]
     has_rows = scores.dtype == torch.float32 and scores.stride(1) == 1
     if scores.is_cuda and has_rows and has_triton():
-        arguments = (
-            scores,
-            scores.stride(0),
-            rows.contiguous(),
-            targets.contiguous(),
-            counts[0],
-            counts[1],
-        )
-        _kernel()[(len(rows),)](*arguments, size, _COLUMNS)
+        answers = rows.contiguous(), targets.contiguous(), counts[0], counts[1]
+        _kernel()[(len(rows),)](scores, scores.stride(0), *answers, size, _COLUMNS)
         return
     on_cpu = scores.device.type == "cpu"
     block = max(1, (1 << 19 if on_cpu else 1 << 28) // size)
@@ -114,10 +107,10 @@ def _count(scores: Tensor, rows: Tensor, targets: Tensor, counts: Tensor) -> Non
     for row, score, count in zip(*parts, strict=True):
         for start in range(0, len(row), block):
             part = slice(start, start + block)
-            compared = scores[row[0] if on_cpu else row[part]]
+            row_scores = scores[row[0] if on_cpu else row[part]]
             out = buffer[: len(row[part])]
             for test, compare in enumerate((torch.gt, torch.ge)):
-                compare(compared, score[part, None], out=out)
+                compare(row_scores, score[part, None], out=out)
                 torch.sum(out, 1, out=count[test, part])
 
 
@@ -128,20 +121,22 @@ def _kernel() -> Any:
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def count(scores, stride, rows, wanted, better, least, n, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+    def count(  # type: ignore[no-untyped-def]
+        scores, stride, rows, targets, better, least, n, columns: tl.constexpr
+    ):
         answer = tl.program_id(0)
         row = scores + tl.load(rows + answer) * stride
-        score = tl.load(wanted + answer)
+        score = tl.load(targets + answer)
         larger = tl.zeros((columns,), tl.int32)
-        reached = tl.zeros((columns,), tl.int32)
+        as_large = tl.zeros((columns,), tl.int32)
         for start in range(0, n, columns):
             at = start + tl.arange(0, columns)
             # NaN compares false
             other = tl.load(row + at, mask=at < n, other=float("nan"))
             larger += (other > score).to(tl.int32)
-            reached += (other >= score).to(tl.int32)
+            as_large += (other >= score).to(tl.int32)
         tl.store(better + answer, tl.sum(larger, axis=0).to(tl.float32))
-        tl.store(least + answer, tl.sum(reached, axis=0).to(tl.float32))
+        tl.store(least + answer, tl.sum(as_large, axis=0).to(tl.float32))
 
     return count
 

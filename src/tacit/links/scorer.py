@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +18,7 @@ from tacit.graph.graph import Graph
 
 State = tuple[tuple[int, object], ...]
 COUNTER = "_version"  # torch's private count of writes to a tensor
+_PADDING = 2**11  # extra floats at the end, so that kernels can use whole vectors
 _CERTAIN = 200.0  # the logit of a fact
 
 
@@ -103,10 +107,8 @@ class GraphScorer:
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """`±200` for single atoms."""
-        known = torch.from_numpy(
-            self.index.contains(heads.numpy(), relations.numpy(), tails.numpy())
-        )
-        return torch.where(known, _CERTAIN, -_CERTAIN)
+        known = self.index.contains(heads.numpy(), relations.numpy(), tails.numpy())
+        return torch.where(torch.from_numpy(known), _CERTAIN, -_CERTAIN)
 
 
 def state_of(model: object) -> State:
@@ -130,16 +132,33 @@ def writes_to(tensor: Tensor) -> object:
 
 def check_sizes(name: str, part: object, graph: Graph) -> None:
     """Raise a `SettingsError` unless a part has as many entities and relations as a graph."""
-    for what, known, expected in (
-        ("entities", getattr(part, "num_entities", None), graph.num_entities),
-        (
-            "relation ids, inverses included",
-            getattr(part, "num_relations", None),
-            graph.num_relations,
-        ),
+    for what, attribute in (
+        ("entities", "num_entities"),
+        ("relation ids, inverses included", "num_relations"),
     ):
-        if known is not None and known != expected:
+        expected = getattr(graph, attribute)
+        known = getattr(part, attribute, expected)
+        if known != expected:
             raise SettingsError(
                 f"the {name} knows {known:,} {what}, the graph has {expected:,}; open the run that "
                 "was trained on this graph"
             )
+
+
+class ScratchBuffers:
+    """Reused memory for results, by thread: touching fresh memory costs time."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def __reduce__(self) -> tuple[type[ScratchBuffers], tuple[()]]:
+        return ScratchBuffers, ()  # the content is local to a process
+
+    def __call__(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
+        """A tensor of a shape, in the memory of its name, which grows as needed."""
+        buffers: dict[str, Tensor] = vars(self._own)
+        size = math.prod(shape)
+        if name not in buffers or buffers[name].numel() < size + _PADDING:
+            with torch.inference_mode(False):  # so that it can be written to outside of that mode
+                buffers[name] = torch.empty(size + _PADDING, device=device)
+        return buffers[name][:size].view(*shape)

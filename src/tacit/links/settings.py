@@ -21,15 +21,8 @@ _BY_SIZE = "by the size of the graph where nothing is given"
 
 
 @dataclass(frozen=True)
-class TrainSettings(Settings):
-    """How to train a link predictor.
-
-    >>> TrainSettings(rank=0)
-    Traceback (most recent call last):
-    tacit.errors.SettingsError: rank is 0; it must be at least 1
-    """
-
-    noun = "training"
+class OptimizationSettings:
+    """The link predictor, and how its weights are moved."""
 
     model: str = setting("complex", "The link predictor.", choices=MODEL_NAMES)
     rank: int = setting(
@@ -47,6 +40,12 @@ class TrainSettings(Settings):
     )
     init: float = setting(1e-3, "Scale of the first weights.", above=0)
     norm: int = setting(1, "Norm of the distances of transe and rotate.", choices=(1, 2))
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """What a step compares with, and what it computes with."""
+
     relation_weight: float = setting(0.0, "Weight of the loss that predicts relations.", least=0)
     negatives: int = setting(
         0, "Entities drawn per step to compare with; 0 compares with all.", least=0
@@ -59,6 +58,20 @@ class TrainSettings(Settings):
     )
     seed: int = setting(0, "Seed of weights, order and draws.", least=0)
     device: str = device_setting()
+
+
+# the fields of the last base come first
+@dataclass(frozen=True)
+class TrainSettings(Settings, LossSettings, OptimizationSettings):
+    """How to train a link predictor.
+
+    >>> TrainSettings(rank=0)
+    Traceback (most recent call last):
+    tacit.errors.SettingsError: rank is 0; it must be at least 1
+    """
+
+    noun = "training"
+
     validate_every: int = setting(None, f"Epochs between validations; {_BY_SIZE}.", least=1)
     validate_on: str = setting(
         "questions", "What decides which weights are best.", choices=("questions", "facts")
@@ -88,22 +101,22 @@ class TrainSettings(Settings):
             )
 
     @classmethod
-    def derive(cls, given: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
-        """The given settings; with sizes of the graph, also those that suit it.
+    def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:
+        """The explicit settings; with sizes of the graph, also those that suit it.
 
         >>> TrainSettings(rank=7).with_derived(5216, 135).rank
         7
         """
         if not sizes:
-            return dict(given)
+            return dict(explicit)
         facts, entities = sizes
-        chosen = by_size(facts, entities) | dict(given)
+        chosen = by_size(facts, entities) | dict(explicit)
         both_ways = max(1, 2 * facts)
         enough = -(-STEPS * min(chosen["batch"], both_ways) // both_ways)
         return {"validate_every": max(5, enough, chosen["epochs"] // 10)} | chosen
 
-    def describe_defaults(self, given: TrainSettings, facts: int, entities: int) -> str:
-        """What was chosen for a graph where nothing was `given`, in a line; nothing where all was.
+    def describe_defaults(self, explicit: TrainSettings, facts: int, entities: int) -> str:
+        """What was chosen for a graph beside the `explicit` settings, in a line, or "".
 
         >>> settings = TrainSettings(rank=50)
         >>> note = settings.with_derived(5216, 135).describe_defaults(settings, 5216, 135)
@@ -119,7 +132,7 @@ class TrainSettings(Settings):
         chosen = [
             text.format(getattr(self, name))
             for name, text in templates.items()
-            if getattr(given, name) is None
+            if getattr(explicit, name) is None
         ]
         if not chosen:
             return ""

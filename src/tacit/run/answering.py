@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
 
 
-class Answering(ABC):
+class QuestionAnswering(ABC):
     """A graph and an engine that answers over it; a `Run` is one."""
 
     @property
@@ -165,8 +165,8 @@ class Answering(ABC):
 
         # single links need calibrated scores, which an encoder has too
         engine = self.engine.with_settings(**{"search": "beam", "typed": typed, **settings})
-        chosen = ([names] if isinstance(names, str) else names for names in (relations, entities))
-        return Completion(engine, *chosen, min_score=min_score, top=top, progress=progress)
+        labels = ([names] if isinstance(names, str) else names for names in (relations, entities))
+        return Completion(engine, *labels, min_score=min_score, top=top, progress=progress)
 
     def plan(self, question: Question, /, **parameters: str) -> str:
         """The plan of a question, as a tree of steps with their costs."""

@@ -9,15 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from tacit.errors import RunError
+from tacit.errors import DataError, RunError
 from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
-from tacit.graph.graph import Graph
+from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.labels.near_duplicates import resembling
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
-from tacit.run.new_names import NewNames, listed
 from tacit.run.world import find_run
 from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED
 from tacit.run_folder.folder import RunFolder
@@ -30,9 +31,111 @@ if TYPE_CHECKING:
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
+SHOWN = 5  # names of a kind in a line
 # fields of a change that are long or always the same
 _NOT_TRACED = ("new_names", "absent", "dry_run")
 _WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
+
+
+@dataclass(frozen=True)
+class NewNames:
+    """The labels that a run does not know, with the known ones that they resemble.
+
+    `relations` have the nearest known relation, or None. `near` are new entities that nearly repeat
+    a known one, `same` new entities and relations that differ from a known one in case, spaces or
+    the way Unicode writes them alone.
+    """
+
+    entities: tuple[str, ...] = ()
+    relations: dict[str, str | None] = field(default_factory=dict)
+    near: dict[str, str] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, before: Graph, after: Graph) -> NewNames:
+        """The new names of a larger graph."""
+        entities = tuple(after.entities[before.num_entities :])
+        relations = tuple(after.relations[before.num_relations :: 2])
+        of_entities = resembling(entities, _texts(before.entities))
+        same = resembling(relations, _texts(before.relations)).same
+        nearest = {
+            label: same.get(label) or _nearest(before.relations, label) for label in relations
+        }
+        return cls(entities, nearest, of_entities.near, of_entities.same | same)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether some of the names need consent."""
+        return bool(self.relations or self.near or self.same)
+
+    def check(self, new: bool, force: bool) -> None:
+        """Raise a `DataError` for doubtful names without consent.
+
+        `force` accepts all of them, `new` all but the `same`.
+        """
+        if force or not self.is_doubtful or (new and not self.same):
+            return
+        doubts = "; ".join(self.doubts(of_new=not new))
+        agree = "`force=True`" if self.same else "`new=True`"
+        known = [*self.same.values(), *self.relations.values(), *self.near.values()]
+        raise DataError(
+            f"nothing was added: {doubts}; write the known names, or add these as they are with "
+            f"{agree}",
+            suggestions=list(dict.fromkeys(filter(None, known)))[:10],
+        )
+
+    def lines(self) -> list[str]:
+        """All new names as text, one line for each kind."""
+        count = counted(len(self.entities), "new entity", "new entities")
+        entities = [f"{count}: {join_names(self.entities)}"] if self.entities else []
+        return [*entities, *self.doubts()]
+
+    def doubts(self, of_new: bool = True) -> list[str]:
+        """The doubtful names as text, a line for each kind; only the `same` unless `of_new`."""
+        doubts = []
+        if self.same:
+            pairs = [f"'{label}' ('{known}')" for label, known in self.same.items()]
+            doubts.append(
+                f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
+                f"Unicode form alone: {join_names(pairs)}"
+            )
+        unlike = {label: known for label, known in self.relations.items() if label not in self.same}
+        if unlike and of_new:
+            pairs = _questions(unlike)
+            doubts.append(f"{counted(len(pairs), 'new relation')}: {join_names(pairs)}")
+        if self.near and of_new:
+            count = counted(len(self.near), "new entity", "new entities")
+            doubts.append(
+                f"{count} with nearly the name of a known one: {join_names(_questions(self.near))}"
+            )
+        return doubts
+
+
+def _questions(nearest: Mapping[str, str | None]) -> list[str]:
+    """The new names, each with the known one that may have been meant."""
+    return [
+        f"'{label}'" + (f" (did you mean '{known}'?)" if known else "")
+        for label, known in nearest.items()
+    ]
+
+
+def _texts(known: Vocabulary) -> Iterable[str]:
+    """The labels and names of a vocabulary, without inverse relations."""
+    yield from (known.labels[::2] if known.kind == "relation" else known.labels)
+    yield from (
+        name for names in known.names.values() for name in names if not name.endswith(INVERSE)
+    )
+
+
+def _nearest(relations: Vocabulary, label: str) -> str | None:
+    return next((text for text in relations.nearest(label) if not text.endswith(INVERSE)), None)
+
+
+def join_names(names: Iterable[str]) -> str:
+    """The first of some names, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -77,10 +180,10 @@ class Change:
             parts[0] += f"{were} there already"
         if self.entities:
             number = counted(self.entities, "new entity", "new entities")
-            parts.append(f"{number}: {listed(self.new_names.entities)}")
+            parts.append(f"{number}: {join_names(self.new_names.entities)}")
         if self.relations:
             number = counted(self.relations, "new relation")
-            parts.append(f"{number}: {listed(self.new_names.relations)}")
+            parts.append(f"{number}: {join_names(self.new_names.relations)}")
         if self.names:
             parts.append(f"{counted(self.names, 'name')} added")
         return "; ".join(parts)
@@ -171,7 +274,7 @@ def _change(
     if dry_run:
         _, change = _plan_change(find_run(path), facts, merge)
         return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))
-    with find_run(path).exchanged() as (run, draft), run.in_use(changes=True):
+    with find_run(path).exchange() as (run, draft), run.in_use(changes=True):
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
         if change.added or change.removed:
@@ -193,14 +296,14 @@ def _plan_change(
     """The graph that a run will have, and the change that leads to it."""
     _check_finished(run)
     before = run.graph()
-    graph, changed, unchanged, absent = merge(before, facts)
-    removing = merge is without_facts
+    graph, count, unchanged, absent = merge(before, facts)
+    is_removal = merge is without_facts
     change = Change(
-        added=0 if removing else changed,
-        removed=changed if removing else 0,
+        added=0 if is_removal else count,
+        removed=count if is_removal else 0,
         unchanged=unchanged,
         names=sum(map(len, graph.names.values())) - sum(map(len, before.names.values())),
-        index_removed=changed > 0 and run.has(INDEX),
+        index_removed=count > 0 and run.has(INDEX),
         notes=facts.notes,
         new_names=NewNames.of(before, graph),
         absent=absent,
@@ -220,9 +323,10 @@ def _check_finished(run: RunFolder) -> None:
     """Raise a `RunError` while a training of the run is unfinished."""
     from tacit.links.training.finished import is_complete
 
-    finished = {"train": is_complete(run), "encode": run.has(ENCODER)}
-    if run.has(ENCODING) or not all(
-        done for table, done in finished.items() if table in run.settings
+    if (
+        run.has(ENCODING)
+        or ("train" in run.settings and not is_complete(run))
+        or ("encode" in run.settings and not run.has(ENCODER))
     ):
         raise RunError(
             f"the training of run '{run.path}' has not finished; go on with `resume=True` before "
@@ -239,7 +343,7 @@ def _write(
     An encoder keeps its weights, since it knows all entities of the changed graph.
     """
     from tacit.adapt.adapter import load_adapter, save_adapter
-    from tacit.links.loading import load_model, save_model
+    from tacit.links.models import load_model, save_model
     from tacit.links.training.new_embeddings import fit_new_embeddings
 
     model = load_model(run) if run.has(MODEL) else None  # before anything is written
@@ -249,33 +353,33 @@ def _write(
         larger = fit_new_embeddings(model, graph, chosen, progress)
     settings = run.settings
     first, *others = (table for table in settings if table not in _WRITTEN)
-    changed = RunFolder.create(draft, graph, settings[first], table=first)
+    new_run = RunFolder.create(draft, graph, settings[first], table=first)
     before = run.results()
     totals = before.pop("changes", {})
     before.pop("versions", None)
-    results = {name: _outdated(value) for name, value in before.items()}
+    results = {name: _mark_outdated(value) for name, value in before.items()}
     if model is not None and larger is not None:
-        save_model(changed, larger)
+        save_model(new_run, larger)
         if run.has(ADAPTER):
             adapter, adapted = load_adapter(run, model)
-            save_adapter(changed, adapter.with_larger_scorer(larger), adapted)
+            save_adapter(new_run, adapter.with_larger_scorer(larger), adapted)
     for table in others:  # after the model, whose saving deletes an adapter's table
-        changed.write_settings(table, settings[table])
+        new_run.write_settings(table, settings[table])
     for name in (ENCODER, ADAPTER):
-        if run.has(name) and not changed.has(name):
+        if run.has(name) and not new_run.has(name):
             about, tensors = run.contents(name)
-            changed.write_tensors(name, tensors, about)
+            new_run.write_tensors(name, tensors, about)
     results["changes"] = {
         "added": totals.get("added", 0) + change.added,
         "removed": totals.get("removed", 0) + change.removed,
     }
-    changed.write_results(results)
+    new_run.write_results(results)
 
 
-def _outdated(result: Any) -> Any:
+def _mark_outdated(result: Any) -> Any:
     """Mark results as measured before a change."""
     if isinstance(result, list):
-        return [_outdated(each) for each in result]
+        return [_mark_outdated(each) for each in result]
     if isinstance(result, Mapping):
         return {**result, "outdated": OUTDATED.format("graph has")}
     return result

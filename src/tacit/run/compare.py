@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.disk import write_text
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.settings import EvaluateSettings
-from tacit.loaded_run import described, engine_of
+from tacit.loaded_run import describe_adapter, engine_of
 from tacit.query.sampling.query_folder import sample
 from tacit.run.run import Run, open
 from tacit.run_folder.files import ADAPTER, MODEL, ON_PREDICTOR
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.results import Results
     from tacit.fitting.progress import Progress
-    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
 
     Measured = Callable[[Engine], Results]
@@ -105,10 +104,10 @@ class Comparison:
         from rich.console import Console
 
         console = Console(width=20 + 20 * len(self.rows), force_terminal=False, color_system=None)
-        with console.capture() as captured:
+        with console.capture() as capture:
             console.print(self.table())
         trained = [f"{row.run}, {row.what}: {row.trained}" for row in self.rows]
-        return "\n".join([captured.get().rstrip(), *trained, self.conditions])
+        return "\n".join([capture.get().rstrip(), *trained, self.conditions])
 
 
 def compare(
@@ -143,36 +142,37 @@ def compare(
     protocol = EvaluateSettings(split=split, limit=limit, ties=ties)
     if out is not None:
         check_writable(Path(out))
-    opened = _open_all([runs] if isinstance(runs, NameOrPath) else runs, device)
-    graph = next(iter(opened.values())).graph
+    open_runs = _open_all([runs] if isinstance(runs, NameOrPath) else runs, device)
+    graph = next(iter(open_runs.values())).graph
     if queries is None:
         origin = "drawn from the graph"
-        compared = _drawn_queries(graph, split, shapes, limit or COUNT, seed)
+        samples = sample(graph, shapes=shapes, split=split, count=limit or COUNT, seed=seed)
+        query_sets = {name: each.queries for name, each in samples.items() if len(each.queries)}
     else:
         origin = "given" if isinstance(queries, Mapping) else str(queries)
-        compared = queries_of(graph, queries, split, shapes)
-    if not compared:
+        query_sets = queries_of(graph, queries, split, shapes)
+    if not query_sets:
         facts = f"the {split} facts of {graph.name}"
         raise SettingsError(f"no queries could be drawn from {facts}; give `queries`")
     observed = observed_before(split)
 
-    def measured(engine: Engine) -> Results:
+    def measure(engine: Engine) -> Results:
         sets = {
             shape: each
-            for shape, each in compared.items()
+            for shape, each in query_sets.items()
             if engine.search.unsupported_reason(each.shape.plan) is None
         }
         settings = {"split": split, **relevant_settings(engine)}
         return evaluate(engine.reasoner, sets, protocol, settings, progress)
 
     rows = list[System]()
-    names = [Path(source).name for source in opened]
-    for (source, run), name in zip(opened.items(), names, strict=True):
-        rows += _systems(run, name if names.count(name) == 1 else source, observed, measured)
+    names = [Path(source).name or Path(source).resolve().name for source in open_runs]
+    for (source, run), name in zip(open_runs.items(), names, strict=True):
+        rows += _systems(run, name if names.count(name) == 1 else source, observed, measure)
     conditions = {
         "graph": graph.name,
         "split": split,
-        "queries": {name: len(each) for name, each in queries_to_rank(compared, limit).items()},
+        "queries": {name: len(each) for name, each in queries_to_rank(query_sets, limit).items()},
         "origin": origin,
         "observed": "+".join(observed) or "none",
         "ties": ties,
@@ -185,37 +185,22 @@ def compare(
 
 
 def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
-    """The runs by their sources, all of one graph."""
+    """The runs by their sources, or a `RunError` unless all are of one graph."""
     if not sources:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
-    opened = {str(source): open(source, device=device) for source in sources}
-    first, *others = opened.values()
+    open_runs = {str(source): open(source, device=device) for source in sources}
+    first, *others = (run.folder for run in open_runs.values())
     for other in others:
-        _check_graph(first, other)
-    return opened
+        if first.fingerprint != other.fingerprint:
+            same_labels = first.fingerprint.labels == other.fingerprint.labels
+            raise RunError(
+                f"runs '{first.path}' and '{other.path}' are of different graphs: their "
+                f"{'facts' if same_labels else 'labels'} differ; compare runs of one graph"
+            )
+    return open_runs
 
 
-def _drawn_queries(
-    graph: Graph, split: str, shapes: str | None, count: int, seed: int
-) -> dict[str, QuerySet]:
-    """Queries of each shape from the facts of a split."""
-    samples = sample(graph, shapes=shapes, split=split, count=count, seed=seed)
-    return {name: each.queries for name, each in samples.items() if len(each.queries)}
-
-
-def _check_graph(first: Run, other: Run) -> None:
-    """Raise a `RunError` unless two runs have the same graph."""
-    mine = first.folder.fingerprint
-    theirs = other.folder.fingerprint
-    if mine != theirs:
-        runs = f"runs '{first.folder.path}' and '{other.folder.path}'"
-        what = "facts" if mine.labels == theirs.labels else "labels"
-        raise RunError(
-            f"{runs} are of different graphs: their {what} differ; compare runs of one graph"
-        )
-
-
-def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured) -> list[System]:
+def _systems(run: Run, name: str, observed: tuple[str, ...], measure: Measured) -> list[System]:
     """The rows of a run: its link predictor, adapter and encoder, evaluated by `measured`."""
     folder = run.folder
     weights = run.weights
@@ -225,7 +210,7 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
     size = _size(weights.scorer)
 
     def add(system: str, engine: Engine, model: str, training: str, parameters: int) -> None:
-        rows.append(System(name, system, model, training, parameters, measured(engine)))
+        rows.append(System(name, system, model, training, parameters, measure(engine)))
 
     if folder.has(MODEL):
         settings = folder.settings["train"]
@@ -237,7 +222,7 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
         if folder.has(ADAPTER):
             engine = engine_of(folder, weights, True, by_rows)
             more = int(getattr(getattr(engine.adapter, "adapter", None), "num_parameters", 0))
-            training = described(folder.settings.get("adapt", {})) or training
+            training = describe_adapter(folder.settings.get("adapt", {})) or training
             add("adapted", engine, model, training, size + more)
     if weights.encoder is not None:
         engine = engine_of(folder, weights, False, {"observed": observed, "search": "encoder"})
@@ -250,8 +235,5 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measured: Measured)
 
 def _size(module: Any) -> int:
     """The number of weights in a model's file, without the padding of its tables."""
-    return (
-        sum(table.numel() for table in module.state_dict().values())
-        if hasattr(module, "state_dict")
-        else 0
-    )
+    tables = module.state_dict() if hasattr(module, "state_dict") else {}
+    return sum(table.numel() for table in tables.values())

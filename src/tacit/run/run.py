@@ -12,7 +12,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.fitting.gradients import with_gradients
 from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
-from tacit.run.answering import Answering
+from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import Change, add_facts, remove_facts
 from tacit.run.world import find_run
 from tacit.run_folder.files import ENCODING, MODEL
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tacit.run")
 
 
-class Run(Answering):
+class Run(QuestionAnswering):
     """A graph and the models trained on it: a link predictor, an adapter, an encoder.
 
     `tacit.open` returns a run, and so do the training functions, which leave its weights to be read
@@ -42,7 +42,7 @@ class Run(Answering):
     def __init__(
         self, folder: RunFolder, *, device: str = "auto", adapted: bool = True, **settings: Any
     ) -> None:
-        self._opened = LoadedRun(folder, device, adapted, settings)
+        self._loaded = LoadedRun(folder, device, adapted, settings)
 
     def __repr__(self) -> str:
         about = "; ".join([repr(self.engine), *self.notes])
@@ -51,22 +51,22 @@ class Run(Answering):
     @property
     def folder(self) -> RunFolder:
         """The folder of the run."""
-        return self._opened.folder
+        return self._loaded.folder
 
     @property
     def weights(self) -> LoadedWeights:
         """The trained models of the run."""
-        return self._opened.weights
+        return self._loaded.weights
 
     @property
     def engine(self) -> Engine:
         """The engine that answers questions; `engine.with_settings(k=1024)` changes a setting."""
-        return self._opened.engine
+        return self._loaded.engine
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The limitations of the run's answers, one per line, such as a stopped training."""
-        return self._opened.notes
+        return self._loaded.notes
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
@@ -96,40 +96,42 @@ class Run(Answering):
 
         It learns from `queries` (a query folder, or query sets by shape), or else from `count`
         sampled ones of each shape. Validation compares it with the run's own adapter and with none;
-        what is returned says so under `verdict` and `kept`. `resume` goes on where the same call
+        the result says so under `verdict` and `kept`. `resume` goes on where the same call
         was stopped; `progress` hears of every `Event`, or True shows them. Settings are those of
         `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so on.
         """
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
         from tacit.adapt.training_queries import training_queries, validation_queries
-        from tacit.links.loading import pick_device
+        from tacit.links.models import pick_device
 
-        chosen = AdaptSettings.of(settings)
-        opened = self._opened
-        folder = opened.folder
+        config = AdaptSettings.of(settings)
+        loaded = self._loaded
+        folder = loaded.folder
         with folder.in_use(), folder.training("adapt"):
-            engine = opened.engine
-            moves = "device" in settings and engine.scorer.device != pick_device(chosen.device)
-            weights = read_weights(folder, chosen.device) if moves else opened.weights
+            engine = loaded.engine
+            moves = "device" in settings and engine.scorer.device != pick_device(config.device)
+            weights = read_weights(folder, config.device) if moves else loaded.weights
             folder.check_weights(weights.files)
             weights.finders.check_unwritten(weights.scorer)
-            learned = training_queries(engine.graph, chosen, queries, count)
-            valid = validation_queries(engine.graph, chosen, queries)
+            train_queries = training_queries(engine.graph, config, queries, count)
+            valid_queries = validation_queries(engine.graph, config, queries)
             result = adapt(
                 engine.graph,
                 weights.scorer,
-                learned,
-                chosen,
-                valid=valid,
+                train_queries,
+                config,
+                valid=valid_queries,
                 run=folder,
                 progress=progress,
                 resume=resume,
             )
         if result.summary["kept"]:
-            own = chosen.engine  # which are the defaults from now on
-            others = {name: value for name, value in opened.settings.items() if name not in own}
-            self._take(read=opened.weights, adapted=True, settings=others)
+            own = config.engine  # which are the defaults from now on
+            others = {
+                name: value for name, value in loaded.engine_settings.items() if name not in own
+            }
+            self._reload(preloaded=loaded.weights, adapted=True, engine_settings=others)
         return result.summary
 
     def encode(
@@ -137,7 +139,7 @@ class Run(Answering):
     ) -> dict[str, Any]:
         """Train an encoder on the run's graph; `search="encoder"` then answers with it.
 
-        The arguments are those of `tacit.train_encoder`; what is returned says how long it took and
+        The arguments are those of `tacit.train_encoder`; the result says how long it took and
         how well it did.
         """
         from tacit.run.training import train_encoder  # which makes runs
@@ -154,19 +156,21 @@ class Run(Answering):
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
             )
         with self.folder.training("encode"):
-            stopped = self.folder.has(ENCODING)
-            dropped = self.folder.drop("encode")
-        if not (dropped or stopped):
+            had_checkpoint = self.folder.has(ENCODING)
+            existed = self.folder.drop("encode")
+        if not (existed or had_checkpoint):
             raise RunError(f"run '{self.folder.path}' has no encoder to drop")
-        settings = self._opened.settings.items()
+        settings = self._loaded.engine_settings.items()
         others = {name: value for name, value in settings if (name, value) != ("search", "encoder")}
-        read = replace(self.weights, encoder=None, unfit=None) if self._opened.is_read else None
-        self._take(read=read, settings=others)
+        remaining = self._loaded.weights_in_memory
+        if remaining is not None:
+            remaining = replace(remaining, encoder=None, encoder_error=None)
+        self._reload(preloaded=remaining, engine_settings=others)
 
     def index(self, *, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
         """Build and store an index for large graphs, in `nlist` clusters (`4 √N` by default).
 
-        What is returned says how many entities and clusters it has, its bytes and the seconds it
+        The result says how many entities and clusters it has, its bytes and the seconds it
         took. Graphs of more than 200,000 entities are asked through it from now on; below that,
         exact search is faster.
         """
@@ -177,7 +181,7 @@ class Run(Answering):
             )
         weights = self.weights
         built = weights.finders.build(weights.scorer, nlist, seed)
-        self._take(read=weights)
+        self._reload(preloaded=weights)
         return built
 
     def add(
@@ -194,7 +198,7 @@ class Run(Answering):
 
         They are a file or folder, with the options of `tacit.load`, a DataFrame, a graph, or
         triples of labels. Entities and relations that the run does not know get vectors, fitted to
-        their facts; what was learned before stays as it is, to the bit. What is returned says how
+        their facts; what was learned before stays as it is, to the bit. The result says how
         many facts, entities and relations are new, and which.
 
         A new relation, or a new entity with nearly the name of a known one, must be agreed to with
@@ -221,22 +225,22 @@ class Run(Answering):
 
     def _reread(self) -> None:
         """Open the folder again, since another process may have changed it."""
-        self._take(folder=RunFolder.open(self.folder.path), read=None)
+        self._reload(folder=RunFolder.open(self.folder.path), preloaded=None)
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter; later answers do without it."""
         with self.folder.training("adapt"):
-            dropped = self.folder.drop("adapt")
-        if not dropped:
+            existed = self.folder.drop("adapt")
+        if not existed:
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
-        self._take(read=self.weights if self._opened.is_read else None)
+        self._reload(preloaded=self._loaded.weights_in_memory)
 
-    def _take(self, **changes: Any) -> None:
+    def _reload(self, **changes: Any) -> None:
         """Replace the loaded run by a changed one, once that is read as a whole."""
-        opened = replace(self._opened, **changes)
-        if self._opened.is_read:
-            _ = opened.engine
-        self._opened = opened
+        changed = replace(self._loaded, **changes)
+        if self._loaded.is_read:
+            _ = changed.engine
+        self._loaded = changed
 
     @with_gradients
     def evaluate(
@@ -278,21 +282,21 @@ class Run(Answering):
             )
         if out is not None:
             check_writable(Path(out))
-        opened = self._opened  # one snapshot of facts and weights, even if the run changes
+        loaded = self._loaded  # one snapshot of facts and weights, even if the run changes
         evaluation = evaluate_run(
-            opened.folder,
-            opened.weights,
+            loaded.folder,
+            loaded.weights,
             queries,
             shapes,
             protocol,
-            opened.adapted if adapted is None else adapted,
-            opened.settings | settings,
+            loaded.adapted if adapted is None else adapted,
+            loaded.engine_settings | settings,
             progress,
             processes,
         )
         if processes is not None and not processes.leads:
             return evaluation
-        evaluation = store_evaluation(opened.folder, evaluation, opened.weights)
+        evaluation = store_evaluation(loaded.folder, evaluation, loaded.weights)
         if out is not None:
             evaluation.write(out)
         return evaluation

@@ -55,17 +55,17 @@ def train(
     """
     from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
-    from tacit.links.loading import pick_device
+    from tacit.links.models import pick_device
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
 
     _check_either(resume, force)
     reading = take_reading(settings)
-    chosen = TrainSettings.of(settings)
-    pick_device(chosen.device)  # before anything is written
-    meet_others(chosen.device)
+    config = TrainSettings.of(settings)
+    pick_device(config.device)  # before anything is written
+    meet_others(config.device)
     loaded = load(graph, **reading)
-    shards = joined_shards(loaded, chosen)
+    shards = joined_shards(loaded, config)
     shards.wait()  # for slower readers
     if resume and shards.broadcast(is_run(out)):
         folder = RunFolder.open(out)
@@ -76,18 +76,17 @@ def train(
                 "another folder"
             )
         stored = TrainSettings.of(folder.settings["train"])
-        chosen = stored.continued(**settings)
+        config = stored.continued(**settings)
     else:
         sizes = len(loaded.train), loaded.num_entities
         if shards.world > 1 and "validate_on" not in settings:
             # drawing questions would keep all processes but one waiting
-            chosen = chosen.changed(validate_on="facts")
-        explicit = chosen
-        chosen = stored = chosen.with_derived(*sizes)
+            config = config.changed(validate_on="facts")
+        explicit = config
+        config = stored = config.with_derived(*sizes)
         if shards.leads:
-            RunFolder.create(out, loaded, chosen.to_dict(), force)
-            note = chosen.describe_defaults(explicit, *sizes)
-            if note:
+            RunFolder.create(out, loaded, config.to_dict(), force)
+            if note := config.describe_defaults(explicit, *sizes):
                 with shown(progress) as tell:
                     tell(Event("note", 0, 0, note=note))
         shards.wait()
@@ -95,8 +94,8 @@ def train(
     with folder.training("train") if shards.leads else nullcontext():
         if shards.leads and TrainSettings.of(folder.settings["train"]) != stored:
             raise RunError(f"run '{out}' was replaced by another training; choose another folder")
-        validate = validation(loaded, chosen, folder, shards)
-        fit(loaded, chosen, folder, progress, resume=resume, validate=validate)
+        validate = validation(loaded, config, folder, shards)
+        fit(loaded, config, folder, progress, resume=resume, validate=validate)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 
@@ -122,20 +121,21 @@ def train_encoder(
     of `EncodeSettings`: model, recipe, minutes, steps, width, device, seed and so on, and options
     of `tacit.load` where `graph` is no run.
     """
-    from tacit.links.loading import pick_device
+    from tacit.links.models import pick_device
 
     _check_either(resume, force)
     reading = take_reading(settings)
-    chosen = EncodeSettings.of(settings)
-    pick_device(chosen.device)  # before anything is written
-    for name in reading if names_run(graph) else ():
-        raise SettingsError(
-            f"{name} says how facts are read, and '{graph}' is a run, whose facts were", name
-        )
+    config = EncodeSettings.of(settings)
+    pick_device(config.device)  # before anything is written
     if reading:
+        if names_run(graph):
+            name = next(iter(reading))
+            raise SettingsError(
+                f"{name} says how facts are read, and '{graph}' is a run, whose facts were", name
+            )
         graph = load(graph, **reading)
     if checkpoint is None:
-        folder = _encoded(graph, out, chosen, settings, queries, resume, force, progress)
+        folder = _train_in_folder(graph, out, config, settings, queries, resume, force, progress)
     else:
         if others := sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
             raise SettingsError(
@@ -143,11 +143,11 @@ def train_encoder(
                 "leave one out",
                 others[0],
             )
-        folder = _imported(graph, out, chosen, Path(checkpoint), force)
+        folder = _import_encoder(graph, out, config, Path(checkpoint), force)
     return Run(RunFolder.open(folder.path), device=folder.settings["encode"].get("device", "auto"))
 
 
-def _encoded(
+def _train_in_folder(
     source: Any,
     out: NameOrPath | None,
     requested: EncodeSettings,
@@ -159,17 +159,17 @@ def _encoded(
 ) -> RunFolder:
     """Train an encoder in its run folder, unless a resumed training is complete."""
     from tacit.encode.training.encoding import encode, training_queries
-    from tacit.links.loading import load_model, pick_device
+    from tacit.links.models import load_model, pick_device
 
     fresh = out is not None and not exists(out)
     if out is None:
-        folder = _within(source, resume, force)
+        folder = _run_for_encoder(source, resume, force)
     elif resume and is_run(out):
         folder = RunFolder.open(out)
         folder.check(load(source))
     else:
-        folder = _created(source, out, requested, force)
-    chosen = _chosen(folder, requested, settings, resume)
+        folder = _create_folder(source, out, requested, force)
+    config = _continued_settings(folder, requested, settings, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
     predicts = folder.has(MODEL)  # its vectors stay as they are while the encoder is trained
@@ -177,14 +177,14 @@ def _encoded(
         if out is None:
             _check_replaceable(folder, resume, force)
         try:
-            scorer = load_model(folder, str(pick_device(chosen.device))) if predicts else None
+            scorer = load_model(folder, str(pick_device(config.device))) if predicts else None
             graph = folder.graph()
-            learned, valid = training_queries(graph, chosen, queries)
+            train_queries, valid_queries = training_queries(graph, config, queries)
             encode(
                 graph,
-                chosen,
-                queries=learned,
-                valid=valid,
+                config,
+                queries=train_queries,
+                valid=valid_queries,
                 scorer=scorer,
                 run=folder,
                 progress=progress,
@@ -198,7 +198,7 @@ def _encoded(
     return folder
 
 
-def _within(source: Any, resume: bool, force: bool) -> RunFolder:
+def _run_for_encoder(source: Any, resume: bool, force: bool) -> RunFolder:
     """The run that an encoder is added to; only `force` replaces an existing encoder."""
     if not isinstance(source, str | Path):
         raise SettingsError(
@@ -219,29 +219,32 @@ def _check_replaceable(folder: RunFolder, resume: bool, force: bool) -> None:
         )
 
 
-def _created(source: Any, out: NameOrPath, requested: EncodeSettings, force: bool) -> RunFolder:
+def _create_folder(
+    source: Any, out: NameOrPath, requested: EncodeSettings, force: bool
+) -> RunFolder:
     """A folder for an encoder, with a copy of the link predictor if the model needs one."""
-    from tacit.links.loading import load_model, save_model
+    from tacit.links.models import load_model, save_model
 
-    on_predictor = requested.model in ON_PREDICTOR
-    if on_predictor and not names_run(source):
+    if requested.model not in ON_PREDICTOR:
+        graph = load(source)
+        derived = requested.with_derived(graph.num_entities)
+        return RunFolder.create(out, graph, derived.to_dict(), force, table="encode")
+    if not names_run(source):
         raise SettingsError(
             f"model is '{requested.model}', which works on a link predictor; give a run with one",
             "model",
         )
-    origin = find_run(source) if on_predictor else None
-    model = load_model(origin) if origin is not None else None  # before anything is written
-    graph = load(source) if origin is None else origin.graph()
+    origin = find_run(source)
+    model = load_model(origin)  # before anything is written
+    graph = origin.graph()
     derived = requested.with_derived(graph.num_entities)
-    folder = RunFolder.create(out, graph, derived.to_dict(), force, table="encode")
-    if origin is not None and model is not None:
-        folder.write_settings("train", origin.settings["train"])
-        save_model(folder, model)
-        folder.write_settings("encode", derived.to_dict())
+    folder = RunFolder.create(out, graph, origin.settings["train"], force)
+    save_model(folder, model)
+    folder.write_settings("encode", derived.to_dict())
     return folder
 
 
-def _chosen(
+def _continued_settings(
     folder: RunFolder, requested: EncodeSettings, settings: Mapping[str, Any], resume: bool
 ) -> EncodeSettings:
     """The settings of a training: those of the resumed one with changes, or derived ones."""
@@ -249,8 +252,8 @@ def _chosen(
     if not resume or stored is None:
         return requested.with_derived(folder.graph().num_entities)
     before = EncodeSettings.of(stored)
-    chosen = before.continued(**settings)
-    longer = chosen.steps > before.steps or (chosen.minutes or 0) > (before.minutes or 0)
+    config = before.continued(**settings)
+    longer = config.steps > before.steps or (config.minutes or 0) > (before.minutes or 0)
     if folder.has(ENCODER) and not folder.has(ENCODING) and longer:
         trained = (
             f"{before.steps} steps" if before.minutes is None else f"{before.minutes:g} minutes"
@@ -259,10 +262,10 @@ def _chosen(
             f"run '{folder.path}' has no {ENCODING} to go on from; train anew with `force=True`, "
             f"or for {trained}"
         )
-    return chosen
+    return config
 
 
-def _imported(
+def _import_encoder(
     source: Any, out: NameOrPath | None, requested: EncodeSettings, checkpoint: Path, force: bool
 ) -> RunFolder:
     """The folder of a run with an imported encoder, whose weights fit any graph."""
@@ -275,7 +278,7 @@ def _imported(
     from tacit.encode.models import save_encoder
     from tacit.encode.networks.ultra import import_checkpoint
 
-    folder = _within(source, False, force) if out is None else None
+    folder = _run_for_encoder(source, False, force) if out is None else None
     graph = load(source) if folder is None else folder.graph()
     encoder, settings = import_checkpoint(checkpoint, graph)  # before anything is written
     if folder is None:
@@ -312,9 +315,10 @@ def import_model(
     """
     from tacit.links.imports import import_run, read_import
 
-    for option in options if graph is None else ():
+    if options and graph is None:
+        option = next(iter(options))
         raise SettingsError(f"{option} says how facts are read, and no graph is given", option)
-    name = Path(source).name
+    name = Path(source).name or Path(source).resolve().name
     imported = read_import(source, trust_pickle, reciprocal)
     facts = imported.graph(name) if graph is None else load(graph, **options)
     return Run(RunFolder.open(import_run(imported, facts, out, name, force).path))

@@ -64,30 +64,31 @@ def no_run(path: Path, what: str = "run") -> RunError:
         return RunError(
             f"there is no {what} {name}; give a run, a data set, or a file or folder of facts"
         )
-    if path.is_dir() and (inside := _runs_in(path)):
+    if path.is_dir() and (runs_inside := _runs_in(path)):
         return RunError(
-            f"{name} is no run but a folder of runs; name one of them, such as '{inside[0]}'"
+            f"{name} is no run but a folder of runs; name one of them, such as '{runs_inside[0]}'"
         )
-    if path.is_dir() and not _inside(path):
+    if path.is_dir() and not _entries(path):
         return RunError(
             f"{name} is no run but an empty folder; train one on a graph first", command="train"
         )
-    what = f"a folder without {SETTINGS}" if path.is_dir() else "a file"
-    problem = f"{name} is no run but {what}; if it holds facts, train a run on them first"
+    kind = f"a folder without {SETTINGS}" if path.is_dir() else "a file"
+    problem = f"{name} is no run but {kind}; if it holds facts, train a run on them first"
     return RunError(problem, command=f"train {shlex.quote(str(path))} --out RUN")
 
 
 def _runs_near(path: Path) -> dict[str, Path | str]:
     """The runs close to a missing path, by name."""
-    beside = chain.from_iterable(map(_runs_in, dict.fromkeys((path.parent, Path(), Path("runs")))))
-    return {"world": "world"} | {run.name: run for run in beside}
+    folders = path.parent, Path(), Path("runs")
+    runs = chain.from_iterable(map(_runs_in, dict.fromkeys(folders)))
+    return {"world": "world"} | {run.name: run for run in runs}
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    return [path for path in _inside(folder) if is_run(path)]
+    return [path for path in _entries(folder) if is_run(path)]
 
 
-def _inside(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(islice(folder.iterdir(), _LOOKED_AT))
     except OSError:  # no such folder, or an unreadable one
@@ -133,5 +134,5 @@ def _is_trained(path: Path) -> bool:
 def world_folder(graph: Graph) -> Path:
     """The folder of the trained `world` for these facts, settings and file format."""
     settings = WORLD.with_derived(len(graph.train), graph.num_entities)
-    made_of = f"{FORMAT} {fingerprint(graph)} {settings}".encode()
-    return cache_folder() / f"world-{sha256(made_of).hexdigest()[:12]}"
+    content = f"{FORMAT} {fingerprint(graph)} {settings}".encode()
+    return cache_folder() / f"world-{sha256(content).hexdigest()[:12]}"

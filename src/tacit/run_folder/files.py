@@ -28,14 +28,12 @@ WEIGHTS = "weights.json"
 # the weights quantised to a byte per number
 CODES = "codes.safetensors"
 BYTES = "codes.npy"
-# caches
-ROWS = "rows.cache"
-LOG_SUMS = "log-sums.cache"
-FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS, ROWS, LOG_SUMS)
-EARLIER = "facts.npz"  # from the first format, deleted when the run is replaced
+FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS)
+# from earlier versions, deleted when the run is replaced
+EARLIER = ("facts.npz", "rows.cache", "log-sums.cache")
 # written by commands that take time
 WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)
-FILES = (SETTINGS, *GRAPH_FILES, EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
+FILES = (SETTINGS, *GRAPH_FILES, *EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
 # the files that an engine is made of
 OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
 # encoders over the vectors of the run's link predictor, deleted together with it

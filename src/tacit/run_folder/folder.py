@@ -54,15 +54,13 @@ class RunFolder(GraphFolder):
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        ready = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        arrays = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         stamped = {**(metadata or {}), **self.fingerprint._asdict()}
-        stamped["padding"] = disk.padding(
-            {key: tensor.shape for key, tensor in ready.items()}, stamped
-        )
-
-        with self.unchanged(), disk.replacing(self.path / name) as target:
+        shapes = {key: tensor.shape for key, tensor in arrays.items()}
+        stamped["padding"] = disk.padding(shapes, stamped)
+        with self.lock_graph(), disk.replacing(self.path / name) as target:
             try:
-                save_file(ready, target, stamped)
+                save_file(arrays, target, stamped)
             except SafetensorError as error:
                 full = "os error 28" in str(error) or "No space left" in str(error)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from None
@@ -102,12 +100,10 @@ class RunFolder(GraphFolder):
         if (about["labels"], about["facts"]) == self.fingerprint:
             return
         self.check_unchanged()  # the weights may be right, and the opened graph outdated
-        same_labels = about["labels"] == self.fingerprint.labels
-        other = "other facts" if same_labels else "another vocabulary"
         advice = "drop it, or train it again" if name in REPAIRS else "train the run again"
         raise RunError(
-            f"{path} was trained on {other}, and weights and graph must come from one run; "
-            f"{advice}",
+            f"{path} was trained on {self._difference(about['labels'])}, and weights and graph "
+            f"must come from one run; {advice}",
             command=self.repair(name),
         )
 
@@ -142,7 +138,10 @@ class RunFolder(GraphFolder):
             if not isinstance(results, dict):
                 raise ValueError("it holds no table")
             evaluations = results.get("eval", [])
-            if not isinstance(evaluations, list) or not all(map(_is_evaluation, evaluations)):
+            if not isinstance(evaluations, list) or not all(
+                isinstance(each, dict) and isinstance(each.get("settings", {}), dict)
+                for each in evaluations
+            ):
                 raise ValueError("eval is no list of evaluations")
         return dict(results)
 
@@ -161,8 +160,8 @@ class RunFolder(GraphFolder):
 
         An encoder without a link predictor also predicts links.
         """
-        alone = part == "encode" and not self.has(MODEL)
-        return PARTS[part][-1](settings) or (alone and PARTS["train"][-1](settings))
+        encoder_only = part == "encode" and not self.has(MODEL)
+        return PARTS[part][-1](settings) or (encoder_only and PARTS["train"][-1](settings))
 
     def weight_files(self) -> dict[str, list[Any]]:
         """The state of the weight files of each part, which changes when they are written."""
@@ -209,24 +208,17 @@ class RunFolder(GraphFolder):
         return existed
 
 
-def _is_evaluation(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("settings", {}), dict)
-
-
 def versions() -> dict[str, str]:
     """The versions of Python, torch, numpy and Tacit, and the git head if there is one."""
-    torch = (
-        sys.modules["torch"].__version__ if "torch" in sys.modules else metadata.version("torch")
-    )
+    torch = sys.modules.get("torch")
     numbers = {
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "torch": torch,
+        "torch": torch.__version__ if torch else metadata.version("torch"),
         "tacit": sys.modules["tacit"].__version__,
     }
     with suppress(OSError, subprocess.SubprocessError):
         command = ["git", "rev-parse", "HEAD"]
-        numbers["git"] = subprocess.run(
-            command, capture_output=True, text=True, timeout=5, check=True
-        ).stdout.strip()
+        head = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        numbers["git"] = head.stdout.strip()
     return numbers

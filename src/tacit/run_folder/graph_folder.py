@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from tacit import disk
-from tacit.errors import RunError
+from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.stored import Fingerprint, fingerprint, read_graph, write_graph
 from tacit.run_folder.files import (
     FORMAT,
+    REPAIRS,
     RESULTS,
     SETTINGS,
     TRACE,
@@ -23,7 +25,92 @@ from tacit.run_folder.files import (
     SettingsTable,
     is_run_file,
 )
-from tacit.run_folder.locked_folder import LockedFolder
+
+IN_USE = disk.LOCK + "-in-use"  # held while work depends on the content of a folder
+# what reading a damaged file can raise
+_DAMAGE = (KeyError, ValueError, TypeError, OverflowError, RuntimeError, SettingsError)
+
+
+class LockedFolder:
+    """The files of a run and their locks, which the system releases when a process dies."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def has(self, name: str) -> bool:
+        """Whether the run has a file."""
+        return (self.path / name).is_file()
+
+    def read_text(self, name: str) -> str:
+        """The text of a file of the run."""
+        path = self.path / name
+        try:
+            return path.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            raise RunError(f"run '{self.path}' has no {name}; train the run again") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"{path} cannot be read ({error})") from None
+
+    @contextmanager
+    def fits(self, name: str, advice: str) -> Iterator[None]:
+        """Turn errors from the content of a file into a `RunError` with advice."""
+        try:
+            yield
+        except _DAMAGE as error:
+            reason = " ".join(str(error).split())[:200]
+            problem = f"{self.path / name} is damaged or does not fit the run ({reason})"
+            raise RunError(f"{problem}; {advice}", command=self.repair(name)) from None
+
+    def repair(self, name: str) -> str | None:
+        """The command that deletes an optional part of the run."""
+        return REPAIRS[name].format(shlex.quote(str(self.path))) if name in REPAIRS else None
+
+    def remove(self, name: str) -> None:
+        """Delete a file of the run, if it is there."""
+        disk.remove(self.path / name)
+
+    def tidy(self) -> None:
+        """Delete the temporary files of killed writers, and leave those that others write."""
+        for path in self.path.glob(disk.TEMPORARY + "*"):
+            if path.is_file() and not path.name.startswith(disk.LOCK):
+                with suppress(OSError):  # who writes it holds its lock
+                    with disk.locked(path, wait=False):
+                        pass
+                    disk.remove(path)
+
+    @contextmanager
+    def locked(self, shared: bool = False) -> Iterator[None]:
+        """Hold the lock for changes of the run, so that reads and writes are consistent."""
+        with disk.written(self.path), disk.locked(self.path / disk.LOCK, shared=shared):
+            yield
+
+    def in_use(self, changes: bool = False) -> AbstractContextManager[None]:
+        """Keep other processes from changing facts or weights while they are used.
+
+        Work that `changes` them needs exclusive access. A `RunError` says that another process
+        holds the lock.
+        """
+        return self._locked_at_once(IN_USE, shared=not changes)
+
+    def training(self, part: str) -> AbstractContextManager[None]:
+        """Keep other processes from training or dropping the same part, such as `adapt`."""
+        return self._locked_at_once(f"{disk.LOCK}-{part}", shared=False)
+
+    @contextmanager
+    def _locked_at_once(self, name: str, shared: bool) -> Iterator[None]:
+        with ExitStack() as stack:
+            with disk.written(self.path):
+                try:
+                    stack.enter_context(disk.locked(self.path / name, shared=shared, wait=False))
+                except BlockingIOError:
+                    raise RunError(
+                        f"run '{self.path}' is in use: at this moment it is being trained, "
+                        "adapted, indexed or changed; wait until that is over, or stop it"
+                    ) from None
+            yield
 
 
 class GraphFolder(LockedFolder):
@@ -81,8 +168,8 @@ class GraphFolder(LockedFolder):
             raise RunError(
                 f"'{path}' holds a run; {go_on}replace it by `force=True`, or choose another folder"
             )
-        ours = set(filter(is_run_file, names))
-        if ours != names and SETTINGS not in names:
+        run_files = set(filter(is_run_file, names))
+        if run_files != names and SETTINGS not in names:
             raise RunError(
                 f"folder '{path}' is not empty and holds no run; choose an empty or a new one"
             )
@@ -91,7 +178,7 @@ class GraphFolder(LockedFolder):
                 for part in TRAINED:
                     stack.enter_context(self.training(part))
                 stack.enter_context(self.in_use(changes=True))
-            for name in sorted(ours, key=lambda name: name != SETTINGS):  # the mark goes first
+            for name in sorted(run_files, key=lambda name: name != SETTINGS):  # the mark goes first
                 if not name.startswith(disk.LOCK):  # others may hold a lock, or wait for it
                     self.remove(name)
 
@@ -99,19 +186,17 @@ class GraphFolder(LockedFolder):
     def open(cls, path: str | Path) -> Self:
         """Open the run in a folder, and check that its settings can be read."""
         run = cls(path)
-        if present := disk.exists(path):
+        problem = f"there is no run '{path!s:.200}'"
+        if disk.exists(path):
             disk.finish_exchange(run.path)
-        if not present:
-            problem = f"there is no run '{path!s:.200}'"
-        elif not run.has(SETTINGS):
+            if run.has(SETTINGS):
+                run._stored_fingerprint()
+                return run
             problem = f"'{path}' is no run: it has no {SETTINGS}"
-        else:
-            run._stored_fingerprint()
-            return run
         raise RunError(f"{problem}; train one on a graph first", command="train")
 
     @contextmanager
-    def exchanged(self) -> Iterator[tuple[Self, Path]]:
+    def exchange(self) -> Iterator[tuple[Self, Path]]:
         """Yield the run and an empty folder whose files replace those of the run atomically.
 
         All files of the run except the trace are exchanged; foreign files stay. One change waits
@@ -121,7 +206,7 @@ class GraphFolder(LockedFolder):
             yield self.open(self.path), draft
 
     @contextmanager
-    def rewritten(self) -> Iterator[Self]:
+    def rewrite(self) -> Iterator[Self]:
         """Yield a draft folder whose files replace those of the run atomically.
 
         It starts with the settings and results of the run.
@@ -193,14 +278,15 @@ class GraphFolder(LockedFolder):
 
     def check(self, graph: Graph) -> None:
         """Raise a `RunError` unless a graph has the run's labels and facts."""
-        actual = fingerprint(graph)
-        if actual != self.fingerprint:
-            same_labels = actual.labels == self.fingerprint.labels
-            other = "other facts" if same_labels else "another vocabulary"
+        if (actual := fingerprint(graph)) != self.fingerprint:
             raise RunError(
-                f"run '{self.path}' was trained on {other} than {graph.name} has now; give the "
-                "graph as it was, or train a run in another folder"
+                f"run '{self.path}' was trained on {self._difference(actual.labels)} than "
+                f"{graph.name} has now; give the graph as it was, or train a run in another folder"
             )
+
+    def _difference(self, labels: str) -> str:
+        """The difference of another fingerprint, with these `labels`, in words."""
+        return "other facts" if labels == self.fingerprint.labels else "another vocabulary"
 
     def check_unchanged(self) -> None:
         """Raise a `RunError` if the run's graph changed since the run was opened."""
@@ -210,7 +296,7 @@ class GraphFolder(LockedFolder):
             )
 
     @contextmanager
-    def unchanged(self) -> Iterator[None]:
+    def lock_graph(self) -> Iterator[None]:
         """Lock the graph while data derived from it are written.
 
         A `RunError` says that the graph has changed since the run was opened.

@@ -103,8 +103,9 @@ class ServedRun:
     @classmethod
     def of(cls, run: Run) -> ServedRun:
         """A run that was opened, as its folder stands now."""
-        opened = run._opened
-        return cls.at(opened.folder.path, opened.device, adapted=opened.adapted, **opened.settings)
+        loaded = run._loaded
+        settings = loaded.engine_settings
+        return cls.at(loaded.folder.path, loaded.device, adapted=loaded.adapted, **settings)
 
     def graph(self) -> Graph:
         """The graph the run was made for."""

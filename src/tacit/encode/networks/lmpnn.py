@@ -28,8 +28,7 @@ from tacit.encode.networks.query_graph import FREE, QueryGraph, query_graphs
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.spaces.space import Matching
 from tacit.errors import SettingsError
-from tacit.links.embeddings import MULTIPLE
-from tacit.links.factors import BilinearModel
+from tacit.links.factors import MULTIPLE, BilinearModel
 from tacit.links.models import ComplEx, DistMult
 from tacit.links.scorer import Scorer
 from tacit.query.plans.plan import Plan

@@ -20,7 +20,7 @@ from tacit.errors import PlanError, TrainingError
 from tacit.fitting.interruption import breakable
 from tacit.fitting.task import Task, TrainingSchedule, Weights
 from tacit.graph.graph import Graph
-from tacit.links.loading import pick_device
+from tacit.links.models import pick_device
 from tacit.links.scorer import Scorer
 from tacit.query.plans.plan import Plan
 from tacit.query.sampling.queries import QuerySet, checksum
@@ -39,6 +39,9 @@ class EncoderTraining(Task):
     are written to where those of the step before lie.
     """
 
+    name = "encode"
+    unit = "step"
+    examples = "queries"
     faster = "fewer steps, minutes or a smaller batch would be faster"
 
     def __init__(
@@ -127,8 +130,8 @@ class EncoderTraining(Task):
         settings = self.settings
         between = max(1, round(settings.validate_every * settings.steps))
         return TrainingSchedule(
-            name="encode", unit="step", units=settings.steps, steps_per_unit=1, round=between,
-            validate_every=between, patience=settings.steps, examples="queries",
+            units=settings.steps, steps_per_unit=1, round=between,
+            validate_every=between, patience=settings.steps,
             checkpoint_seconds=settings.checkpoint_seconds,
             seconds=settings.minutes and 60 * settings.minutes,
             parts=max(1, round(1 / settings.validate_every)),

@@ -18,7 +18,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.fitting.loop import Trainer, fit
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import Graph
-from tacit.links.loading import pick_device
+from tacit.links.models import pick_device
 from tacit.links.precision import float32_products
 from tacit.links.scorer import Scorer
 from tacit.links.training.memory import clear_memory_errors
@@ -91,7 +91,7 @@ def encode(
         if run is not None:
             save_encoder(run, encoder, settings, summary)
             run.remove(ENCODING)
-    return EncodeResult(encoder, settings, trainer.at.history, summary)
+    return EncodeResult(encoder, settings, trainer.state.history, summary)
 
 
 def _claim(run: RunFolder, settings: EncodeSettings, resume: bool) -> None:

@@ -15,7 +15,7 @@ from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts, KnownTai
 from tacit.engine.atoms.raw_scores import Block, entities_of, raw_scores
 from tacit.engine.logic import at, widest_share
 from tacit.errors import RunError, SettingsError
-from tacit.links.finders.codes import Codes, shared_codes
+from tacit.links.codes import Codes, shared_codes
 from tacit.links.scorer import BilinearScorer, Scorer, shards_of
 from tacit.query.plans.plan import Plan, single_atom
 

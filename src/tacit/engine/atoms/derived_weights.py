@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.links.finders.codes import Codes, forget_codes, shared_codes
+from tacit.links.codes import Codes, forget_codes, shared_codes
 from tacit.links.scorer import BilinearScorer, Scorer, State, state_of
 
 _SUMS = 2**18  # sums of rows, at most

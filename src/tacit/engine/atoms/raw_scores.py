@@ -18,8 +18,7 @@ from tacit.engine.atoms.derived_weights import DerivedWeights
 from tacit.engine.atoms.known_facts import AtomConstraints
 from tacit.errors import RunError
 from tacit.links.precision import NARROW, even_product, switched
-from tacit.links.scorer import BilinearScorer, Scorer, shards_of
-from tacit.links.scratch_buffers import ScratchBuffers
+from tacit.links.scorer import BilinearScorer, Scorer, ScratchBuffers, shards_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
 from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below
-from tacit.links.finders.retriever import TopKRetriever
+from tacit.links.retrievers import TopKRetriever
 from tacit.query.plans.fold import EVERYWHERE, EvalContext
 from tacit.query.plans.plan import (
     Intersect,

@@ -11,8 +11,8 @@ from torch import Tensor
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import ZERO, check_numbers
 from tacit.engine.search.bounded_evaluator import Bounds
-from tacit.links.finders.retriever import TopKRetriever
 from tacit.links.precision import even_product
+from tacit.links.retrievers import TopKRetriever
 from tacit.links.scorer import BilinearScorer
 
 
@@ -110,6 +110,8 @@ class RowLists:
     def _retrieved(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
         """Retrieve rows that are not cached."""
         top = self.finder.top(heads, relations, m)
+        if top.log_sums is not None:
+            self._sums |= zip(_keys(heads, relations), top.log_sums.tolist(), strict=True)
         sums = self._log_sums(heads, relations)
         unknown = top.rest.isposinf()
         self.sure &= not bool(unknown.any())
@@ -141,7 +143,7 @@ class RowLists:
         """`log Z` of rows, looked up once each; zeros where the calibration needs none."""
         if not self.atoms.calibration.capabilities.by_sum:
             return torch.zeros(len(heads))
-        keys = list(zip(heads.tolist(), relations.tolist(), strict=True))
+        keys = _keys(heads, relations)
         missing = [i for i, key in enumerate(keys) if key not in self._sums]
         if missing:
             sums, exact = self.finder.log_sums(heads[missing], relations[missing])
@@ -154,3 +156,7 @@ class RowLists:
     ) -> Tensor:
         scores = self.atoms.calibration.summed(logits[:, None], heads, relations, tails, sums)
         return check_numbers(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)
+
+
+def _keys(heads: Tensor, relations: Tensor) -> list[tuple[int, int]]:
+    return list(zip(heads.tolist(), relations.tolist(), strict=True))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit.distributed.shards import Shards
 from tacit.graph.fact_index import FactIndex, within
 from tacit.graph.graph import SPLITS, Graph
-from tacit.links.ranking import numbers, ranks
+from tacit.links.ranking import check_ranks, ranks
 from tacit.links.scorer import Scorer
 
 Validate = Callable[[Scorer], dict[str, float]]  # figures whose mean decides which weights are best
@@ -26,10 +26,9 @@ class Validation:
     ) -> None:
         facts = graph.triples("valid")
         if len(facts) > 2 * limit:
-            chosen = np.sort(
-                np.random.default_rng(seed).choice(len(facts) // 2, limit, replace=False)
-            )
-            facts = facts.reshape(-1, 2, 3)[chosen].reshape(-1, 3)
+            random = np.random.default_rng(seed)
+            sample = np.sort(random.choice(len(facts) // 2, limit, replace=False))
+            facts = facts.reshape(-1, 2, 3)[sample].reshape(-1, 3)
         self.batch = batch
         self.shards = shards
         keys = facts[:, 0].astype(np.int64) * graph.num_relations + facts[:, 1]
@@ -60,7 +59,7 @@ class Validation:
                 )
                 scores = model.logits(*_ids(model, heads, relations))
                 places = ranks(scores, rows, tails, known_rows, known, shards=self.shards)
-                total += float(numbers(places).double().reciprocal().sum())
+                total += float(check_ranks(places).double().reciprocal().sum())
         return total / max(1, len(self.tails))
 
 

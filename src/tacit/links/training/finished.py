@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from tacit.errors import RunError, TacitError
-from tacit.fitting.checkpoint import about
+from tacit.fitting.checkpoint import read_state
 from tacit.links.settings import TrainSettings
 from tacit.run_folder.files import CHECKPOINT, MODEL
 from tacit.run_folder.folder import RunFolder
@@ -28,7 +28,7 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
                 f"`force=True`, or leave `epochs` at {planned}"
             )
         return True
-    position, complete, _ = about(run, CHECKPOINT)
+    position, complete, _ = read_state(run, CHECKPOINT)
     return complete and (
         settings is None or position.done >= settings.epochs or position.stale >= settings.patience
     )
@@ -39,7 +39,7 @@ def unfinished(run: RunFolder) -> str:
     try:
         if not (run.has(MODEL) and run.has(CHECKPOINT)):
             return ""
-        position, complete, _ = about(run, CHECKPOINT)
+        position, complete, _ = read_state(run, CHECKPOINT)
     except TacitError:  # one that cannot be read stands in nobody's way
         return ""
     if complete:

@@ -14,16 +14,16 @@ from tacit.fitting.progress import Progress
 from tacit.fitting.task import Task, TrainingSchedule, seed_of
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
-from tacit.links.loading import load_model, make_model, pick_device, save_model
+from tacit.links.models import load_model, make_model, pick_device, save_model
 from tacit.links.precision import float32_products
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validate, Validation
 from tacit.links.training.finished import is_complete
 from tacit.links.training.memory import (
     clear_memory_errors,
-    faster,
-    of_scores,
+    score_advice,
     score_budget,
+    speed_advice,
     table_bytes,
 )
 from tacit.links.training.step import TrainStep
@@ -84,28 +84,25 @@ def _trained(
     if run is not None:
         run.check_unchanged()
 
-    def begin(fitting: Trainer) -> None:
+    def begin(trainer: Trainer) -> None:
         if run is not None and shards.leads:
             run.tidy()
             if resume:
                 run.write_settings("train", settings.to_dict())
 
-    def keep(fitting: Trainer) -> None:
+    def keep(trainer: Trainer, complete: bool) -> None:
         if run is not None:
             # that of a training that was stopped can be used before going on
-            save_model(run, training.model)
-            if fitting.over and shards.leads:
-                about = {
-                    "precision": training.precision,
-                    "seed": settings.seed,
-                    "ties": "realistic",
-                }
+            save_model(run, training.module)
+            if complete and shards.leads:
                 with run.changed_results() as results:
-                    results["train"] = fitting.summary() | about
+                    results["train"] = trainer.summary() | {
+                        "precision": training.precision,
+                        "seed": settings.seed,
+                        "ties": "realistic",
+                    }
 
-    advice = (
-        of_scores(settings) if settings.negatives else f"{of_scores(settings)}, or set `memory`"
-    )
+    advice = score_advice(settings) + ("" if settings.negatives else ", or set `memory`")
     with clear_memory_errors(f"rank {settings.rank} and batch {settings.batch}", advice):
         training = Training(graph, settings, validate, shards=shards, holds_best=run is None)
         with float32_products(training.precision):
@@ -120,7 +117,43 @@ def _trained(
                 begin=begin,
                 keep=keep,
             )
-        return training.model
+        return training.module
+
+
+class FactBatches:
+    """The train facts of each step, in both directions and a random order for each epoch."""
+
+    def __init__(self, facts: Tensor, batch: int, seed: int) -> None:
+        self.facts = facts  # [M, 3]
+        self.batch = batch
+        self.seed = seed
+        self._epoch = -1
+        self._ids: tuple[Tensor, ...] = ()  # of each step of the epoch
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of an epoch."""
+        return -(-2 * len(self.facts) // self.batch)
+
+    def of_step(self, epoch: int, step: int) -> Tensor:
+        """The facts of a step of an epoch, `[B, 3]`."""
+        if self._epoch != epoch:
+            number = 2 * len(self.facts)
+            # the same order in half the memory
+            dtype = torch.int32 if number < 2**31 else torch.int64
+            order = torch.randperm(number, generator=_generator(self.seed, epoch, 0), dtype=dtype)
+            self._ids = torch.split(order.to(self.facts.device), self.batch)
+            self._epoch = epoch
+        return self.triples(self._ids[step])
+
+    def triples(self, ids: Tensor) -> Tensor:
+        """Facts in either direction, `[B] -> [B, 3]`: 2i is fact i, and 2i + 1 its inverse."""
+        heads, relations, tails = self.facts.index_select(0, ids >> 1).unbind(1)
+        inverse = (ids & 1).to(heads.dtype)
+        turned = inverse.bool()
+        return torch.stack(
+            (heads.where(~turned, tails), relations ^ inverse, tails.where(~turned, heads)), 1
+        )
 
 
 class Training(Task):
@@ -128,6 +161,11 @@ class Training(Task):
 
     `validate` replaces the validation by other metrics.
     """
+
+    name = "epoch"
+    unit = "epoch"
+    examples = "facts"
+    module: FactorModel
 
     def __init__(
         self,
@@ -152,8 +190,8 @@ class Training(Task):
         sizes = graph.num_entities, graph.num_relations, settings.rank, settings.norm
         model = make_model(settings.model, *sizes, self.shards)
         model.reset(settings.init, torch.Generator().manual_seed(settings.seed))
-        self.module = self.model = model.to(device)
-        self.update = TrainStep(self.model, settings, budget, self.precision)
+        self.module = model.to(device)
+        self.update = TrainStep(self.module, settings, budget, self.precision)
         self.optimizer = self.update.optimizer
         # more rows at a time are no faster there, and scores should not outgrow the tables
         if device.type == "cpu":
@@ -164,68 +202,62 @@ class Training(Task):
         if validate is None and has_valid:
             validate = Validation(graph, settings.validate_facts, settings.seed, rows, self.shards)
         self.validation = validate
-        facts_ranked = isinstance(validate, Validation)
-        self.measured = f"filtered, the mean over {OF_FACTS if facts_ranked else OF_QUESTIONS}"
         # torch shares no others
         facts = graph.train if graph.train.flags.writeable else graph.train.copy()
-        self.facts = torch.from_numpy(facts).to(device)  # [M, 3]
-        self.steps = -(-2 * len(self.facts) // settings.batch)  # of an epoch, both directions
-        # an epoch, and the facts of its steps
-        self._batches: tuple[int, tuple[Tensor, ...]] = -1, ()
-        self.faster = faster(settings)
+        self.facts = FactBatches(torch.from_numpy(facts).to(device), settings.batch, settings.seed)
+
+    @property
+    def measured(self) -> str:  # type: ignore[override]
+        """What its validation MRR is the mean of."""
+        of_facts = isinstance(self.validation, Validation)
+        return f"filtered, the mean over {OF_FACTS if of_facts else OF_QUESTIONS}"
+
+    @property
+    def faster(self) -> str:  # type: ignore[override]
+        """Advice for a training that takes long."""
+        return speed_advice(self.settings)
+
+    @property
+    def remedy(self) -> str:  # type: ignore[override]
+        """Advice against numbers that explode."""
+        settings = self.settings
         tried = f"`lr` (it is {settings.lr}), `init` ({settings.init}) or `reg` ({settings.reg})"
-        self.remedy = f"lower {tried}, or use `precision='float32'`"
+        return f"lower {tried}, or use `precision='float32'`"
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of an epoch."""
+        return self.facts.steps
 
     @property
     def flops(self) -> float:
         """The floating-point operations of the three products of a step."""
-        compared = (self.settings.negatives or self.model.num_entities) / self.shards.world
-        return 6.0 * self.settings.batch * compared * self.model.tail_table.width
+        compared = (self.settings.negatives or self.module.num_entities) / self.shards.world
+        return 6.0 * self.settings.batch * compared * self.module.tail_table.width
 
     def schedule(self) -> TrainingSchedule:
         """Epochs, some of which end with a validation."""
         settings = self.settings
         return TrainingSchedule(
-            name="epoch",
-            unit="epoch",
             units=settings.epochs,
             steps_per_unit=self.steps,
             round=1,
             validate_every=settings.validate_every,
             patience=settings.patience,
-            examples="facts",
             checkpoint_seconds=settings.checkpoint_seconds,
         )
 
     def step(self, number: int) -> tuple[Tensor, int]:
         """Learn from the next facts, in an order that depends on seed and epoch alone."""
-        epoch, place = divmod(number, self.steps)
-        if self._batches[0] != epoch:
-            many = 2 * len(self.facts)
-            kind = torch.int32 if many < 2**31 else torch.int64  # the same order in half the memory
-            order = torch.randperm(
-                many, generator=_generator(self.settings.seed, epoch, 0), dtype=kind
-            )
-            self._batches = epoch, torch.split(order.to(self.model.device), self.settings.batch)
-        ids = self._batches[1][place]
-        own = (self.shards.rank,) if self.shards.rank else ()
-        loss = self.update(
-            self.triples(ids), _generator(self.settings.seed, epoch, 1 + place, *own)
-        )
-        return loss * len(ids), len(ids)
-
-    def triples(self, ids: Tensor) -> Tensor:
-        """Some of the train facts, `[B] -> [B, 3]`: 2i is fact i, and 2i + 1 its inverse."""
-        heads, relations, tails = self.facts.index_select(0, ids >> 1).unbind(1)
-        inverse = (ids & 1).to(heads.dtype)
-        turned = inverse.bool()
-        return torch.stack(
-            (heads.where(~turned, tails), relations ^ inverse, tails.where(~turned, heads)), 1
-        )
+        epoch, step = divmod(number, self.steps)
+        triples = self.facts.of_step(epoch, step)
+        rank = (self.shards.rank,) if self.shards.rank else ()
+        loss = self.update(triples, _generator(self.settings.seed, epoch, 1 + step, *rank))
+        return loss * len(triples), len(triples)
 
     def validate(self) -> dict[str, float]:
         """The mean reciprocal rank of each shape; held-out facts are `1p`."""
-        return {} if self.validation is None else self.validation(self.model)
+        return {} if self.validation is None else self.validation(self.module)
 
     def release(self) -> None:
         """Free gradients and buffers."""
@@ -243,7 +275,7 @@ def _generator(*numbers: int) -> torch.Generator:
 
 
 def meet_others(device: str) -> None:
-    """Join the processes that train together before reading a graph takes them apart."""
+    """Join the processes that train together, before each takes its own time to read a graph."""
     Shards.joined(0, device=str(pick_device(local_device(device))))
 
 

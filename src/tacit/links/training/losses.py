@@ -49,7 +49,7 @@ class OneVsAll:
             table = self.model.tail_table.storage.detach()
             if self.precision == "bf16" and self.bilinear:
                 table = table.bfloat16()  # once, for the forward and the backward product
-            work = self._whole if self.block >= len(table) else self._blocked
+            work = self._at_once if self.block >= len(table) else self._blocked
             right, by_query = work(queries, table, targets, out)
             if self.shards.world > 1:
                 summed = self.shards.sum(torch.cat((right[:, None], by_query), 1))
@@ -68,7 +68,7 @@ class OneVsAll:
         scores[:, max(0, self.shards.size - start) :] = -math.inf
         return scores
 
-    def _whole(
+    def _at_once(
         self, queries: Tensor, table: Tensor, targets: Tensor, out: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The log-probability of each target, and this process's share of the gradient.
@@ -118,9 +118,10 @@ class OneVsAll:
 
     def _inside(self, targets: Tensor, start: int, size: int) -> tuple[Tensor, Tensor]:
         """Which targets lie in a block of this share, and a column for each, `[B]` and `[B, 1]`."""
-        start, size = start + self.shards.start, min(size, self.shards.size - start)
-        inside = (targets >= start) & (targets < start + size)
-        return inside, torch.where(inside, targets - start, 0)[:, None]
+        first = self.shards.start + start
+        last = first + min(size, self.shards.size - start)
+        inside = (targets >= first) & (targets < last)
+        return inside, torch.where(inside, targets - first, 0)[:, None]
 
     def _pull(self, queries: Tensor, tails: Tensor, weights: Tensor, out: Tensor) -> Tensor:
         # dividing by the batch size is cheaper on the small matrices
@@ -132,7 +133,7 @@ class OneVsAll:
 
 
 def sampled_softmax(
-    right: Tensor, wrong: Tensor, drawn: Tensor, targets: Tensor, shards: Shards
+    right: Tensor, wrong: Tensor, sample: Tensor, targets: Tensor, shards: Shards
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The cross entropy over a uniform sample of entities, and its gradient.
 
@@ -142,8 +143,8 @@ def sampled_softmax(
     `right [B]` and `wrong [B, K]` has the shapes `[B]` and `[B, K]`.
     """
     if shards.total > 1:
-        wrong = wrong + math.log((shards.total - 1) / shards.total * shards.size / len(drawn))
-    wrong = wrong.masked_fill(drawn == targets[:, None], -math.inf)
+        wrong = wrong + math.log((shards.total - 1) / shards.total * shards.size / len(sample))
+    wrong = wrong.masked_fill(sample == targets[:, None], -math.inf)
     log_sums = torch.logaddexp(right, shards.log_total(wrong.logsumexp(-1)))
     loss = (log_sums - right).mean()
     return (

@@ -11,7 +11,7 @@ import torch
 
 from tacit.distributed.shards import local_processes
 from tacit.errors import LimitError
-from tacit.links.embeddings import MULTIPLE
+from tacit.links.factors import MULTIPLE
 from tacit.links.models import MODELS
 from tacit.links.settings import TrainSettings
 
@@ -35,41 +35,42 @@ def table_bytes(
 def score_budget(settings: TrainSettings, tables: int, device: torch.device) -> float:
     """The bytes that scores may take, or a `LimitError` if training cannot fit."""
     free = free_bytes(device)
-    least = 4 * settings.batch * (settings.negatives or MULTIPLE)
-    if tables + least > free:
-        helps = of_tables(settings) if tables > free else of_scores(settings)
+    needed = 4 * settings.batch * (settings.negatives or MULTIPLE)
+    if tables + needed > free:
+        helps = table_advice(settings) if tables > free else score_advice(settings)
         raise LimitError(
             f"model {settings.model} of rank {settings.rank} with batch {settings.batch} needs at "
-            f"least {(tables + least) / GB:.1f} GB on {device} and {free / GB:.1f} GB are free; "
+            f"least {(tables + needed) / GB:.1f} GB on {device} and {free / GB:.1f} GB are free; "
             f"{helps}"
         )
     budget = settings.memory * GB if settings.memory is not None else (free - tables) / 2
-    if budget < least:
+    if budget < needed:
         lower = "`batch` or `negatives`" if settings.negatives else "`batch`"
         raise LimitError(
-            f"`memory={settings.memory}` GB, and a batch needs {least / GB:.3g} GB; raise it or "
+            f"`memory={settings.memory}` GB, and a batch needs {needed / GB:.3g} GB; raise it or "
             f"lower {lower}"
         )
     return budget
 
 
-def of_tables(settings: TrainSettings) -> str:
+def table_advice(settings: TrainSettings) -> str:
     """Advice for smaller tables, gradients and optimizer state."""
-    sampling = [] if settings.negatives or settings.optimizer == "adam" else ["use `negatives`"]
-    state = [] if settings.optimizer == "rowwise" else ["use `optimizer='rowwise'`"]
-    return " or ".join(["lower `rank`", *sampling, *state])
+    advice = ["lower `rank`"]
+    if not settings.negatives and settings.optimizer != "adam":
+        advice.append("use `negatives`")
+    if settings.optimizer != "rowwise":
+        advice.append("use `optimizer='rowwise'`")
+    return " or ".join(advice)
 
 
-def of_scores(settings: TrainSettings) -> str:
+def score_advice(settings: TrainSettings) -> str:
     """Advice for smaller scores of a batch."""
-    return (
-        "lower `rank`, `batch` or `negatives`"
-        if settings.negatives
-        else "lower `rank` or `batch`, or use `negatives`"
-    )
+    if settings.negatives:
+        return "lower `rank`, `batch` or `negatives`"
+    return "lower `rank` or `batch`, or use `negatives`"
 
 
-def faster(settings: TrainSettings) -> str:
+def speed_advice(settings: TrainSettings) -> str:
     """Advice for faster settings, in words that Python and the command line share."""
     if settings.negatives:
         return "a smaller rank, fewer negatives or fewer epochs would be faster"

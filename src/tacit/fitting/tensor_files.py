@@ -32,7 +32,7 @@ class RunFiles:
         self.tables = TABLES if shards is not None else ()
 
     def write(
-        self, name: str, tensors: Mapping[str, Tensor], about: Mapping[str, str], tag: str = ""
+        self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], tag: str = ""
     ) -> None:
         """Write tensors to a file, without the padding of tensors by row.
 
@@ -46,8 +46,8 @@ class RunFiles:
             if self._by_row(key, tensor)
         }
         if shards.world == 1:
-            self.run.write_tensors(name, {**tensors, **rows}, about)
-            self._remove(name, ())
+            self.run.write_tensors(name, {**tensors, **rows}, metadata)
+            self._remove_parts(name, ())
             return
         mark = shards.broadcast(uuid4().hex)
         names = [part_name(name, tag, number, shards.world) for number in range(shards.world)]
@@ -56,41 +56,42 @@ class RunFiles:
         if shards.leads:
             common = {key: tensor for key, tensor in tensors.items() if key not in rows}
             parts = {"parts": " ".join(names), "rows": str(shards.total), "mark": mark}
-            self.run.write_tensors(name, common, {**about, **parts})
-            self._remove(name, names)
+            self.run.write_tensors(name, common, {**metadata, **parts})
+            self._remove_parts(name, names)
         shards.wait()
 
     def contents(self, name: str) -> tuple[dict[str, str], dict[str, Tensor]]:
         """The metadata and tensors of a file; tensors by row have the rows of this process."""
-        (metadata, tensors), shards = self.run.contents(name), self.shards
+        shards = self.shards
+        metadata, tensors = self.run.contents(name)
         pieces = {
             key: [(0, tensor)] for key, tensor in tensors.items() if self._by_row(key, tensor)
         }
         for part in metadata.get("parts", "").split():
-            about, part_tensors = self.run.contents(part)
-            if about.get("mark") != metadata["mark"]:
+            part_metadata, part_tensors = self.run.contents(part)
+            if part_metadata.get("mark") != metadata["mark"]:
                 raise RunError(
                     f"{self.run.path / part} does not belong to {name}; resume the training, or "
                     "train again"
                 )
             for key, tensor in part_tensors.items():
-                pieces.setdefault(key, []).append((int(about["start"]), tensor))
+                pieces.setdefault(key, []).append((int(part_metadata["start"]), tensor))
         for key, parts in pieces.items():
             if sum(len(tensor) for _, tensor in parts) != shards.total:
                 raise RunError(
                     f"{self.run.path / name} does not fit the run: {key} has not {shards.total} "
                     "rows"
                 )
-            own = [
+            rows = [
                 tensor[max(0, shards.start - at) : max(0, shards.stop - at)] for at, tensor in parts
             ]
-            tensors[key] = own[0] if len(own) == 1 else torch.cat(own)
+            tensors[key] = rows[0] if len(rows) == 1 else torch.cat(rows)
         return metadata, tensors
 
-    def _remove(self, name: str, but: Collection[str]) -> None:
-        """Delete the parts of a file, except some."""
+    def _remove_parts(self, name: str, exceptions: Collection[str]) -> None:
+        """Delete the parts of a file, with exceptions."""
         for path in self.run.path.glob(f"{Path(name).stem}-*-of-*{Path(name).suffix}"):
-            if path.name not in but:
+            if path.name not in exceptions:
                 self.run.remove(path.name)
 
     def _by_row(self, key: str, tensor: Tensor) -> bool:

@@ -1,20 +1,44 @@
-"""Exact best tails by a scan of all keys, or of codes with a byte per number."""
+"""The contract of retrievers of the best tails, and exact scans of keys or of their codes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.links.finders.codes import Codes
-from tacit.links.finders.retriever import TopK
+from tacit.links.codes import Codes
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
 
 _SCORES = 2**20  # scores of a block of columns: few enough to stay in cache
-_HELD = 2**23  # rough scores held at a time
+_ROUGH = 2**23  # rough scores in memory at a time
 _PAIRS = 2**22  # floats of keys gathered at a time to score pairs
+
+
+@dataclass(frozen=True, eq=False)
+class TopK:
+    """The best tails of some rows `relation(head, ·)`, by falling logit and then by rising id."""
+
+    ids: Tensor  # [B, m], -1 where there are fewer tails
+    logits: Tensor  # [B, m], exact; minus infinity where there are fewer tails
+    # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
+    rest: Tensor
+    log_sums: Tensor | None = None  # [B], exact, where the search sums rows on its way
+
+
+@runtime_checkable
+class TopKRetriever(Protocol):
+    """Finds the best tails of rows, and how much all of their tails weigh together."""
+
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
+        """The best `m` tails of rows, `[B] x [B] -> [B, m]`."""
+
+    def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """`log Z`, the log of the sum of `e^x` over a row, and whether it is exact, `[B]` each."""
 
 
 class ScanTop:
@@ -27,17 +51,14 @@ class ScanTop:
         self.scorer = scorer
         self.loopless = loopless
 
-    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
-        return self.scan(heads, relations, m)[0]
-
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The exact `log Z` of each row."""
-        total = self.scan(heads, relations, 0)[1]
+        total = cast(Tensor, self.top(heads, relations, 0).log_sums)
         return total, torch.ones_like(total, dtype=torch.bool)
 
     @torch.no_grad()
-    def scan(self, heads: Tensor, relations: Tensor, m: int) -> tuple[TopK, Tensor]:
-        """The best `m` tails of rows and their `log Z`, `[B]`, in one pass."""
+    def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
+        """The best `m` tails of rows and their `log Z` in one pass."""
         queries = self.scorer.queries(heads, relations)
         keys = self.scorer.keys()
         loops = self.loopless[relations].nonzero()[:, 0]
@@ -48,8 +69,8 @@ class ScanTop:
         for start in range(0, len(keys), width):
             logits = even_product(queries, keys[start : start + width])
             places = heads[loops] - start
-            here = (places >= 0) & (places < logits.shape[1])
-            logits[loops[here], places[here]] = -torch.inf
+            inside = (places >= 0) & (places < logits.shape[1])
+            logits[loops[inside], places[inside]] = -torch.inf
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
             scores, columns = best(logits, m + 1)
             # Those of former blocks have lower ids and come first, so that ties by place are ties
@@ -59,9 +80,8 @@ class ScanTop:
         missing = m + 1 - values.shape[1]
         values = F.pad(values, (0, missing), value=-torch.inf)
         ids = F.pad(ids, (0, missing), value=-1)
-        return TopK(
-            ids.masked_fill(values.isneginf(), -1)[:, :m], values[:, :m], values[:, m]
-        ), total
+        ids = ids.masked_fill(values.isneginf(), -1)
+        return TopK(ids[:, :m], values[:, :m], values[:, m], total)
 
 
 class CodedTop:
@@ -78,7 +98,7 @@ class CodedTop:
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
-        step = max(1, _HELD // self.scorer.num_entities)
+        step = max(1, _ROUGH // self.scorer.num_entities)
         tops = [
             self._top(*part, m)
             for part in zip(heads.split(step), relations.split(step), strict=True)
@@ -96,7 +116,7 @@ class CodedTop:
         rows, ids = (rough + slack >= lowest[:, None]).nonzero(as_tuple=True)
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
         logits.masked_fill_(rough[rows, ids].isneginf(), -torch.inf)
-        return listed(rows, ids, logits, len(queries), m)
+        return top_of_pairs(rows, ids, logits, len(queries), m)
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The exact `log Z` of each row, from the keys."""
@@ -110,7 +130,7 @@ def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Ten
     return torch.cat([(queries[row] * keys[entity]).sum(-1) for row, entity in parts])
 
 
-def listed(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:
+def top_of_pairs(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:
     """The best `m` of pairs `(row, id)` as lists by row, and the best score of the rest.
 
     Pairs are ordered by row and by rising id.

@@ -1,19 +1,22 @@
-"""Scans of codes and of rows without loops against plain sorting, on keys that are hard to code."""
+"""Scans of keys and of codes against plain sorting, ties, loops and keys that are hard to code."""
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from tables import FactorScorer
 from tacit.engine.atoms.derived_weights import WeightCache
+from tacit.links import retrievers
 from tacit.links import scorer as links_scorer
-from tacit.links.finders.codes import FEW, Codes, shared_codes
-from tacit.links.finders.scan import CodedTop, ScanTop
+from tacit.links.codes import FEW, Codes, shared_codes
 from tacit.links.models import DistMult
 from tacit.links.precision import steady_product
+from tacit.links.retrievers import CodedTop, ScanTop, TopKRetriever
 
 R = 4
 LOOPLESS = torch.tensor([True, False, True, False])
@@ -120,17 +123,18 @@ def test_where_torch_counts_no_writes_nothing_is_kept(monkeypatch: pytest.Monkey
     assert again is not codes
     assert torch.equal(again.numbers, codes.numbers)  # type: ignore[union-attr]
     model.entities.weight[3] *= 2.0
-    coded: Any = shared_codes(model)
-    assert float(coded.norms[3]) > 1.5 * float(codes.norms[3])
+    changed = shared_codes(model)
+    assert changed is not None
+    assert float(changed.norms[3]) > 1.5 * float(codes.norms[3])
 
 
 def test_codes_are_made_once_and_anew_when_keys_were_written_to() -> None:
     model = model_of(hard_keys()["plain"])
-    assert shared_codes(model, made=False) is None
+    assert shared_codes(model, create=False) is None
     codes = shared_codes(model)
-    assert shared_codes(model, made=False) is codes
+    assert shared_codes(model, create=False) is codes
     model.entities.weight[3] *= 2.0
-    assert shared_codes(model, made=False) is None
+    assert shared_codes(model, create=False) is None
     changed = shared_codes(model)
     assert changed is not None
     assert float(changed.norms[3]) > 1.5 * float(codes.norms[3])  # type: ignore[union-attr]
@@ -210,3 +214,37 @@ def test_sums_leave_loops_out() -> None:
     total, exact = CodedTop(model, Codes.of(model.keys()), LOOPLESS).log_sums(heads, relations)
     assert bool(exact.all())
     torch.testing.assert_close(total.double(), oracle(model, heads, relations).logsumexp(dim=1))
+
+
+def sorted_best(row: list[float], k: int) -> list[tuple[float, int]]:
+    """The definition: larger values first, of equal ones the first."""
+    return sorted(zip(row, range(len(row)), strict=True), key=lambda pair: (-pair[0], pair[1]))[:k]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([1, 5, 1000]))
+@settings(max_examples=60, deadline=None)
+def test_a_scan_finds_the_best_of_whole_rows(seed: int, m: int, at_once: int) -> None:
+    random = np.random.default_rng(seed)
+    n = 9
+    tables = [random.integers(1, 4, (n, n)) / 4 for _ in range(2)]
+    scorer = FactorScorer(tables)
+    heads = torch.tensor([0, 4, 8])
+    relations = torch.tensor([0, 3, 1])
+    finder = ScanTop(scorer, torch.zeros(4, dtype=torch.bool))
+    assert isinstance(finder, TopKRetriever)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrievers, "_SCORES", at_once)
+        top = finder.top(heads, relations, m)
+        (total, exact) = finder.log_sums(heads, relations)
+    assert bool(exact.all())
+    assert top.ids.shape == top.logits.shape == (3, m)
+    for row, logits in enumerate(scorer.logits(heads, relations).tolist()):
+        expected = sorted_best(logits, m)
+        missing = [(float("-inf"), -1)] * (m - len(expected))
+        assert (
+            list(zip(top.logits[row].tolist(), top.ids[row].tolist(), strict=True))
+            == expected + missing
+        )
+        left = [value for value, _ in sorted_best(logits, n)[m:]]
+        assert float(top.rest[row]) == max(left, default=float("-inf"))
+        assert float(total[row]) == pytest.approx(np.log(np.exp(logits).sum()), abs=1e-5)

@@ -15,8 +15,7 @@ from torch import Tensor
 from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.finders.retriever import TopK
-from tacit.links.finders.scan import ScanTop, listed, pair_logits
+from tacit.links.retrievers import ScanTop, TopK, pair_logits, top_of_pairs
 from tacit.links.scorer import BilinearScorer
 
 WORTH = 200_000  # entities below which a scan is faster
@@ -71,10 +70,9 @@ def build_index(
     index.cp.seed = seed
     index.cp.niter = 10
     index.cp.min_points_per_centroid = 1
-    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[
-        : max(_TRAINED * nlist, 1000)
-    ]
-    index.train(keys[drawn.sort().values].numpy())
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    sample = order[: max(_TRAINED * nlist, 1000)].sort().values
+    index.train(keys[sample].numpy())
     for part in keys.split(_ADDED):
         index.add(part.contiguous().numpy())
     stamp = Stamp(weights, count, width, nlist, seed)
@@ -95,12 +93,8 @@ def read_stamp(path: Path) -> Stamp:
                 raise ValueError("its end is missing")
             end = file.seek(max(0, size - len(_MARK) - 8 - length))
             stamp = Stamp(**from_json(file.read(length)))
-        odd = [
-            field.name
-            for field in fields(Stamp)
-            if type(getattr(stamp, field.name)).__name__ != field.type
-        ]
-        if odd or stamp.nlist < 1:
+        types = {field.name: type(getattr(stamp, field.name)).__name__ for field in fields(Stamp)}
+        if types != Stamp.__annotations__ or stamp.nlist < 1:
             raise ValueError("its stamp says something else")
         if digest(path, end) != stamp.digest:
             raise ValueError("it was changed")
@@ -132,13 +126,14 @@ class IndexTop:
         self.weights = weights
         self.loopless = loopless
         self.facts = facts
-        self.stamp = stamp = read_stamp(path)
-        if (stamp.weights, stamp.entities, stamp.width) != (weights, *scorer.keys().shape):
+        self.stamp = read_stamp(path)
+        built_for = self.stamp.weights, self.stamp.entities, self.stamp.width
+        if built_for != (weights, *scorer.keys().shape):
             raise RunError(
                 f"{path} was built for other weights than the run has; build it again",
                 command="index RUN",
             )
-        self.nprobe = min(nprobe, self.stamp.nlist)
+        self.nprobe = nprobe
         library = faiss_library()
         try:
             self._index = library.read_index(str(path), library.IO_FLAG_MMAP)
@@ -147,39 +142,27 @@ class IndexTop:
             raise RunError(
                 f"{path} is damaged ({reason:.200}); build it again", command="index RUN"
             ) from None
-        drawn = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))[
-            :_DRAWN
-        ]
-        self._drawn = drawn.sort().values
-        self._drawn_keys = scorer.keys()[self._drawn]
+        order = torch.randperm(scorer.num_entities, generator=torch.Generator().manual_seed(0))
+        self._sample = order[:_DRAWN].sort().values
+        self._sample_keys = scorer.keys()[self._sample]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IndexTop, (
-            self.scorer,
-            self.path,
-            self.weights,
-            self.loopless,
-            self.facts,
-            self.nprobe,
-        )
+        made_with = self.scorer, self.path, self.weights, self.loopless, self.facts, self.nprobe
+        return IndexTop, made_with
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
         """The best `m` tails that were found, `[B] x [B] -> [B, m]`."""
         queries = self.scorer.queries(heads, relations)
-        fetched = max(_FETCHED, m + m // 4 + 2)
-        near = self._search(queries, min(self.scorer.num_entities, fetched), self.nprobe)[1]
-        beside = self._beside(heads, relations)
-        ids = (
-            torch.cat([near, beside.masked_fill(_within(beside, near), -1)], dim=1)
-            .sort(dim=1)
-            .values
-        )
+        fetch_count = max(_FETCHED, m + m // 4 + 2)
+        nearest = self._search(queries, min(self.scorer.num_entities, fetch_count), self.nprobe)[1]
+        neighbours = self._neighbours(heads, relations, nearest)
+        ids = torch.cat([nearest, neighbours], dim=1).sort(dim=1).values
         rows, places = (ids >= 0).nonzero(as_tuple=True)
         ids = ids[rows, places]
         logits = pair_logits(queries, self.scorer.keys(), rows, ids)
         logits.masked_fill_(self.loopless[relations[rows]] & (heads[rows] == ids), -torch.inf)
-        top = listed(rows, ids, logits, len(heads), m)
+        top = top_of_pairs(rows, ids, logits, len(heads), m)
         return TopK(top.ids, top.logits, torch.full_like(top.rest, torch.inf))
 
     @torch.no_grad()
@@ -191,66 +174,64 @@ class IndexTop:
         if self.scorer.num_entities <= _DRAWN:
             return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
         queries = self.scorer.queries(heads, relations)
-        ruled = self.loopless[relations]
-        best, ids = self._search(
-            queries, _SUMMED, min(self.stamp.nlist, max(self.nprobe, _SUMMING))
-        )
+        no_loop = self.loopless[relations]
+        best, ids = self._search(queries, _SUMMED, max(self.nprobe, _SUMMING))
         rows = torch.arange(len(heads)).repeat_interleave(_EXACT)
         first = ids[:, :_EXACT].clamp(min=0).flatten()
         # These weigh most, and codes are a little off.
         best[:, :_EXACT] = pair_logits(queries, self.scorer.keys(), rows, first).view(-1, _EXACT)
-        beside = self._beside(heads, relations)
-        beside = beside.masked_fill(_within(beside, ids), -1)
-        also, where = (beside >= 0).nonzero(as_tuple=True)
-        more = queries.new_full(beside.shape, -torch.inf)
-        more[also, where] = pair_logits(queries, self.scorer.keys(), also, beside[also, where])
+        neighbours = self._neighbours(heads, relations, ids)
+        more = queries.new_full(neighbours.shape, -torch.inf)
+        rows, places = (neighbours >= 0).nonzero(as_tuple=True)
+        ids_beside = neighbours[rows, places]
+        more[rows, places] = pair_logits(queries, self.scorer.keys(), rows, ids_beside)
         best = torch.cat([best, more], dim=1)
-        ids = torch.cat([ids, beside], dim=1)
-        best.masked_fill_((ids < 0) | (ruled[:, None] & (ids == heads[:, None])), -torch.inf)
-        others = queries @ self._drawn_keys.t()  # [B, S]
-        at = torch.searchsorted(self._drawn, ids).clamp(max=len(self._drawn) - 1)
-        twice = (self._drawn[at] == ids).nonzero(as_tuple=True)
-        others[twice[0], at[twice]] = -torch.inf  # counted among the best
-        others.masked_fill_(ruled[:, None] & (self._drawn == heads[:, None]), -torch.inf)
-        unseen = self.scorer.num_entities - ruled.long() - best.isfinite().sum(dim=1)
-        # where none is left, they sum to 0
+        ids = torch.cat([ids, neighbours], dim=1)
+        best.masked_fill_((ids < 0) | (no_loop[:, None] & (ids == heads[:, None])), -torch.inf)
+        others = queries @ self._sample_keys.t()  # [B, S]
+        places = torch.searchsorted(self._sample, ids).clamp(max=len(self._sample) - 1)
+        rows, columns = (self._sample[places] == ids).nonzero(as_tuple=True)
+        others[rows, places[rows, columns]] = -torch.inf  # counted among the best
+        others.masked_fill_(no_loop[:, None] & (self._sample == heads[:, None]), -torch.inf)
+        unseen = self.scorer.num_entities - no_loop.long() - best.isfinite().sum(dim=1)
+        # where no sample remains, they sum to 0
         weight = (unseen / others.isfinite().sum(dim=1).clamp(min=1)).log()
         total = torch.logaddexp(best.logsumexp(dim=1), others.logsumexp(dim=1) + weight)
         return total, torch.zeros_like(total, dtype=torch.bool)
 
-    def _beside(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """The entities nearest to known tails of rows, padded with -1, `[B, n]`.
+    def _neighbours(self, heads: Tensor, relations: Tensor, listed_ids: Tensor) -> Tensor:
+        """The entities nearest to known tails of rows that are not listed, with -1s, `[B, n]`.
 
         Training has placed such entities near each other, and the clusters nearest to a query may
         lack them.
         """
         rows, tails = map(torch.from_numpy, self.facts.neighbours(heads.numpy(), relations.numpy()))
-        place = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
-        rows, tails, place = (part[place < _KNOWN] for part in (rows, tails.long(), place))
-        near = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
+        rank_of_tail = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
+        few = rank_of_tail < _KNOWN
+        rows, tails, rank_of_tail = rows[few], tails[few].long(), rank_of_tail[few]
+        nearest = heads.new_full((len(heads), _KNOWN, _BESIDE), -1)
         if len(rows):
-            near[rows, place] = self._search(
-                self.scorer.keys()[tails], _BESIDE, min(_NEAREST, self.stamp.nlist)
-            )[1]
-        near = near.view(len(heads), -1).sort(dim=1).values
-        again = F.pad(near[:, 1:] == near[:, :-1], (1, 0))
-        return near.masked_fill(again, -1)
+            keys = self.scorer.keys()[tails]
+            nearest[rows, rank_of_tail] = self._search(keys, _BESIDE, _NEAREST)[1]
+        nearest = nearest.view(len(heads), -1).sort(dim=1).values
+        repeated = F.pad(nearest[:, 1:] == nearest[:, :-1], (1, 0))
+        return nearest.masked_fill(repeated | _within(nearest, listed_ids), -1)
 
     def _search(self, queries: Tensor, count: int, nprobe: int) -> tuple[Tensor, Tensor]:
         """Falling scores from codes, and ids padded with -1, `[B, count]` each."""
         library = faiss_library()
         # A forked process has one thread, and would wait for others of a team that is gone.
         library.omp_set_num_threads(torch.get_num_threads())
-        options = library.SearchParametersIVF(nprobe=nprobe)
+        options = library.SearchParametersIVF(nprobe=min(nprobe, self.stamp.nlist))
         scores, ids = self._index.search(queries.contiguous().numpy(), count, params=options)
         return torch.from_numpy(scores), torch.from_numpy(ids)
 
 
 def _within(ids: Tensor, others: Tensor) -> Tensor:
     """Whether each id of a row is among others of the same row, `[B, n] x [B, m] -> [B, n]`."""
-    ordered = others.sort(dim=1).values
-    places = torch.searchsorted(ordered, ids).clamp(max=ordered.shape[1] - 1)
-    return ordered.gather(1, places) == ids
+    sorted_others = others.sort(dim=1).values
+    places = torch.searchsorted(sorted_others, ids).clamp(max=sorted_others.shape[1] - 1)
+    return sorted_others.gather(1, places) == ids
 
 
 def faiss_library() -> Any:

@@ -21,7 +21,7 @@ FEW = 8  # queries that a kernel over bytes serves sooner than floats made of th
 _WIDTH = 32
 _ALIGNED = 64  # where they lie at an odd address
 _NARROW = 2.0**-8  # of a result that is rounded to bfloat16
-_LOOKED_AT = 256  # keys that codes are held against
+_SAMPLED = 256  # keys that codes are compared with
 _PROBED = 4096  # keys that the kernel is tried on
 
 
@@ -47,70 +47,59 @@ class Codes:
         scales = torch.empty(count)
         errors = torch.empty(count)
         norms = torch.empty(count)
+        smallest = torch.finfo(torch.bfloat16).tiny
         for start in range(0, count, _BLOCK):
             part = slice(start, start + _BLOCK)
             block = keys[part].double()
             # The scale is rounded before it is used, so that the error counts the rounding too.
-            scale = (
-                (block.abs().amax(dim=1) / 127)
-                .clamp(min=torch.finfo(torch.bfloat16).tiny)
-                .bfloat16()
-                .double()
-            )
+            scale = (block.abs().amax(dim=1) / 127).clamp(min=smallest).bfloat16().double()
             code = (block / scale[:, None]).round().clamp(-127, 127)
-            near = code * scale[:, None]
-            lost = torch.linalg.vector_norm(block - near, dim=1)
-            length = torch.linalg.vector_norm(near, dim=1)
+            approximation = code * scale[:, None]
+            loss = torch.linalg.vector_norm(block - approximation, dim=1)
+            length = torch.linalg.vector_norm(approximation, dim=1)
             numbers[part, :width], scales[part] = code.to(torch.int8), scale.float()
             norms[part] = (length * (1 + 2.0**-20)).float()
-            errors[part] = ((lost + ROUNDING * width * (length + lost)) * (1 + 2.0**-20)).float()
+            errors[part] = ((loss + ROUNDING * width * (length + loss)) * (1 + 2.0**-20)).float()
         return cls(numbers, scales, errors, norms)
 
     def products(self, queries: Tensor, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Approximate products of queries with keys, and bounds of their errors, `[B, n]`."""
         lengths = torch.linalg.vector_norm(queries, dim=1, keepdim=True)
-        if len(queries) <= FEW and self._trusted:
+        if len(queries) <= FEW and self._has_kernel:
             return self._by_bytes(queries, lengths, columns)
-        numbers = self.numbers[columns]
-        scales = self.scales[columns]
         width = queries.shape[1]
+        numbers = self.numbers[columns, :width]
         rough = queries.new_empty(len(queries), len(numbers))
-        floats = queries.new_empty(_BLOCK, width)
-        for start in range(0, len(numbers), _BLOCK):
-            block = numbers[start : start + _BLOCK, :width]
-            torch.mm(
-                queries, floats[: len(block)].copy_(block).t(), out=rough[:, start : start + _BLOCK]
-            )
-        return rough.mul_(scales), lengths * self.errors[columns]
+        buffer = queries.new_empty(_BLOCK, width)
+        for block, out in zip(numbers.split(_BLOCK), rough.split(_BLOCK, 1), strict=True):
+            torch.mm(queries, buffer[: len(block)].copy_(block).t(), out=out)
+        return rough.mul_(self.scales[columns]), lengths * self.errors[columns]
 
     def _by_bytes(self, queries: Tensor, lengths: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
         """The same by a kernel that reads bytes; queries and results are rounded to bfloat16."""
         queries = F.pad(queries, (0, self.numbers.shape[1] - queries.shape[1]))
-        near = queries.bfloat16()
-        moved = torch.linalg.vector_norm(queries - near, dim=1, keepdim=True)
+        approximation = queries.bfloat16()
+        shift = torch.linalg.vector_norm(queries - approximation, dim=1, keepdim=True)
         rough = torch._weight_int8pack_mm(
-            near, self.numbers[columns], self.scales[columns].bfloat16()
+            approximation, self.numbers[columns], self.scales[columns].bfloat16()
         ).float()
-        slack = torch.addcmul(lengths * self.errors[columns], moved, self.norms[columns])
+        slack = torch.addcmul(lengths * self.errors[columns], shift, self.norms[columns])
         return rough, slack.addcmul_(rough.abs(), torch.tensor(_NARROW))
 
-    def fit(self, keys: Tensor) -> bool:
+    def match(self, keys: Tensor) -> bool:
         """Whether these are codes of some keys, judged by a sample."""
-        few = slice(None, None, max(1, len(keys) // _LOOKED_AT))
-        width = keys.shape[1]
-        if {len(part) for part in vars(self).values() if isinstance(part, Tensor)} != {len(keys)}:
+        count, width = keys.shape
+        lengths = {len(part) for part in (self.scales, self.errors, self.norms)}
+        if lengths != {count} or self.numbers.shape != (count, width + -width % _WIDTH):
             return False
-        if self.numbers.shape[1:] != (width + -width % _WIDTH,):
-            return False
-        near = self.numbers[few, :width].double() * self.scales[few, None].double()
-        return bool(
-            (torch.linalg.vector_norm(keys[few].double() - near, dim=1) <= self.errors[few]).all()
-        )
+        sample = slice(None, None, max(1, count // _SAMPLED))
+        approximation = self.numbers[sample, :width].double() * self.scales[sample, None].double()
+        distances = torch.linalg.vector_norm(keys[sample].double() - approximation, dim=1)
+        return bool((distances <= self.errors[sample]).all())
 
     @cached_property
-    def _trusted(self) -> bool:
-        """Whether the kernel exists and keeps its undocumented error bounds here."""
-        # which is private to torch
+    def _has_kernel(self) -> bool:
+        """Whether the kernel, which is private to torch, exists and keeps its error bounds."""
         if not hasattr(torch, "_weight_int8pack_mm") or not len(self.numbers):
             return False
         part = slice(0, _PROBED)
@@ -118,17 +107,12 @@ class Codes:
         floats = self.numbers[part].float() * self.scales[part, None]
         for count in (1, FEW - 1):
             queries = torch.randn(count, floats.shape[1], generator=draw)
+            lengths = torch.linalg.vector_norm(queries, dim=1, keepdim=True)
             try:
-                rough, slack = self._by_bytes(
-                    queries, torch.linalg.vector_norm(queries, dim=1, keepdim=True), part
-                )
-                within = bool(((rough - queries @ floats.t()).abs() <= slack).all())
-            except (
-                RuntimeError,
-                TypeError,
-            ):  # a build without it, or one that takes or gives something else
-                return False
-            if not within:
+                rough, slack = self._by_bytes(queries, lengths, part)
+                if not bool(((rough - queries @ floats.t()).abs() <= slack).all()):
+                    return False
+            except (RuntimeError, TypeError):  # a build with another kernel, or with none
                 return False
         return True
 
@@ -137,9 +121,9 @@ _CODES: WeakKeyDictionary[BilinearScorer, tuple[tuple[int, object], Codes]] = We
 
 
 def shared_codes(
-    scorer: BilinearScorer, made: bool = True, make: Callable[[Tensor], Codes] = Codes.of
+    scorer: BilinearScorer, create: bool = True, make: Callable[[Tensor], Codes] = Codes.of
 ) -> Codes | None:
-    """The codes of a scorer's keys, cached in this process, or None unless `made`.
+    """The codes of a scorer's keys, cached in this process, or None unless `create`.
 
     Writes to the keys invalidate the codes.
     """
@@ -147,7 +131,7 @@ def shared_codes(
     state = keys.data_ptr(), writes_to(keys)
     cached_state, codes = _CODES.get(scorer, (None, None))
     if cached_state != state:  # two threads may both make them, without waiting
-        codes = make(keys) if made else None
+        codes = make(keys) if create else None
     if codes is not None:
         _CODES[scorer] = state, codes
     return codes

@@ -1,1 +1,0 @@
-"""What finds the best tails of rows without a score for every entity."""
