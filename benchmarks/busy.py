@@ -36,6 +36,7 @@ import numpy as np
 import tacit
 from scaffold import Benchmark, Measured, Timed, Work, run_of, timed
 from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.raw_scores import Products
 from tacit.graph.graph import Graph
 from tacit.query.formula import quoted
 
@@ -143,19 +144,19 @@ def measure_cycles(run: tacit.Run, rounds: int) -> Measured:
 def scored_rows() -> Iterator[list[int]]:
     """The sizes of the batches of rows that are scored meanwhile."""
     sizes = list[int]()
-    products = Atoms.products
+    products = Products.blocks
     rows = Atoms.rows
 
-    def counted_products(atoms: Atoms, heads: Any, *rest: Any) -> Any:
+    def counted_products(raw: Products, heads: Any, *rest: Any) -> Any:
         sizes.append(len(heads))
-        return products(atoms, heads, *rest)
+        return products(raw, heads, *rest)
 
     def counted_rows(atoms: Atoms, heads: Any, *rest: Any) -> Any:
         sizes.append(len(heads))
         return rows(atoms, heads, *rest)
 
     with (
-        patch.object(Atoms, "products", counted_products),
+        patch.object(Products, "blocks", counted_products),
         patch.object(Atoms, "rows", counted_rows),
     ):
         yield sizes

@@ -37,7 +37,7 @@ from scale import generated
 from tacit.engine.answers.execution import known_answers
 from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery
-from tacit.engine.search.hop import Hop
+from tacit.engine.search.block_expansion import BlockExpansion
 from tacit.evaluate.figures import svg
 from tacit.graph.graph import Graph
 from tacit.links.factors import BilinearModel
@@ -81,19 +81,19 @@ def counted() -> Iterator[Rows]:
     """Counts rows where they are scored and candidates where they are followed."""
     rows = Rows()
     queries = BilinearModel.queries
-    followed = Hop.from_some
+    followed = BlockExpansion.from_some
 
     def count_scored(model: BilinearModel, heads: Tensor, relations: Tensor) -> Tensor:
         rows.scored += len(heads)
         return queries(model, heads, relations)
 
-    def count_followed(hop: Hop, values: Tensor, *given: Tensor) -> None:
+    def count_followed(hop: BlockExpansion, values: Tensor, *given: Tensor) -> None:
         rows.followed += values.numel()
         followed(hop, values, *given)
 
     with (
         patch.object(BilinearModel, "queries", count_scored),
-        patch.object(Hop, "from_some", count_followed),
+        patch.object(BlockExpansion, "from_some", count_followed),
     ):
         yield rows
 

@@ -21,8 +21,8 @@ from torch import distributed
 from scaffold import Benchmark, Measured, timed
 from scale import generated
 from tacit.distributed.shards import Shards, leave, meet
-from tacit.engine.atoms.sharded import whole
 from tacit.engine.engine import Engine
+from tacit.engine.logic import gather_columns
 from tacit.engine.search.hop import Hop
 from tacit.links.factors import Embeddings, FactorModel
 from tacit.links.models import make_model
@@ -102,7 +102,8 @@ def time_of_2p(shards: Shards, given: argparse.Namespace) -> dict[str, Any]:
     found, wall, processor = timed(
         lambda: [asked.reasoner.scores(plan, *slots) for slots in one_by_one]
     )
-    return {"wall": wall, "processor": processor, "scores": whole(shards, torch.cat(found))}
+    scores = gather_columns(shards, torch.cat(found))
+    return {"wall": wall, "processor": processor, "scores": scores}
 
 
 def work(rank: int, world: int, given: argparse.Namespace, folder: Path) -> None:

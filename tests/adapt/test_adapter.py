@@ -65,7 +65,7 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(scores: str, search: s
         order = plain.ranking(*asked)
         for case, (calibrated, reasoner) in adapted.items():
             assert torch.equal(reasoner.scores(*asked), values), (shape.name, *case)
-            if calibrated.monotone:
+            if calibrated.capabilities.monotone:
                 assert torch.equal(reasoner.ranking(*asked), order), (shape.name, *case)
 
 
@@ -78,7 +78,7 @@ def test_an_adapter_keeps_the_order_of_a_row(condition: str, layers: int, scores
         calibration(scores, KnownFacts(GRAPH.index())),
         moved(Adapter(scorer, condition, layers), 2.0),
     )
-    assert adapted.monotone
+    assert adapted.capabilities.monotone
     heads = torch.arange(GRAPH.num_entities).repeat(GRAPH.num_relations)
     relations = torch.arange(GRAPH.num_relations).repeat_interleave(GRAPH.num_entities)
     logits = scorer.logits(heads, relations)
@@ -92,7 +92,7 @@ def test_an_adapter_keeps_the_order_of_a_row(condition: str, layers: int, scores
 
 
 def test_one_that_sees_the_tail_need_not_keep_it() -> None:
-    assert not Adapted(Sigmoid(), Adapter(model(), "spo")).monotone
+    assert not Adapted(Sigmoid(), Adapter(model(), "spo")).capabilities.monotone
 
 
 @pytest.mark.parametrize("layers", [1, 2])

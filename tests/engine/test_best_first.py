@@ -28,10 +28,10 @@ from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
 from tacit.engine.questions import BoundQuery
 from tacit.engine.search.best_first import BestFirstSearch
-from tacit.engine.search.hop import Hop
+from tacit.engine.search.block_expansion import BlockExpansion
+from tacit.engine.search.frontier import SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.search_state import SearchState
-from tacit.engine.search.top_k import TopKRequest, TopKResult
+from tacit.engine.search.top_k import TopKRequest
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -329,7 +329,7 @@ def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_bat
     root = asked.compiled.plan.root
     requests = [TopKRequest(3)] * 2
     search = BestFirstSearch(root, requests, SearchState.of(context, QueryBatch(*slots), budget=5))
-    search.bounds.whole(root)
+    search.bounds.set_of(root)
     first, second = search.state.frontiers
     search.expand([{first, second}, {second}])
     frontiers = search.state.frontiers
@@ -345,9 +345,9 @@ def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_bat
 def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of inexact candidates are not expanded beside values, at twice the time."""
     pairs: list[int] = []
-    followed = Hop.from_some
+    followed = BlockExpansion.from_some
     monkeypatch.setattr(
-        Hop,
+        BlockExpansion,
         "from_some",
         lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)),
     )
@@ -390,41 +390,10 @@ def test_what_a_beam_found_of_a_candidate_is_no_bound_of_it() -> None:
 def test_the_default_is_certified_and_says_what_it_came_to() -> None:
     engine = random_engine(3, k=20)
     assert (engine.settings.search, engine.config["search"]) == ("auto", "certified")
-    assert engine.ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified is True
-    assert (
-        engine.with_settings(search="beam").ask("?x : exists ?y . r(e1, ?y) & q(?y, ?x)").certified
-        is None
-    )
+    text = "?x : exists ?y . r(e1, ?y) & q(?y, ?x)"
+    assert engine.ask(text).certified is True
+    assert engine.with_settings(search="beam").ask(text).certified is None
     shared = random_engine(3)
     vars(shared.parts)["atoms"] = SimpleNamespace(shards=SimpleNamespace(world=2))
     # which processes that share the entities out follow together
     assert shared.config["search"] == "beam"
-
-
-def test_rows_are_counted_and_bounded() -> None:
-    engine = random_engine(3, calibration="softmax-count", observed="none", search="certified", k=6)
-    plan = SHAPES["3p"].plan
-    entities = torch.tensor([[1], [2]])
-    relations = torch.tensor([[0, 2, 4], [1, 3, 5]])
-    found = engine.reasoner.top(plan, entities, relations, [TopKRequest(3)] * 2)
-    assert all(
-        isinstance(each, TopKResult) and each.rows is not None and 0 < each.rows <= 12
-        for each in found
-    )
-
-
-@pytest.mark.parametrize(
-    "denied", ["r(?z, ?x)", "(exists ?w . r(?z, ?w) & q(?w, ?x))", "r(?y, ?x)"]
-)
-def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: str) -> None:
-    """Lower and upper bounds follow other candidates, and a negation swaps them."""
-    text = f"?x : exists ?v, ?y, ?z . p(e1, ?v) & r(?v, ?y) & q(?y, ?z) & p(?z, ?x) & !{denied}"
-    for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
-        engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
-        asked = engine.prepare(text)
-        given = asked.compiled.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
-        bounds = engine.search.bounds(*given)
-        exact = engine.with_settings(search="exact").search.scores(*given)
-        assert bounds is not None
-        assert (bounds[0] <= exact + 1e-5).all()
-        assert (bounds[1] >= exact - 1e-5).all()

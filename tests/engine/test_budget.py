@@ -1,12 +1,15 @@
-"""A search with a budget: the rows it scores, and the first answers it proves."""
+"""What a search may expand: the rows it scores, the first answers it proves, and bounds."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from random_engine import CYCLES, KINDS, questions, random_engine, same
-from tacit.engine.search.hop import Hop
+from tacit.engine.search.block_expansion import BlockExpansion
+from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.query.plans.plan import Project, walk
+from tacit.query.sampling.shapes import SHAPES
 
 
 @pytest.mark.parametrize("budget", [None, 9])
@@ -56,9 +59,9 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[int] = []
-    followed = Hop.from_some
+    followed = BlockExpansion.from_some
     monkeypatch.setattr(
-        Hop, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given))
+        BlockExpansion, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given))
     )
     engine = random_engine(3, calibration="softmax-count", observed="all", k=12)
     asked = [each for each in questions(engine, 5, count=4) if "!(exists" in str(each.query)]
@@ -71,3 +74,32 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
     for one, other in zip(found, step_by_step, strict=True):
         assert one.certified == other.certified
         same(one, other)
+
+
+def test_rows_are_counted_and_bounded() -> None:
+    engine = random_engine(3, calibration="softmax-count", observed="none", search="certified", k=6)
+    plan = SHAPES["3p"].plan
+    entities = torch.tensor([[1], [2]])
+    relations = torch.tensor([[0, 2, 4], [1, 3, 5]])
+    found = engine.reasoner.top(plan, entities, relations, [TopKRequest(3)] * 2)
+    assert all(
+        isinstance(each, TopKResult) and each.rows is not None and 0 < each.rows <= 12
+        for each in found
+    )
+
+
+@pytest.mark.parametrize(
+    "denied", ["r(?z, ?x)", "(exists ?w . r(?z, ?w) & q(?w, ?x))", "r(?y, ?x)"]
+)
+def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: str) -> None:
+    """Lower and upper bounds follow other candidates, and a negation swaps them."""
+    text = f"?x : exists ?v, ?y, ?z . p(e1, ?v) & r(?v, ?y) & q(?y, ?z) & p(?z, ?x) & !{denied}"
+    for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
+        engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
+        asked = engine.prepare(text)
+        given = asked.compiled.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
+        bounds = engine.search.bounds(*given)
+        exact = engine.with_settings(search="exact").search.scores(*given)
+        assert bounds is not None
+        assert (bounds[0] <= exact + 1e-5).all()
+        assert (bounds[1] >= exact - 1e-5).all()

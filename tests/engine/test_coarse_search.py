@@ -12,6 +12,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
 from tacit.engine.answers.answers import Answers
 from tacit.engine.atoms import atoms as atoms_module
+from tacit.engine.atoms import derived_weights
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
@@ -64,9 +65,9 @@ def engine(
 ) -> Engine:
     """An engine that asks codes from its first question on, or rows alone."""
     monkeypatch.setattr(atoms_module, "_LARGE", 0 if large else 2**60)
-    monkeypatch.setattr(atoms_module, "_ASKED", -1)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", -1)
     made = Engine(GRAPH, model(kind), **changes)
-    assert made.atoms.codable is large
+    assert made.atoms.capabilities.codable is large
     return made
 
 
@@ -207,7 +208,7 @@ def test_nothing_is_kept_of_weights_that_were_written_to(
 
 def test_codes_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     coded = engine(monkeypatch, "near", calibration="softmax-count")
-    monkeypatch.setattr(atoms_module, "_ASKED", 10**9)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", 10**9)
     plain = Engine(GRAPH, model("near"), calibration="softmax-count")
     for question in questions():
         coded.ask(question)

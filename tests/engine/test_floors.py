@@ -17,9 +17,8 @@ from tacit.engine.logic import NORMS, ZERO
 from tacit.engine.search import best_first
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.floors import Floor, ceilings, floor, floors, potential
-from tacit.engine.search.frontier_evaluators import FrontierEvaluator
+from tacit.engine.search.frontier import FrontierEvaluator, SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.search_state import SearchState
 from tacit.engine.search.top_k import TopKRequest
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -169,7 +168,7 @@ def test_no_answer_is_worth_more_than_what_is_foreseen_of_a_value(norm: str) -> 
     assert limit.headroom is not None
     assert limit.least.tolist() == [-math.inf]  # of nothing expanded
     assert bool((limit.headroom[0, unwanted] == -math.inf).all())
-    headroom = scores.whole(narrow).index_fill(1, torch.tensor(unwanted), -math.inf)
+    headroom = scores.set_of(narrow).index_fill(1, torch.tensor(unwanted), -math.inf)
     foreseen = potential(scores, Floor(limit.least, headroom), wide, everyone)[0]
     for value in range(20):
         worth = engine.logic.conjunction(

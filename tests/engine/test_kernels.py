@@ -15,7 +15,7 @@ from tacit.engine.atoms.calibration import ByRow
 from tacit.engine.atoms.calibration import calibration as calibrated
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
-from tacit.engine.search import hop as projection
+from tacit.engine.search import kernel_expansion
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.links.ranking import TIES, Ties, ranks
@@ -74,7 +74,7 @@ def test_queries_share_rows_however_many_go_together(
     """A query with too many candidates for one batch, and queries in groups of three."""
     together = scores_of(odd_graph(), "cuda", calibration=calibration)
     for rows in (3, 7, 22):
-        monkeypatch.setattr(projection, "_GPU_ROWS", rows)
+        monkeypatch.setattr(kernel_expansion, "GPU_ROWS", rows)
         apart = scores_of(odd_graph(), "cuda", calibration=calibration)
         for name in SHAPES_WITH_HOPS:
             torch.testing.assert_close(apart[name], together[name], rtol=1e-5, atol=1e-5)

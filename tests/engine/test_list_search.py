@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ def check(listing: Listing, scores: Tensor, proven: bool) -> None:
     """All bounds hold; a finished search has the best answers with exact scores."""
     assert at_most(listing.low, scores[listing.ids])
     assert at_most(scores[listing.ids], listing.high)
-    assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.rest))
+    assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.bound))
     if proven:
         wanted = scores.topk(TOP).values
         found = torch.cat([listing.low, torch.full((TOP,), -torch.inf)]).topk(TOP).values
@@ -173,7 +174,8 @@ def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
 
 def test_a_scan_of_codes_gives_the_same_lists() -> None:
     asked = engine(calibration="sigmoid")
-    coded = CodedTop(asked.scorer, Codes.of(asked.scorer.keys()), loopless(asked.atoms))  # type: ignore[arg-type,attr-defined]
+    scorer: Any = asked.scorer
+    coded = CodedTop(scorer, Codes.of(scorer.keys()), loopless(asked.atoms))
     for entities, relations in queries(SHAPES["2p"]):
         found = Lists(RowLists(asked.atoms, coded), asked.logic, entities, relations, N)
         listing = found.top(SHAPES["2p"].plan.root, TOP)

@@ -20,6 +20,7 @@ from tacit.cli import app
 from tacit.engine.answers.execute import execute
 from tacit.engine.message_reasoner import CertifiedReasoner
 from tacit.engine.questions import bind_question
+from tacit.links.precision import even_product
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind, parse_question
 from tacit.server.settings import Limits
@@ -128,19 +129,35 @@ def test_a_bound_question_is_only_executed(run: tacit.Run) -> None:
     assert bind_question(bound, run.graph, {}) is bound
 
 
-def test_a_question_reaches_the_search_on_a_short_way(run: tacit.Run) -> None:
-    run.ask(TEXT)
+def stages_to(
+    run: tacit.Run, text: str, function: Callable[..., object]
+) -> tuple[list[int], set[str], set[str]]:
+    """The frames on the stack at each call of a function, the modules until then, and all."""
+    run.ask(text)
     depths: list[int] = []
     modules: list[set[str]] = [set()]
 
     def see(frame: FrameType) -> None:
         modules[-1].add(frame.f_code.co_filename)
-        if frame.f_code is CertifiedReasoner.top.__code__:
+        if frame.f_code is function.__code__:
             depths.append(depth(frame))
             modules.append(set())
 
-    traced(lambda: run.ask(TEXT), see)
+    traced(lambda: run.ask(text), see)
+    return depths, modules[0], set.union(*modules)
+
+
+def test_a_question_reaches_the_search_on_a_short_way(run: tacit.Run) -> None:
+    depths, until, modules = stages_to(run, TEXT, CertifiedReasoner.top)
     # the doors of run and engine, the batches, their questions, and the search
     assert depths == [5]
-    assert len(modules[0]) <= 30
-    assert len(set.union(*modules)) <= 52
+    assert len(until) <= 29
+    assert len(modules) <= 48
+
+
+def test_an_atom_reaches_the_product_on_a_short_way(run: tacit.Run) -> None:
+    depths, until, modules = stages_to(run, "?c : borders(France, ?c)", even_product)
+    # then certified search, the search it is based on, its scores, a row, the model, the product
+    assert depths == [11]
+    assert len(until) <= 34
+    assert len(modules) <= 39

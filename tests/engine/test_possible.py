@@ -106,9 +106,9 @@ def test_whole_rows_lose_loops_as_their_blocks_do(typed: bool) -> None:
         ids.flatten() for ids in torch.meshgrid(torch.arange(3), torch.arange(6), indexing="ij")
     )
     with torch.no_grad():
-        rows = atoms.logits(heads, relations)
+        rows = atoms.raw.rows(heads, relations)
         for width in (1, 2, 3):
-            blocks = [block.scores.clone() for block in atoms.products(heads, relations, width)]
+            blocks = [block.scores.clone() for block in atoms.raw.blocks(heads, relations, width)]
             assert torch.equal(torch.cat(blocks, dim=1), rows)
     assert rows.isneginf().any()
     assert rows[:, 2].isfinite().any()

@@ -14,7 +14,7 @@ from tacit.engine.atoms.atoms import OBSERVED, Atoms
 from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import NORMS, Logic
-from tacit.engine.search import hop as projection
+from tacit.engine.search import block_expansion
 from tacit.engine.search.hop import Hop
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
@@ -62,9 +62,9 @@ def by_definition(atoms: Atoms, source: Tensor, relations: Tensor, norm: str) ->
 def test_a_hop_is_the_best_over_its_candidates(
     name: str, norm: str, rows: int, queries_share: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "_CPU_ROWS", rows)
-    monkeypatch.setattr(projection, "_CPU_PAIRS", rows)
-    monkeypatch.setattr(projection, "_CPU_BYTES", 4 * 64 * rows)  # three blocks of columns
+    monkeypatch.setattr(block_expansion, "_CPU_ROWS", rows)
+    monkeypatch.setattr(block_expansion, "_CPU_PAIRS", rows)
+    monkeypatch.setattr(block_expansion, "_CPU_BYTES", 4 * 64 * rows)  # three blocks of columns
     generator = torch.Generator().manual_seed(1)
     source = -torch.rand(12, N, generator=generator) * 5
     relations = torch.randint(R, (12,), generator=generator)
@@ -124,7 +124,7 @@ def test_of_equal_candidates_a_hop_keeps_the_lowest_ids(
     blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three values for 150 candidates: the cut after nine of them is among ties in every row."""
-    monkeypatch.setattr(projection, "_CPU_BYTES", 4 * blocks)
+    monkeypatch.setattr(block_expansion, "_CPU_BYTES", 4 * blocks)
     generator = torch.Generator().manual_seed(5)
     source = -torch.randint(3, (12, N), generator=generator).float()
     relations = torch.randint(R, (12,), generator=generator)
@@ -145,8 +145,8 @@ def test_rows_that_all_queries_share_are_scored_once(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for the candidates of a cycle: many queries, few rows, one relation."""
-    monkeypatch.setattr(projection, "_CPU_PAIRS", 64)
-    monkeypatch.setattr(projection, "_CPU_SCORES", N * 64)
+    monkeypatch.setattr(block_expansion, "_CPU_PAIRS", 64)
+    monkeypatch.setattr(block_expansion, "_CPU_SCORES", N * 64)
     atoms = Atoms(model(0.5), calibration(how, facts()), facts(), ceiling=OBSERVED)
     count = 40
     source = -torch.rand(count, N, generator=torch.Generator().manual_seed(1)) * 5
@@ -179,8 +179,8 @@ def test_rows_that_all_queries_share_are_scored_once(
 def test_a_hop_is_the_same_to_the_bit_on_any_threads(
     name: str, k: int, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "_CPU_ROWS", 40)
-    monkeypatch.setattr(projection, "_CPU_PAIRS", 40)
+    monkeypatch.setattr(block_expansion, "_CPU_ROWS", 40)
+    monkeypatch.setattr(block_expansion, "_CPU_PAIRS", 40)
     source = -torch.rand(queries, N, generator=torch.Generator().manual_seed(1)) * 5
     relations = torch.arange(queries) % R
     before = torch.get_num_threads()
@@ -203,6 +203,6 @@ def test_columns_that_are_scored_at_a_time_are_whole_tiles(heads: int) -> None:
     """A product of its own for the rest of each block would take up to a tenth of the time."""
     made = ComplEx(5000, R, 1).requires_grad_(False)
     hop = Hop(Atoms(made, calibration("sigmoid", facts())), Logic(), K, 10**9)
-    width = hop._width(heads)
+    width = hop.expansion._width(heads)
     assert width == 5000 or width % 64 == 0
     assert width == 5000 or width * heads <= 2**19

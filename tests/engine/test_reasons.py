@@ -321,6 +321,6 @@ def test_rows_that_the_reasons_of_all_answers_need_are_scored_once(
         assert max(scored.values()) == 1
     once = scored.total()
     scored.clear()
-    monkeypatch.setattr(atoms_module, "_HELD", 0)
+    monkeypatch.setattr(atoms_module, "_ROWS_CACHED", 0)
     assert engine.explain(question, top=8, paths=2).to_dict() == told.to_dict()
     assert scored.total() > 1.5 * once  # where nothing is kept

@@ -21,8 +21,8 @@ from formulas import ENTITIES, RELATIONS, queries
 from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms.sharded import whole
 from tacit.engine.engine import Engine
+from tacit.engine.logic import gather_columns
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.search.hop import Hop
 from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers
@@ -87,8 +87,10 @@ def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
     random = torch.Generator().manual_seed(5)
     for name, table in sorted(made.named_children()):
         rows = 2 * len(RELATIONS) if name == "relations" else shards.total
-        drawn = torch.randint(-1, 2, (rows, table.width), generator=random).float()  # type: ignore[arg-type]
-        table.weight.data.copy_(drawn if name == "relations" else drawn[shards.start : shards.stop])  # type: ignore[union-attr]
+        width: Any = table.width
+        weight: Any = table.weight
+        drawn = torch.randint(-1, 2, (rows, width), generator=random).float()
+        weight.data.copy_(drawn if name == "relations" else drawn[shards.start : shards.stop])
     return made.requires_grad_(False).eval()
 
 
@@ -124,7 +126,7 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
                 random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations))
             )
             scores = asked.reasoner.scores(shape.plan, entities, relations)
-            found.append(whole(asked.reasoner.shards, scores))
+            found.append(gather_columns(asked.reasoner.shards, scores))
         for query in formulas if changes["search"] != "symbolic" else ():
             prepared = compile_query(query, safe=False)
             entities = (
@@ -138,7 +140,7 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
                 .view(1, -1)
             )
             found.append(
-                whole(
+                gather_columns(
                     asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)
                 )
             )

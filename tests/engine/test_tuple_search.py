@@ -19,7 +19,7 @@ from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
 from tacit.engine.message_reasoner import MessageReasoner
-from tacit.engine.search.tuple_search import TupleSearch
+from tacit.engine.search.tuple_search import TupleRequest, TupleSearch
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
 from tacit.query.formula import Query
@@ -105,8 +105,9 @@ def searched(
     prepared = compile_query(query, safe=False)
     entities, relations = slots(prepared)
     least = None if new or prepared.plan.has(Complement) else float("-inf")
-    given = prepared.plan, relations, index, reasoner.k, count, least, new
-    return TupleSearch(reasoner, *given, prove=True).run(entities)
+    request = TupleRequest(count, least, new, prove=True)
+    given = prepared.plan, relations, index, reasoner.k, request
+    return TupleSearch(reasoner, *given).run(entities)
 
 
 def listed(search: TupleSearch) -> list[Row]:

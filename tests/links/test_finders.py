@@ -10,7 +10,7 @@ from torch import Tensor
 
 import tacit
 from ring_runs import GRAPH
-from tacit.engine.atoms import atoms
+from tacit.engine.atoms import atoms, derived_weights
 from tacit.errors import RunError
 from tacit.links import finders
 from tacit.links.codes import Codes
@@ -67,7 +67,7 @@ def test_processes_share_the_codes_of_a_run_and_nobody_elses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atoms, "_LARGE", 0)
-    monkeypatch.setattr(atoms, "_ASKED", 3)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", 3)
     path = tmp_path / "run"
     question = "?x : next(n1, ?x)"
     trained(path, 0)
@@ -104,7 +104,7 @@ def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atoms, "_LARGE", 0)
-    monkeypatch.setattr(atoms, "_ASKED", -1)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", -1)
     path = tmp_path / "run"
     question = "?x : next(n1, ?x)"
     trained(path, 0)

@@ -29,7 +29,7 @@ def test_continuous_search_works_whatever_the_calibration_of_the_service() -> No
     engine = Engine(
         graph, make_model("complex", graph.num_entities, graph.num_relations, 4), steps=2
     )
-    assert not engine.atoms.calibration.pointwise
+    assert not engine.atoms.calibration.capabilities.pointwise
     reply = Answerer(engine, Limits()).replies(
         [Job("ask", "?x : r(a, ?x)", changes=(("search", "continuous"),))]
     )[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,9 +13,6 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
-
-# of a calibration, which an adapter does not change
-TRAITS = ("pointwise", "sigmoidal", "by_odds", "by_sum")
 
 
 class Adapted(Calibration):
@@ -25,13 +24,18 @@ class Adapted(Calibration):
         self.adapter = adapter
         self.num_entities = adapter.scorer.num_entities
         self.num_relations = adapter.scorer.num_relations
-        for trait in TRAITS:
-            setattr(self, trait, getattr(calibration, trait))
-        self.monotone = adapter.by_row
-        self.rowwise = (
-            calibration.rowwise and adapter.by_row and (calibration.sigmoidal or self.by_odds)
+        capabilities = calibration.capabilities
+        self.by_odds = capabilities.by_odds
+        self.capabilities = replace(
+            capabilities,
+            monotone=adapter.by_row,
+            rowwise=(
+                capabilities.rowwise
+                and adapter.by_row
+                and (capabilities.sigmoidal or capabilities.by_odds)
+            ),
+            shareable=adapter.by_relation,
         )
-        self.shareable = adapter.by_relation
         self.name = f"{calibration.name}, adapted"
         self.kind = calibration.name
 

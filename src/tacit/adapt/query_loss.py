@@ -82,7 +82,7 @@ class QueryLoss:
         """`log S` at the targets, and the log of the sum of all others, with gradients."""
         entities, relations, targets = batch.slots(self.reasoner.device)
         root = batch.queries.shape.plan.root
-        scores = self.reasoner.evaluation(entities, relations).whole(root)  # [Q, N]
+        scores = self.reasoner.evaluation(entities, relations).set_of(root)  # [Q, N]
         excluded = batch.excluded(self.masked, self.reasoner.device)
         is_excluded = torch.zeros_like(scores, dtype=torch.bool)
         is_excluded[excluded.rows, excluded.tails] = True
@@ -108,7 +108,7 @@ class QueryLoss:
                 [evaluation.of(plan.root, EvalContext(target=ids))[:, 0] for ids in tails]
             )
         else:
-            scores = evaluation.whole(plan.root).gather(1, tails.T).T
+            scores = evaluation.set_of(plan.root).gather(1, tails.T).T
         right = scores[0]
         wrong = log1mexp(scores[1])
         return -(right.clamp(min=_LOWEST) + wrong.clamp(min=_LOWEST)).sum()

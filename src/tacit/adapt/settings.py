@@ -131,7 +131,7 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
         if self.calibration not in ("sigmoid", "softmax-count") and self.condition != "spo":
             from tacit.engine.atoms.calibration import CALIBRATIONS as KINDS  # and torch
 
-            if KINDS[self.calibration].rescales:
+            if KINDS[self.calibration].capabilities.rescales:
                 raise SettingsError(
                     f"calibration is '{self.calibration}', under which an adapter on "
                     f"'{self.condition}' does nothing: it stretches and shifts whole rows of "

@@ -98,7 +98,7 @@ class SharedRows:
             number = len(places[rows])
             h, r = (F.pad(each[rows], (0, max(0, STEADY - number))) for each in (heads, ids))
             with torch.no_grad():
-                for block in self.atoms.products(h, r, width):
+                for block in self.atoms.raw.blocks(h, r, width):
                     self.table[:, block.columns].index_copy_(0, places[rows], block.scores[:number])
                 if self.adapted.by_odds:
                     for part, h, r in zip(

@@ -41,7 +41,7 @@ def streamed(reasoner: MessageReasoner, log_scores: bool) -> StreamedTotals | No
         return None
     if not isinstance(adapted, Adapted) or not adapted.adapter.by_row:
         return None
-    if not (adapted.sigmoidal or adapted.by_odds):
+    if not (adapted.capabilities.sigmoidal or adapted.by_odds):
         return None
     return StreamedTotals(reasoner, adapted, log_scores)
 
@@ -54,7 +54,7 @@ class StreamedTotals:
         self.adapted = adapted
         self.logic = reasoner.logic
         self.log_scores = log_scores  # φ(S) = S instead of exp(S)
-        computed = atoms.blockwise and atoms.device.type == "cpu"
+        computed = atoms.capabilities.blockwise and atoms.device.type == "cpu"
         self.rows = (
             ComputedRows(atoms, adapted)
             if computed

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from tacit.engine.atoms.constraints import AtomConstraints
-from tacit.engine.reasoner import Reasoner, step_memory
-from tacit.engine.search.exclusion import Loopless
+from tacit.engine.atoms.known_facts import AtomConstraints
+from tacit.engine.reasoner import Loopless, Reasoner, step_memory
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer, State, state_of
 from tacit.query.plans.plan import Plan, Union, walk

@@ -20,8 +20,7 @@ from tacit.engine.questions import (
     bind_question,
     reset_threads_after_fork,
 )
-from tacit.engine.reasoner import Reasoner
-from tacit.engine.search.exclusion import NewAnswers
+from tacit.engine.reasoner import NewAnswers, Reasoner
 from tacit.engine.settings import AdapterChoice, EngineSettings
 from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph

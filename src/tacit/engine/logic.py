@@ -3,6 +3,10 @@
 A value `x` in [0, 1] is kept as `log x`. Near 0 that keeps the order of tiny scores, near 1 `log x
 ≈ -(1 - x)` keeps the order of nearly certain ones; a float32 in [0, 1] does neither, and the ties
 it makes destroy rankings.
+
+With sharded entities a process holds the columns of its own entities, `[B, n]`. Operations on a
+whole set receive a few values and ids from the others, the same on every process. One process alone
+exchanges nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +20,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from tacit.distributed.shards import Shards, share
+from tacit.errors import RunError
 
 ZERO = float("-inf")  # the log of 0
 Binary = Callable[[Tensor, Tensor], Tensor]
@@ -188,3 +195,48 @@ class Logic:
     def any(self, parts: Sequence[Tensor]) -> Tensor:
         """The disjunction of all parts."""
         return reduce(self.disjunction, parts)
+
+
+def gather_columns(shards: Shards, values: Tensor) -> Tensor:
+    """Gather the values of all entities, `[B, n] -> [B, N]`, as exact search needs."""
+    if shards.world == 1:
+        return values
+    widest = widest_share(shards)
+    parts = shards.gathered(F.pad(values, (0, widest - values.shape[1])))  # [W, B, widest]
+    spans = (share(shards.total, rank, shards.world) for rank in range(shards.world))
+    return torch.cat(
+        [part[:, : stop - start] for part, (start, stop) in zip(parts, spans, strict=True)], dim=1
+    )
+
+
+def at(shards: Shards, values: Tensor, rows: Tensor, entities: Tensor) -> Tensor:
+    """The values of entities in some rows, `[B, n] x [M] x [M] -> [M]`, from any process."""
+    if shards.world == 1:
+        return values[rows, entities]
+    local, places = shards.inside(entities)
+    return shards.sum(torch.where(local, values[rows, places], 0.0))
+
+
+def largest(shards: Shards, values: Tensor) -> Tensor:
+    """The largest of the processes' values at each place."""
+    return values if shards.world == 1 else shards.gathered(values).amax(dim=0)
+
+
+def own_columns(shards: Shards, values: Tensor) -> Tensor:
+    """The own columns of a table that every process has whole, `[B, N] -> [B, n]`."""
+    return values[:, shards.start : shards.stop]
+
+
+def check_numbers(scores: Tensor, shards: Shards) -> Tensor:
+    """Check that no score is NaN, which maxima and sums propagate."""
+    if math.isnan(float(shards.sum(scores.sum()))):
+        raise RunError(
+            "the link predictor gives scores that are not numbers; is the model damaged? train it "
+            "again"
+        )
+    return scores
+
+
+def widest_share(shards: Shards) -> int:
+    """The largest number of entities of a process, which sets equal step sizes for all."""
+    return -(-shards.total // shards.world)

@@ -12,18 +12,16 @@ from torch import Tensor
 
 from tacit.engine.answers.proofs import FactProofs, Proof, SearchProofs
 from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import Logic
+from tacit.engine.logic import Logic, check_numbers
 from tacit.engine.reasoner import Explanation, Reasoner, step_memory
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.best_first import BestFirstSearch
 from tacit.engine.search.bounded_evaluator import BoundedEvaluator
 from tacit.engine.search.coarse_search import CoarseSearch
 from tacit.engine.search.evaluator import Evaluator
-from tacit.engine.search.frontier_evaluators import ExpandedEvaluator
+from tacit.engine.search.frontier import ExpandedEvaluator, SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.search_state import SearchState
-from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers, loose
+from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers, is_loose
 from tacit.links.codes import FEW
 from tacit.query.plans.plan import Plan
 from tacit.query.plans.traits import is_hop_free, without_hops
@@ -50,7 +48,7 @@ class MessageReasoner(Reasoner):
         """Score every entity, `[B, N]`; batches too large for the memory are split."""
         at_once = self.batch(plan)
         scores = [
-            checked(self.evaluation(*slots, plan).whole(plan.root), self.shards)
+            check_numbers(self.evaluation(*slots, plan).set_of(plan.root), self.shards)
             for slots in zip(entities.split(at_once), relations.split(at_once), strict=True)
         ]
         return scores[0] if len(scores) == 1 else torch.cat(scores)
@@ -62,22 +60,24 @@ class MessageReasoner(Reasoner):
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The scores, and values that order them; both of an atom come from one raw row."""
-        ranking, scores = self.atoms.single(plan, entities, relations, scored=True) or (None, None)
-        if ranking is not None and scores is not None:
-            return checked(scores, self.shards), ranking
-        scores = self.scores(plan, entities, relations)
-        return scores, scores
+        single = self.atoms.single(plan, entities, relations, scored=True)
+        if single is None:
+            scores = self.scores(plan, entities, relations)
+            return scores, scores
+        ranking, scores = single
+        return check_numbers(scores, self.shards), ranking
 
     def top(
         self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
     ) -> list[TopKResult]:
         """List the best answers; without hops, only those that bounds leave open are scored."""
         # Many rows are scored as fast as codes are read; cached sums are of single rows.
-        few = 1 if self.atoms.calibration.by_sum else FEW
-        if len(requests) > few or not self.atoms.codable or not without_hops(plan):
-            return super().top(plan, entities, relations, requests)
-        codes = self.atoms.codes(len(requests))
-        search = CoarseSearch(self.atoms, self.logic, codes, entities.long(), relations.long())
+        atoms = self.atoms
+        few = 1 if atoms.calibration.capabilities.by_sum else FEW
+        if len(requests) > few or not atoms.capabilities.codable or not without_hops(plan):
+            return self.listed(requests, *self.ranked(plan, entities, relations))
+        codes = atoms.codes(len(requests))
+        search = CoarseSearch(atoms, self.logic, codes, entities.long(), relations.long())
         listed = search.top(plan.root, requests)
         return [replace(each, certified=True) for each in listed] if self.exact else listed
 
@@ -91,7 +91,7 @@ class MessageReasoner(Reasoner):
         if self.k is None or is_hop_free(plan.root):
             scores = self.scores(plan, entities, relations)
             return scores, scores
-        bounds = _bounded(self.evaluation(entities, relations, plan)).whole(plan.root)
+        bounds = _bounded(self.evaluation(entities, relations, plan)).set_of(plan.root)
         return bounds.low, bounds.high
 
     def explain(
@@ -109,9 +109,9 @@ class MessageReasoner(Reasoner):
         if self.k is not None and not is_hop_free(plan.root):
             bounded = _bounded(beam)
             bounded.memo.keeps_all = True
-            bounds = bounded.whole(plan.root)
+            bounds = bounded.set_of(plan.root)
             bounded.lend()
-        scores = checked(beam.whole(plan.root), self.shards)[0].cpu()
+        scores = check_numbers(beam.set_of(plan.root), self.shards)[0].cpu()
         limits = (scores, scores) if bounds is None else (bounds.low[0].cpu(), bounds.high[0].cpu())
         best = best_answers(self.shards, request, scores, scores, limits)
         return explained(best, beam, plan, request)
@@ -237,9 +237,9 @@ def explained(
         by_facts = FactProofs(scores, facts.index).proofs(plan.root, answer, count)
         search_score = by_search[0].score
         facts_score = by_facts[0].score
-        if answer in first and loose(search_score, request.least):
+        if answer in first and is_loose(search_score, request.least):
             return by_facts  # the search dropped the facts that imply the answer
-        if loose(search_score, facts_score) or loose(facts_score, search_score):
+        if is_loose(search_score, facts_score) or is_loose(facts_score, search_score):
             return by_search
         return [by_facts[0], *(proof for proof in by_search if proof != by_facts[0])][:count]
 

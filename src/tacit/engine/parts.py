@@ -10,8 +10,7 @@ import torch
 
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
-from tacit.engine.atoms.constraints import AtomConstraints
-from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
 from tacit.engine.logic import Logic
 from tacit.engine.message_reasoner import CertifiedReasoner, MessageReasoner
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
@@ -140,8 +139,8 @@ class EngineParts:
             large = self.graph.num_entities > WORTH
             indexed = self.finders is not None and large and self.finders.indexed
             unproven = self.settings.search in ("auto", "beam")
-            return "index" if indexed and unproven and self.atoms.listable else "rows"
-        if candidates != "rows" and not self.atoms.listable:
+            return "index" if indexed and unproven and self.atoms.capabilities.listable else "rows"
+        if candidates != "rows" and not self.atoms.capabilities.listable:
             raise SettingsError(
                 f"candidates is '{candidates}', and lists cannot serve what the engine asks for: "
                 "they take a model that scores by products, on the CPU, sigmoid or softmax-count, "
@@ -210,7 +209,7 @@ class EngineParts:
                 self.scorer,
                 loopless,
                 nprobe=self.settings.nprobe,
-                sums=self.atoms.calibration.by_sum,
+                sums=self.atoms.calibration.capabilities.by_sum,
             )
         if self.candidates == "index":
             raise SettingsError(

@@ -40,7 +40,7 @@ def hard_ranks(
     order = np.lexsort(queries.relations.T)
     places = AnswerSets(queries.hard.offsets, np.arange(len(queries.hard.ids), dtype=np.int32))
     ordered = torch.zeros(len(places.ids))
-    taken = list[tuple[Tensor, Tensor]]()
+    batches = list[tuple[Tensor, Tensor]]()
     for start in range(processes.rank * size, len(order), processes.world * size):
         chosen = order[start : start + size]
         part = queries.subset(chosen)
@@ -58,11 +58,11 @@ def hard_ranks(
             )
             places_of = ranks(scores, rows, hard, known_rows, known, ties, reasoner.shards)
         # Check the first batch alone on a GPU: a damaged model shows in any.
-        if not taken or places_of.device.type == "cpu":
+        if not batches or places_of.device.type == "cpu":
             check_ranks(places_of)
-        taken.append((_ids(places.subset(chosen).ids), places_of))
+        batches.append((_ids(places.subset(chosen).ids), places_of))
         progress(start + len(part))
-    for at, places_of in taken:
+    for at, places_of in batches:
         ordered[at] = places_of.cpu()
     return check_ranks(processes.sum(ordered))
 

@@ -239,7 +239,7 @@ def relevant_settings(engine: Engine) -> dict[str, Any]:
     if settings["observed"] == "none":
         aside += ("observed_score",)
     shown = {name: value for name, value in settings.items() if name not in aside}
-    return shown | {"precision": engine.atoms.precision}
+    return shown | {"precision": engine.atoms.raw.precision}
 
 
 def queries_of(

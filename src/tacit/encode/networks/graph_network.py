@@ -202,7 +202,7 @@ class ProjectedEvaluator(BeamEvaluator):
         """A hop; over more than one relation, from the best candidates one by one."""
         if not isinstance(step.edge, Relation):
             return super().project(step, place)
-        source = self.whole(step.source)
+        source = self.set_of(step.source)
         relations = self.queries.relation(step.edge)
         return logsigmoid(self.encoder.hop(source, relations, self.context.memory))
 
@@ -231,7 +231,7 @@ class ProjectionReasoner(EncoderReasoner):
         for slots in zip(entities.split(at_once), relations.split(at_once), strict=True):
             evaluation = self.messages.evaluation(*slots)
             evaluator = ProjectedEvaluator(**vars(evaluation), encoder=self.encoder)
-            scores.append(evaluator.whole(plan.root))
+            scores.append(evaluator.set_of(plan.root))
         return torch.cat(scores)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:

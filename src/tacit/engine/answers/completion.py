@@ -16,8 +16,8 @@ from torch import Tensor
 
 from tacit.disk import is_device, written
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.sharded import checked
 from tacit.engine.engine import Engine
+from tacit.engine.logic import check_numbers
 from tacit.engine.questions import check_number
 from tacit.engine.reasoner import step_memory
 from tacit.errors import DataError, SettingsError
@@ -228,7 +228,7 @@ def _add_rows(
         known = atoms.known(chunk, directed)
         if known is not None:
             known.lift(block.scores, block.columns, -math.inf)
-        row, tails = (checked(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
+        row, tails = (check_numbers(block.scores, atoms.shards) >= 2.0 * best.least).nonzero().T
         # a loop is the same fact in both directions
         new = ~torch.isin(tails, skipped) & ((directed[row] % 2 == 0) | (chunk[row] != tails))
         row = row[new]

@@ -23,12 +23,11 @@ from tacit.engine.answers.execution import (
     known_answers,
     known_truths,
 )
-from tacit.engine.atoms.sharded import whole
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.questions import AskOptions, BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
-from tacit.engine.search.tuple_search import Tuples, TupleSearch
+from tacit.engine.search.tuple_search import TupleRequest, Tuples, TupleSearch
 from tacit.engine.settings import NOTHING_KNOWN
 from tacit.errors import PlanError, QueryError, SettingsError
 from tacit.query.plans.plan import Complement, Plan
@@ -214,7 +213,7 @@ def _count(execution: Execution) -> Answers:
         raise QueryError("a count is of all answers; leave LIMIT and OFFSET out")
     (implied,) = known_answers(execution.parts, plan, *slots)
     known = [i for i in implied if i not in execution.excluded]
-    values = whole(reasoner.shards, reasoner.scores(plan, *slots))[0]
+    values = gather_columns(reasoner.shards, reasoner.scores(plan, *slots))[0]
     floor = execution.span.floor
     least = execution.least
     ids = _ids(known, values)
@@ -292,29 +291,33 @@ def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
         relations,
         parts.index,
         None if parts.search.exact else parts.settings.k,
-        request.count,
-        None if execution.new else execution.least,
-        execution.new,
-        execution.proves,
-        request.floor,
-        bound.known is True,
-        wide=likely_only,
+        TupleRequest(
+            request.count,
+            None if execution.new else execution.least,
+            execution.new,
+            execution.proves,
+            request.floor,
+            bound.known is True,
+            wide=likely_only,
+        ),
     )
     tuples = search.run(entities).tuples
     if span.fewest is None or (not likely_only and len(tuples) < request.count):
         return search, tuples
     count = min(span.stop, MOST_TUPLES)
-    known_first = search.least is not None
+    known_first = search.request.least is not None
     last_is_likely = len(tuples) and (
         (bool(tuples.known[-1]) and known_first) or float(tuples.scores[-1]) >= LIKELY_LOG
     )
     if last_is_likely and not likely_only and parts.search.probabilities:
-        more = replace(search, count=count, floor=LIKELY_LOG, wide=True).run(entities)
+        likely = replace(search.request, count=count, floor=LIKELY_LOG, wide=True)
+        more = replace(search, request=likely).run(entities)
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified
         search.leading = max(search.leading, more.leading)
     if not execution.known_are_likely and not execution.new:
-        more = replace(search, count=count, floor=ZERO, only=True, wide=True).run(entities)
+        known_only = replace(search.request, count=count, floor=ZERO, only=True, wide=True)
+        more = replace(search, request=known_only).run(entities)
         tuples = tuples.joined(more.tuples, count, known_first)
         search.certified = more.certified and search.certified
     return search, tuples

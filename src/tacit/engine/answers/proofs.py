@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import at
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, at
 from tacit.engine.search.evaluator import Evaluator
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import EvalContext, Fold
@@ -114,7 +113,7 @@ class SearchProofs(Fold[int, Proof]):
         fact = [torch.tensor([i], device=atoms.device) for i in (s, relation, t)]
         observed = atoms.facts is not None and bool(atoms.facts.contains(*fact))
         atom = (t, relation & ~1, s) if relation & 1 else (s, relation, t)
-        return Proof("atom", float(atoms.of(*fact)), atom=atom, observed=observed)
+        return Proof("atom", float(atoms.pairs(*fact)), atom=atom, observed=observed)
 
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Proof:
         same = place.start == place.end
@@ -153,7 +152,7 @@ class SearchProofs(Fold[int, Proof]):
         return proof.with_value(step.variable, s)
 
     def _best_entity(self, step: Best) -> int:
-        return int(self.atoms.shards.top(self.scores.whole(step.part), 1)[1])
+        return int(self.atoms.shards.top(self.scores.set_of(step.part), 1)[1])
 
     def _cut_value(self, step: Cutset, t: int) -> int:
         """The value of a cut variable that reaches `t` best, among those the search kept."""
@@ -170,7 +169,7 @@ class SearchProofs(Fold[int, Proof]):
         cuts = ids[:1].expand(len(ends))
         best = torch.full((len(ends),), -torch.inf, device=ids.device)
         for few in ids.split(max(1, scores.context.memory // (64 * self.atoms.widest))):
-            table = scores.trying(step.slot, few[None]).whole(step.body)
+            table = scores.trying(step.slot, few[None]).set_of(step.body)
             pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
             values, places = (
                 at(self.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
@@ -236,7 +235,7 @@ class FactProofs(SearchProofs):
         if len(known) <= 1:
             return known or super()._sources(step, t, count)
         starts = torch.tensor(known, device=self.atoms.device)
-        table = self.scores.whole(step.source)
+        table = self.scores.set_of(step.source)
         values = at(self.atoms.shards, table, torch.zeros_like(starts), starts)
         return self._best_starts(step, t, starts, values, count)
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms.hop_kernels import log_sums
 from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.atoms.sharded import largest
-from tacit.engine.logic import log_positive
+from tacit.engine.logic import largest, log_positive
 
 EVERY = slice(None)
 Tails = slice | Tensor
@@ -37,32 +36,32 @@ class ByRow:
     lift: Tensor | None = None  # [B]
 
 
+@dataclass(frozen=True)
+class CalibrationCapabilities:
+    """What a calibration needs, and what it allows.
+
+    With sharded entities each process has a part of a row. A shareable calibration needs no more
+    than that and what `shards` computes of whole rows; others read vectors of an atom's entities.
+    """
+
+    pointwise: bool = False  # one logit gives one score, so that rows can be cut into blocks
+    by_sum: bool = False  # single logits and `log Z` of their row, the log of the sum of `e^x`
+    monotone: bool = True  # it keeps the order of every row
+    sigmoidal: bool = False  # it is `log σ` of the logits that `moved` returns
+    rowwise: bool = False  # `by_row` describes it
+    shareable: bool = True
+    by_odds: bool = False  # an adapter moves the log-odds of its scores, not its logits
+    rescales: bool = False  # it undoes any change of a whole row
+
+
 class Calibration(nn.Module):
     """Turns rows of logits into log-scores, `[B, n] -> [B, n]`.
 
-    A *pointwise* calibration needs one logit to give one score, so rows can be cut into blocks of
-    columns; the others need whole rows. A *monotone* one keeps the order of every row. A
-    *sigmoidal* one is `log σ` of the logits that `moved` returns. A *rowwise* one is described by
-    `by_row`. One *by sum* needs single logits and `log Z` of their row, the log of the sum of
-    `e^x`. No log-score is above its `supremum`, which best-first search relies on. Without
-    gradients, results may use the memory of `logits`.
-
-    With sharded entities each process has a part of a row. A *shareable* calibration needs no more
-    than that and what `shards` computes of whole rows; the others read vectors of an atom's
-    entities.
-
-    An adapter moves the logits, or the log-odds of the scores where it moves *by odds*. One that
-    *rescales* every row undoes any change of a whole row.
+    No log-score is above its `supremum`, which best-first search relies on. Without gradients,
+    results may use the memory of `logits`.
     """
 
-    pointwise = False
-    monotone = True
-    sigmoidal = False
-    rowwise = False
-    shareable = True
-    by_odds = False
-    by_sum = False
-    rescales = False
+    capabilities = CalibrationCapabilities()
     supremum = 0.0
     name = "calibration"
 
@@ -100,7 +99,7 @@ class Calibration(nn.Module):
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails, log_sums: Tensor
     ) -> Tensor:
         """The log-scores of parts of rows, `[B, n]`, given the rows' `log Z`, `[B]`."""
-        if not self.pointwise:
+        if not self.capabilities.pointwise:
             raise TypeError(f"{type(self).__name__} needs whole rows")
         scores: Tensor = self(logits, heads, relations, tails)
         return scores
@@ -116,9 +115,7 @@ class Calibration(nn.Module):
 class Sigmoid(Calibration):
     """`log σ(x)`."""
 
-    pointwise = True
-    sigmoidal = True
-    rowwise = True
+    capabilities = CalibrationCapabilities(pointwise=True, sigmoidal=True, rowwise=True)
     name = "sigmoid"
 
     def forward(
@@ -135,7 +132,7 @@ class Sigmoid(Calibration):
 class MinMax(Calibration):
     """`log (x - min) / (max - min)` over a row, as CQD re-scales scores."""
 
-    rescales = True
+    capabilities = CalibrationCapabilities(rescales=True)
     name = "minmax"
 
     def forward(
@@ -162,7 +159,7 @@ class OfFacts(Calibration):
     """A calibration that shifts whole rows of logits by their known facts, up to a cap."""
 
     facts: KnownFacts
-    rowwise = True
+    capabilities = CalibrationCapabilities(rowwise=True)
 
     def __init__(self, facts: KnownFacts | None = None, shards: Shards | None = None) -> None:
         super().__init__(shards)
@@ -206,8 +203,7 @@ class SoftmaxCount(OfFacts):
     probability.
     """
 
-    by_odds = True
-    by_sum = True
+    capabilities = CalibrationCapabilities(rowwise=True, by_odds=True, by_sum=True)
     supremum = _NEARLY_ONE
     name = "softmax-count"
 
@@ -241,10 +237,10 @@ class SoftmaxObserved(OfFacts):
     ) -> Tensor:
         """`log Σ e^x` of each row's known tails in this shard, `[B]`; `-inf` without any."""
         rows, tails = self.facts.tails(heads, relations)
-        held, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
+        local, places = (None, tails) if self.shards.world == 1 else self.shards.inside(tails)
         x = logits[rows, places].float()
-        if held is not None:
-            x = x.masked_fill(~held, -torch.inf)
+        if local is not None:
+            x = x.masked_fill(~local, -torch.inf)
         top = torch.segment_reduce(x.detach(), "max", lengths=counts, unsafe=True)
         top = top.masked_fill(torch.isneginf(top), 0.0)
         shares = (x - top[rows]).exp()
@@ -268,9 +264,9 @@ def _log_sums(logits: Tensor) -> Tensor:
 
 def _steady(logits: Tensor) -> Tensor:
     """`log Σ e^x` of each row, by parts that make it independent of the thread count."""
-    whole = logits.shape[1] - logits.shape[1] % _PART
-    parts = logits[:, :whole].unflatten(1, (-1, _PART)).logsumexp(dim=2)
-    return torch.cat([parts, logits[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(
+    size = logits.shape[1] - logits.shape[1] % _PART
+    parts = logits[:, :size].unflatten(1, (-1, _PART)).logsumexp(dim=2)
+    return torch.cat([parts, logits[:, size:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(
         dim=1
     )
 

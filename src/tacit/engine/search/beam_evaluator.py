@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import largest, own
-from tacit.engine.logic import ZERO, different
-from tacit.engine.search.dedup import undominated
+from tacit.engine.logic import ZERO, different, largest, own_columns
 from tacit.engine.search.evaluator import Evaluator
-from tacit.engine.search.search_context import by_rows
+from tacit.engine.search.search_context import by_rows, undominated
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import (
     Best,
@@ -33,7 +31,7 @@ from tacit.query.plans.traits import of_sets
 
 @dataclass(eq=False)
 class BeamEvaluator(Evaluator[Tensor]):
-    """Values each step by the table of `plan.py`, from the `k` best candidates of every variable.
+    """Values each step by the table of `plan.py`, from the `k` best values of a variable.
 
     It is exact where `k` is None, and where no hop and no cycle is part of a step.
     """
@@ -43,14 +41,14 @@ class BeamEvaluator(Evaluator[Tensor]):
         relations = self.queries.relation(step)
         if place.target is None:
             return atoms.rows(place.start, relations)
-        return atoms.of(place.start, relations, place.target)[:, None]
+        return atoms.pairs(place.start, relations, place.target)[:, None]
 
     def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Tensor:
         if place.target is not None:
             return different(place.start[:, None], place.target[:, None])
         atoms = self.context.atoms
         everyone = torch.arange(atoms.num_entities, device=atoms.device)
-        return different(place.start[:, None], own(atoms.shards, everyone[None]))
+        return different(place.start[:, None], own_columns(atoms.shards, everyone[None]))
 
     def loop(self, step: Loop, place: EvalContext[Tensor]) -> Tensor:
         if place.target is not None:
@@ -59,8 +57,8 @@ class BeamEvaluator(Evaluator[Tensor]):
         everyone = torch.arange(atoms.num_entities, device=atoms.device)
         column = self.queries.relations[:, step.relation]
         relations, inverse = torch.unique(column, return_inverse=True)
-        rows = [atoms.of(everyone, each.expand(len(everyone)), everyone) for each in relations]
-        return own(atoms.shards, torch.stack(rows)[inverse])
+        rows = [atoms.pairs(everyone, each.expand(len(everyone)), everyone) for each in relations]
+        return own_columns(atoms.shards, torch.stack(rows)[inverse])
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Tensor:
         source = self.above_floor(step.source)
@@ -75,7 +73,7 @@ class BeamEvaluator(Evaluator[Tensor]):
         return self.bodies(step, self.candidates(step)[1])
 
     def best(self, step: Best, place: EvalContext[Tensor]) -> Tensor:
-        return largest(self.context.atoms.shards, self.whole(step.part).amax(dim=1, keepdim=True))
+        return largest(self.context.atoms.shards, self.set_of(step.part).amax(dim=1, keepdim=True))
 
     def everything(self, step: Everything, place: EvalContext[Tensor]) -> Tensor:
         return torch.zeros(len(self.queries), 1, device=self.context.atoms.device)
@@ -107,9 +105,12 @@ class BeamEvaluator(Evaluator[Tensor]):
         places = undominated(telling or features[:1])
         if places is None:
             return candidates, weights
-        again = places == places[:, :1]
-        again[:, 0] = False
-        return candidates.gather(1, places), weights.gather(1, places).masked_fill(again, ZERO)
+        repeated = places == places[:, :1]
+        repeated[:, 0] = False
+        return candidates.gather(1, places), weights.gather(1, places).masked_fill(repeated, ZERO)
 
     def lift(self, function: Callable[..., Tensor], *values: Tensor) -> Tensor:
         return function(*values)
+
+    def highest(self, value: Tensor) -> Tensor:
+        return value

@@ -1,4 +1,4 @@
-"""Best-first search: bounds on every value of a plan, tightened where they decide what is best.
+"""Best-first search: bounds on values, tightened where they decide what is best.
 
 A hop is `out[t] = max_s source[s] ⊤ edge(s, t)`, and no edge is worth more than a supremum. From
 its best candidates alone it has lower bounds; the best candidate that is left, ⊤ the supremum,
@@ -19,16 +19,15 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, check_numbers
 from tacit.engine.search.floors import floors
-from tacit.engine.search.frontier_evaluators import (
+from tacit.engine.search.frontier import (
     ExpandedEvaluator,
     ForesightEvaluator,
     FrontierEvaluator,
+    SearchState,
 )
-from tacit.engine.search.search_state import SearchState
-from tacit.engine.search.top_k import TopKRequest, TopKResult, loose, unsettled
+from tacit.engine.search.top_k import TopKRequest, TopKResult, is_loose, unsettled
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
@@ -61,7 +60,7 @@ class BestFirstSearch:
         self.bounds = FrontierEvaluator.by(self.state)
 
     def run(self) -> Iterator[tuple[list[int], BestFirstSearch]]:
-        """Expand candidates until the answers to each query are proven, or no more may be expanded.
+        """Expand candidates until all answers are proven, or no more may be expanded.
 
         It yields the places of queries that are done, with the search of these alone.
         """
@@ -104,9 +103,9 @@ class BestFirstSearch:
         """The best answers to each query, certified where they are proven."""
         shards = self.state.context.atoms.shards
         bounds = self.bounds.answers(self.root)
-        lower = checked(bounds.low, shards).cpu()
-        upper = checked(bounds.high, shards).cpu()
-        values = ExpandedEvaluator.by(self.state).whole(self.root).cpu()
+        lower = check_numbers(bounds.low, shards).cpu()
+        upper = check_numbers(bounds.high, shards).cpu()
+        values = ExpandedEvaluator.by(self.state).set_of(self.root).cpu()
         tables = zip(self.requests, self.state.rows, values, lower, upper, strict=True)
         return [
             replace(request.best(scores, bounds=(low, high)), rows=count)
@@ -123,9 +122,9 @@ class BestFirstSearch:
 
     def _expansions(self, query: int, entity: int) -> set[Search]:
         """The steps that bring the bounds of an entity closer together, or else any steps."""
-        closer = _Tightening(self.bounds, query)
-        at_entity = closer.of(self.root, EvalContext(target=entity))
-        anywhere = filter(None, map(closer.next, self.state.frontiers))
+        tightening = _Tightening(self.bounds, query)
+        at_entity = tightening.of(self.root, EvalContext(target=entity))
+        anywhere = filter(None, map(tightening.next, self.state.frontiers))
         return at_entity or next(anywhere, set())
 
     def cannot_be_proven(self, queries: Sequence[int]) -> list[int]:
@@ -156,12 +155,12 @@ class BestFirstSearch:
             allowed = [state.allowance(step, query) for query in queries]
             sizes = list(map(min, paces, allowed))
             source = self.bounds.sources(step)
-            left = source.high[rows].masked_fill_(frontier.expanded[rows], ZERO)
-            upper, ids = best(left, max(sizes))
+            unexpanded = source.high[rows].masked_fill_(frontier.expanded[rows], ZERO)
+            upper, ids = best(unexpanded, max(sizes))
             lower = source.low[rows[:, None], ids]
             ready = (~unsettled(lower, upper) & (upper > ZERO)).cumprod(dim=1).sum(dim=1)
-            taken = torch.minimum(ready, torch.tensor(sizes, device=ready.device))
-            state.expand(step, rows, ids, [lower], taken)
+            counts = torch.minimum(ready, torch.tensor(sizes, device=ready.device))
+            state.expand(step, rows, ids, [lower], counts)
         self.bounds = FrontierEvaluator.by(state)
 
     def complete(self) -> None:
@@ -170,7 +169,7 @@ class BestFirstSearch:
         Candidates that are not exact are expanded by the beam's values alone: to expand their
         bounds, too, takes half as long again and proves hardly more. These count as left.
         """
-        self.bounds.whole(self.root)
+        self.bounds.set_of(self.root)
         for step in _from_inside(self.root):
             if isinstance(step, Project | Cutset) and step in self.state.frontiers:
                 self._complete(step)
@@ -179,8 +178,8 @@ class BestFirstSearch:
         state = self.state
         frontier = self.state.frontiers[step]
         source = source_of(step)
-        bounds = self.bounds.whole(source)
-        values = ExpandedEvaluator.by(state).whole(source)
+        bounds = self.bounds.set_of(source)
+        values = ExpandedEvaluator.by(state).set_of(source)
         worths, ids = best(values, state.beam_size(step))
         useful = (worths > ZERO) | (isinstance(step, Cutset) and not step.bounded)
         worth = (useful & ~frontier.expanded.gather(1, ids)).float().log()
@@ -189,23 +188,23 @@ class BestFirstSearch:
             worth += state.lower_ceiling(step).gather(1, ids)
         worth, order = worth.sort(dim=1, descending=True, stable=True)
         ids = ids.gather(1, order)
-        left = (worth != ZERO).sum(dim=1)
+        remaining = (worth != ZERO).sum(dim=1)
         size = _STAGE if staged else ids.shape[1]
         exact = frontier.by_beam or is_hop_free(source)
         tables = [values] if exact else [values, bounds.low, bounds.high]
         rows = torch.arange(state.size, device=ids.device)
-        while bool((left > 0).any()):
+        while bool((remaining > 0).any()):
             few, ids = ids.tensor_split([size], dim=1)
             weights = [table.gather(1, few) for table in tables]
-            state.expand(step, rows, few, weights, left.clamp(0, size))
-            left = left - size
+            state.expand(step, rows, few, weights, remaining.clamp(0, size))
+            remaining = remaining - size
             worth = worth[:, size:]
             size = _PACE * size
             self.bounds = FrontierEvaluator.by(state)
             if state.floors:
                 state.floors = floors(self.root, self.requests, self.bounds)
             if staged:
-                left = torch.minimum(left, self._above_floor(step, worth))
+                remaining = torch.minimum(remaining, self._above_floor(step, worth))
         if frontier.by_beam and isinstance(step, Project):
             frontier.expanded &= ~unsettled(values, bounds.high)
         self.bounds = FrontierEvaluator.by(state)
@@ -236,7 +235,7 @@ class BestFirstSearch:
         if self.state.budget is not None or is_hop_free(root) or not negated:
             return False
         few = (k or atoms.num_entities) * atoms.num_entities <= _FEW
-        return atoms.calibration.pointwise or (few and negates_hops(root))
+        return atoms.calibration.capabilities.pointwise or (few and negates_hops(root))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,13 +248,13 @@ class _Tightening(Fold[int, set[Search]]):
     def next(self, step: Search) -> set[Search]:
         """The step, where its best candidate may be expanded, or steps that make that one exact."""
         state = self.bounds.state
-        value, candidate = state.frontiers[step].best_left[self.query]
+        value, candidate = state.frontiers[step].best_remaining[self.query]
         if value == ZERO or not state.allowance(step, self.query):
             return set()
         lower = float(self.bounds.sources(step).low[self.query, candidate])
         return (
             self.of(source_of(step), EvalContext(target=candidate))
-            if loose(lower, value)
+            if is_loose(lower, value)
             else {step}
         )
 
@@ -265,14 +264,14 @@ class _Tightening(Fold[int, set[Search]]):
     def project(self, step: Search, place: EvalContext[int]) -> set[Search]:
         if step not in self.bounds.state.frontiers:  # but valued by a beam
             return set()
-        bounds = self.bounds.whole(step)
+        bounds = self.bounds.set_of(step)
         at = (self.query, place.end)
-        return self.next(step) if loose(float(bounds.low[at]), float(bounds.high[at])) else set()
+        return self.next(step) if is_loose(float(bounds.low[at]), float(bounds.high[at])) else set()
 
     cutset = project
 
     def best(self, step: Best, place: EvalContext[int]) -> set[Search]:
-        entity = int(self.bounds.whole(step.part).high[self.query].argmax())
+        entity = int(self.bounds.set_of(step.part).high[self.query].argmax())
         return self.of(step.part, EvalContext(target=entity))
 
     def relation(self, step: Step, place: EvalContext[int]) -> set[Search]:

@@ -1,4 +1,7 @@
-"""Bounds of beam search: dropped candidates raise upper bounds, and a negation swaps both."""
+"""Bounds of log-scores, and the evaluation of plans by them.
+
+What a beam drops raises upper bounds, and a negation swaps both.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import largest, whole
-from tacit.engine.search.bounds import Bounds, lift
-from tacit.engine.search.dedup import RowGroups
-from tacit.engine.search.evaluator import Evaluator, Memo
+from tacit.engine.logic import Logic, gather_columns, largest
+from tacit.engine.search.evaluator import Evaluator, Memo, Outer
 from tacit.engine.search.floors import Floor
 from tacit.engine.search.hop import Hop
-from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.query.plans.fold import EVERYWHERE, EvalContext
+from tacit.engine.search.search_context import QueryBatch, RowGroups, SearchContext
+from tacit.query.plans.fold import EVERYWHERE, End, EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
     Complement,
@@ -29,6 +30,57 @@ from tacit.query.plans.plan import (
     ends_of,
 )
 from tacit.query.plans.traits import is_hop_free, negates_hops, of_sets
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Lower and upper bounds of exact log-scores, which are exact where both are one tensor."""
+
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def exactly(cls, value: Tensor) -> Bounds:
+        """The bounds of known values."""
+        return cls(value, value)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the values are known."""
+        return self.low is self.high
+
+    def __getitem__(self, rows: Tensor) -> Bounds:
+        return lift(lambda bound: bound[rows], self)
+
+    def swapped(self) -> Bounds:
+        """Swap upper and lower bounds, as a negation does."""
+        return Bounds(self.high, self.low)
+
+    def raised(self, least: Tensor | None) -> Bounds:
+        """Raise the upper bounds to at least a value a row, `[B]`."""
+        return self if least is None else Bounds(self.low, torch.maximum(self.high, least[:, None]))
+
+
+def lift(function: Callable[..., Tensor], *values: Bounds) -> Bounds:
+    """Apply a monotone function to lower and upper bounds, once where all are exact."""
+    low = function(*[value.low for value in values])
+    exact = all(value.exact for value in values)
+    return Bounds(low, low if exact else function(*[value.high for value in values]))
+
+
+class BoundsFold(Fold[End, Bounds]):
+    """Values sets, their complements and what they are joined to, from bounds of atoms."""
+
+    logic: Logic
+
+    def all(self, parts: Sequence[Bounds], place: EvalContext[End]) -> Bounds:
+        return lift(lambda *bounds: self.logic.all(bounds), *parts)
+
+    def any(self, parts: Sequence[Bounds], place: EvalContext[End]) -> Bounds:
+        return lift(lambda *bounds: self.logic.any(bounds), *parts)
+
+    def negation(self, step: Complement[Step], part: Bounds, place: EvalContext[End]) -> Bounds:
+        return lift(self.logic.negation, part.swapped())
 
 
 @dataclass(eq=False)
@@ -59,7 +111,7 @@ class BoundedEvaluator(Evaluator[Bounds]):
 
     def cutset(self, step: Cutset, place: EvalContext[Tensor]) -> Bounds:
         self.remembered(step.candidates)  # which the body may read, too
-        source = self._merged(self.whole(step.candidates))
+        source = self._merged(self.set_of(step.candidates))
         hop = self.context.hop(step.candidates)
         low, high = self._candidates(hop, source, step.body)
         if low is high:
@@ -74,7 +126,7 @@ class BoundedEvaluator(Evaluator[Bounds]):
 
     def best(self, step: Best, place: EvalContext[Tensor]) -> Bounds:
         shards = self.context.atoms.shards
-        part = self.whole(step.part)
+        part = self.set_of(step.part)
         return lift(lambda values: largest(shards, values.amax(dim=1, keepdim=True)), part)
 
     def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
@@ -118,10 +170,10 @@ class BoundedEvaluator(Evaluator[Bounds]):
     def _through(self, edge: Edge, source: Bounds, low: Tensor, high: Tensor) -> Bounds:
         """Follow a compound edge from candidates for lower and for upper bounds."""
         shards = self.context.atoms.shards
-        lower = whole(shards, source.low).gather(1, low)
+        lower = gather_columns(shards, source.low).gather(1, low)
         if source.exact and is_hop_free(edge):
             return Bounds.exactly(self.beam.along(edge, low, lower))
-        upper = lower if source.exact else whole(shards, source.high).gather(1, high)
+        upper = lower if source.exact else gather_columns(shards, source.high).gather(1, high)
         if low is high and not of_sets(edge):
             return self.along(edge, low, Bounds(lower, upper))
         return Bounds(  # each by itself, so that it prunes its own candidates
@@ -145,13 +197,20 @@ class BoundedEvaluator(Evaluator[Bounds]):
     def lift(self, function: Callable[..., Tensor], *values: Bounds) -> Bounds:
         return lift(function, *values)
 
+    def highest(self, value: Bounds) -> Tensor:
+        return value.high
+
     def inner(
-        self, queries: QueryBatch, rows: Tensor, context: SearchContext, floor: Floor | None
+        self,
+        rows: Tensor,
+        queries: QueryBatch | None = None,
+        context: SearchContext | None = None,
+        floor: Floor | None = None,
     ) -> BoundedEvaluator:
-        """The evaluator of queries that belong to some rows here, with that of their beam."""
-        beam = self.beam.inner(queries, rows, context, floor)
-        memo = Memo[Bounds](outer=(self, rows))
-        return BoundedEvaluator(context, beam.queries, memo, floor, beam=beam)
+        """The evaluator of queries that repeat rows of these, with that of their beam."""
+        beam = self.beam.inner(rows, queries, context, floor)
+        memo = Memo[Bounds](outer=Outer(self, rows))
+        return BoundedEvaluator(beam.context, beam.queries, memo, floor, beam=beam)
 
     def _only(self, groups: RowGroups) -> BoundedEvaluator:
         beam = self.beam._only(groups)

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import EVERY
-from tacit.engine.atoms.constraints import IMPOSSIBLE
-from tacit.engine.atoms.known_facts import KnownTails
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import ZERO, Logic, different
-from tacit.engine.search.bounds import Bounds, BoundsFold
+from tacit.engine.atoms.derived_weights import row_keys
+from tacit.engine.atoms.known_facts import IMPOSSIBLE, KnownTails
+from tacit.engine.logic import ZERO, Logic, check_numbers, different
+from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
 from tacit.engine.search.top_k import TopKRequest, TopKResult
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
@@ -31,7 +30,7 @@ from tacit.query.plans.plan import Node, Relation, Unequal, single_atom
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
 _MANY = 16  # where more than one in so many entities is requested, all of them are scored
-_LOST = 2.0**-18  # relative rounding error of a bound after calibration and logic
+_ERROR = 2.0**-18  # relative rounding error of a bound after calibration and logic
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class _Leaf:
     relations: Tensor
     queries: Tensor  # [B, D]
     log_sums: Tensor
-    loops: KnownTails
+    loops: KnownTails | None
     known: KnownTails | None
     row: Tensor | None  # [B, N], raw, where codes or the sum of the row are missing
 
@@ -62,7 +61,7 @@ class CoarseSearch:
         """List the best answers to each query."""
         first = [torch.tensor(each.first, dtype=torch.long) for each in requests]
         ids = torch.cat([self._contenders(root, requests), *first]).unique()
-        scores = checked(self._exact(root, ids), self.atoms.shards)
+        scores = check_numbers(self._exact(root, ids), self.atoms.shards)
         finer = self._exact(root, ids, raw=True) if single_atom(root) else [None] * len(requests)
         return [
             each.best_among(ids, *values)
@@ -84,18 +83,18 @@ class CoarseSearch:
         aside = [
             (row, i) for row, each in enumerate(requests) for i in (*each.first, *each.without)
         ]
-        taken = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
+        listed_anyway = KnownTails(*torch.tensor(aside, dtype=torch.long).view(-1, 2).unbind(dim=1))
         lows = list[Tensor]()
         highs = list[Tensor]()
         width = max(1, _CACHED // len(requests))
         for columns in (slice(start, min(start + width, n)) for start in range(0, n, width)):
             bounds = _InColumns(self, columns, raw).of(root)
             for end in (bounds.low, bounds.high):
-                taken.lift(end, columns, ZERO)
+                listed_anyway.lift(end, columns, ZERO)
             lows.append(bounds.low.topk(min(int(counts.max()), bounds.low.shape[1])).values)
             highs.append(bounds.high)
         last = torch.cat(lows, dim=1).sort(dim=1, descending=True).values.gather(1, counts - 1)
-        last = torch.where(last.isfinite(), last - last.abs() * _LOST, last)
+        last = torch.where(last.isfinite(), last - last.abs() * _ERROR, last)
         floors = torch.tensor([ZERO if raw else each.floor for each in requests])[:, None]
         high = torch.cat(highs, dim=1)
         cut = torch.maximum(last, floors)
@@ -107,16 +106,26 @@ class CoarseSearch:
             atoms = self.atoms
             heads = self.entities[:, slot]
             relations = self.relations[:, step.slot] ^ int(step.flip)
-            sums = atoms.kept_sums(heads, relations)
-            row = atoms.logits(heads, relations) if self.codes is None or sums is None else None
-            if sums is None and row is not None:
-                sums = atoms.keep_sums(row, heads, relations)
             queries = cast(BilinearScorer, atoms.scorer).queries(heads, relations)
-            arguments = heads, relations, queries, cast(Tensor, sums)
-            self.leaves[slot, step] = _Leaf(
-                *arguments, atoms.loops(heads, relations), atoms.known(heads, relations), row
-            )
+            sums, row = self._sums_and_rows(heads, relations)
+            known = atoms.known(heads, relations)
+            loops = None if atoms.possible is None else atoms.possible.loops(heads, relations)
+            self.leaves[slot, step] = _Leaf(heads, relations, queries, sums, loops, known, row)
         return self.leaves[slot, step]
+
+    def _sums_and_rows(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`log Z` of rows, zeros where nothing needs it, and raw rows where these were read."""
+        atoms = self.atoms
+        keys = row_keys(atoms.scorer, heads, relations)
+        by_sum = atoms.calibration.capabilities.by_sum
+        sums = atoms.weights.sums(keys) if by_sum else torch.zeros(len(heads))
+        if self.codes is not None and sums is not None:
+            return sums, None
+        row = atoms.raw.rows(heads, relations)
+        if sums is None:
+            sums = atoms.calibration.log_sums(row)
+            atoms.weights.add_sums(keys, sums)
+        return sums, row
 
 
 class _InColumns(BoundsFold[int]):
@@ -142,25 +151,25 @@ class _InColumns(BoundsFold[int]):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))
         exact = self._scored(leaf, steady_product(leaf.queries, self.keys))
-        return Bounds(exact, exact)
+        return Bounds.exactly(exact)
 
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Bounds:
         columns = self.columns
         if isinstance(columns, slice):
             columns = torch.arange(columns.start, columns.stop)
         values = different(self.search.entities[:, place.start, None], columns[None])
-        return Bounds(values, values)
+        return Bounds.exactly(values)
 
     def _bounded(self, leaf: _Leaf, columns: slice) -> tuple[Tensor, Tensor]:
         if leaf.row is None:
             return cast(Codes, self.search.codes).products(leaf.queries, columns)
         lengths = torch.linalg.vector_norm(leaf.queries, dim=1, keepdim=True)
-        return leaf.row[:, columns], lengths * (
-            ROUNDING * leaf.queries.shape[1] * self.atoms.longest
-        )
+        slack = ROUNDING * leaf.queries.shape[1] * self.atoms.weights.longest
+        return leaf.row[:, columns], lengths * slack
 
     def _scored(self, leaf: _Leaf, logits: Tensor) -> Tensor:
-        leaf.loops.lift(logits, self.columns, IMPOSSIBLE)
+        if leaf.loops is not None:
+            leaf.loops.lift(logits, self.columns, IMPOSSIBLE)
         scores = logits
         certain = torch.inf
         if not self.raw:

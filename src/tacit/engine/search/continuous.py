@@ -58,13 +58,13 @@ class ContinuousReasoner(Reasoner):
                 "needs a model that scores vectors (complex, distmult or cp); use search beam or "
                 "exact"
             )
-        if not calibration.pointwise:
+        if not calibration.capabilities.pointwise:
             why = (
                 f"scores vectors one by one, which {calibration.name} cannot; "
                 "use calibration sigmoid"
             )
             raise _refused(why, "calibration")
-        if not calibration.shareable:
+        if not calibration.capabilities.shareable:
             raise _refused(
                 "scores vectors, no entities for this adapter to read; use an adapter on p, or "
                 "search beam"
@@ -204,9 +204,9 @@ class Vectors(Fold[Tensor, Tensor]):
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Tensor:
         middle = self.vectors[step.variable]
-        here = self.of(step.source, EvalContext(target=middle))
+        start = self.of(step.source, EvalContext(target=middle))
         return self.reasoner.logic.conjunction(
-            self.of(step.edge, EvalContext(middle, place.target)), here
+            self.of(step.edge, EvalContext(middle, place.target)), start
         )
 
     def all(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:

@@ -11,38 +11,56 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import at
-from tacit.engine.logic import ZERO, Logic
-from tacit.engine.search.bounds import Bounds, highest
-from tacit.engine.search.dedup import RowGroups
+from tacit.engine.logic import ZERO, Logic, at
 from tacit.engine.search.floors import Floor, promising
-from tacit.engine.search.search_context import QueryBatch, SearchContext
+from tacit.engine.search.search_context import QueryBatch, RowGroups, SearchContext
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import Cutset, Edge, Project, Step, reads
 from tacit.query.plans.traits import Search, source_of
 
-Value = TypeVar("Value", bound=Tensor | Bounds)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, eq=False)
+class Outer(Generic[Value]):
+    """The evaluator around another one, and a row of it for each row of that."""
+
+    evaluator: Evaluator[Value]
+    rows: Tensor  # [B]
+
+    def __getitem__(self, rows: Tensor) -> Outer[Value]:
+        return Outer(self.evaluator, self.rows[rows])
+
+    def has(self, step: Step) -> bool:
+        """Whether it has all entity slots that a step reads."""
+        return max(reads(step)[0], default=-1) < self.evaluator.queries.entities.shape[1]
 
 
 @dataclass(eq=False)
 class Memo(Generic[Value]):
-    """The values of steps that are remembered, and the evaluator around this one."""
+    """The values of steps that are remembered: here, and in the evaluator around."""
 
     values: dict[Step, Value] = field(default_factory=dict)
     keeps_all: bool = False  # as explanations need; else only what `remembered` values
-    outer: tuple[Evaluator[Value], Tensor] | None = None  # with a row of it for each row, [B]
+    outer: Outer[Value] | None = None
 
     def only(self, rows: Tensor) -> Memo[Value]:
         """An empty memo for some of the rows."""
-        return Memo(outer=None if self.outer is None else (self.outer[0], self.outer[1][rows]))
+        return Memo(outer=None if self.outer is None else self.outer[rows])
+
+    def outer_of(self, step: Step) -> Outer[Value] | None:
+        """The evaluator around, where it can value a step that has no value here."""
+        if self.outer is None or step in self.values or not self.outer.has(step):
+            return None
+        return self.outer
 
 
 @dataclass(eq=False)
 class Evaluator(Fold[Tensor, Value]):
-    """Values the steps of a plan for a batch, `[B, N]`, or `[B, 1]` where one value is for all.
+    """Values the steps of a plan for B queries, `[B, N]`, or `[B, 1]` for one value for all.
 
-    A step is valued in the evaluator around where it reads no slot that is filled here alone, and
-    once for all rows that are equal in what it reads.
+    Candidates of a cut variable are tried by an evaluator inside, whose queries fill one more slot.
+    There a step that does not read the slot has the value from outside.
     """
 
     context: SearchContext
@@ -54,26 +72,33 @@ class Evaluator(Fold[Tensor, Value]):
     def lift(self, function: Callable[..., Tensor], *values: Value) -> Value:
         """Apply a function of tables to values."""
 
+    @abstractmethod
+    def highest(self, value: Value) -> Tensor:
+        """The table of a value, or of its upper bounds."""
+
     def of(self, step: Step, place: EvalContext[Tensor] = EVERYWHERE) -> Value:
-        """The value of a step at a place."""
+        """The value of a step at a place.
+
+        Between two ends it is computed. At one entity a row it is read from the set, where that is
+        known or costs a search. A set comes from the memo, from the evaluator around, or from one
+        row for each group of equal rows.
+        """
         if place.source is not None:
             return super().of(step, place)
-        outer = self._outer(step)
+        outer = self.memo.outer_of(step)
+        is_known = step in self.memo.values
         if place.target is not None:
-            valued = step in self.memo.values or (self.queries.repeats and outer is not None)
-            by_set = valued or isinstance(step, Project | Cutset)
+            by_set = is_known or outer is not None or isinstance(step, Project | Cutset)
             return self._at(step, place.target) if by_set else super().of(step, place)
-        if step in self.memo.values:
+        if is_known:
             return self.memo.values[step]
         if outer is not None:
-            return self._rows(outer[0].remembered(step), outer[1])
-        shared = self.queries.repeats and not self.memo.keeps_all
-        groups = self.queries.groups(step) if shared else None
-        value = (
-            super().of(step)
-            if groups is None
-            else self._rows(self._only(groups).of(step), groups.back)
-        )
+            return self._rows(outer.evaluator.remembered(step), outer.rows)
+        groups = self.queries.groups(step) if self.queries.repeats else None
+        if groups is None:
+            value = super().of(step)
+        else:
+            value = self._rows(self._only(groups).of(step), groups.back)
         if self.memo.keeps_all:
             self.memo.values[step] = value
         return value
@@ -84,14 +109,14 @@ class Evaluator(Fold[Tensor, Value]):
             self.memo.values[step] = self.of(step)
         return self.memo.values[step]
 
-    def whole(self, step: Step) -> Value:
+    def set_of(self, step: Step) -> Value:
         """The fuzzy set of a step with a value for every entity, `[B, N]`."""
         shape = len(self.queries), self.context.atoms.width
         return self.lift(lambda values: values.expand(shape), self.of(step))
 
     def above_floor(self, step: Step) -> Value:
         """The same without what is below the floor."""
-        values = self.whole(step)
+        values = self.set_of(step)
         return values if self.floor is None else self.lift(self.floor.cut, values)
 
     def _rows(self, value: Value, rows: Tensor) -> Value:
@@ -99,23 +124,16 @@ class Evaluator(Fold[Tensor, Value]):
 
     def _at(self, step: Step, entities: Tensor) -> Value:
         """The value of a set at one entity a row, `[B, 1]`."""
-        outer = None if step in self.memo.values else self._outer(step)
+        outer = self.memo.outer_of(step)
         if outer is None:
-            table = self.whole(step)
+            table = self.set_of(step)
             rows = torch.arange(len(entities), device=entities.device)
         else:
-            outer[0].remembered(step)
-            table = outer[0].whole(step)
-            rows = outer[1]
+            outer.evaluator.remembered(step)
+            table = outer.evaluator.set_of(step)
+            rows = outer.rows
         shards = self.context.atoms.shards
         return self.lift(lambda values: at(shards, values, rows, entities)[:, None], table)
-
-    def _outer(self, step: Step) -> tuple[Evaluator[Value], Tensor] | None:
-        """The evaluator around, where it has all entity slots that a step reads."""
-        outer = self.memo.outer
-        if outer is None or max(reads(step)[0], default=-1) >= outer[0].queries.entities.shape[1]:
-            return None
-        return outer
 
     def _only(self, groups: RowGroups) -> Evaluator[Value]:
         """The evaluator of one row for each group, with the lowest floor of the group."""
@@ -124,23 +142,22 @@ class Evaluator(Fold[Tensor, Value]):
         return replace(self, queries=self.queries[groups.rows], memo=memo, floor=floor)
 
     def inner(
-        self, queries: QueryBatch, rows: Tensor, context: SearchContext, floor: Floor | None
+        self,
+        rows: Tensor,
+        queries: QueryBatch | None = None,
+        context: SearchContext | None = None,
+        floor: Floor | None = None,
     ) -> Evaluator[Value]:
         """The evaluator of queries that repeat some rows here, and share what these remember."""
-        queries = replace(queries, repeats=True)
-        return replace(
-            self, context=context, queries=queries, memo=Memo(outer=(self, rows)), floor=floor
-        )
-
-    def part(self, rows: Tensor, floor: Floor | None = None) -> Evaluator[Value]:
-        """The evaluator of some of these queries."""
-        return self.inner(self.queries[rows], rows, self.context, floor)
+        queries = replace(self.queries[rows] if queries is None else queries, repeats=True)
+        memo = Memo(outer=Outer(self, rows))
+        context = context or self.context
+        return replace(self, context=context, queries=queries, memo=memo, floor=floor)
 
     def copied(self, rows: Tensor, queries: QueryBatch | None = None) -> Evaluator[Value]:
         """The evaluator of copies of some of these queries, in half of the memory."""
         floor = None if self.floor is None else Floor(self.floor.least[rows])
-        queries = self.queries[rows] if queries is None else queries
-        return self.inner(queries, rows, self.context.halved(), floor)
+        return self.inner(rows, queries, self.context.halved(), floor)
 
     def trying(self, slot: int, candidates: Tensor) -> Evaluator[Value]:
         """The evaluator with each candidate `[B, P]` in one more slot, in `P · B` rows."""
@@ -150,7 +167,7 @@ class Evaluator(Fold[Tensor, Value]):
     def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
         """The candidates that a beam keeps in a step: their values and ids, `[B, K]`."""
         source = source_of(step)
-        return self.context.hop(source).candidates(highest(self.whole(source)))
+        return self.context.hop(source).candidates(self.highest(self.set_of(source)))
 
     def entity(self, slot: int) -> Tensor:
         return self.queries.entities[:, slot]
@@ -163,7 +180,7 @@ class Evaluator(Fold[Tensor, Value]):
             few = candidates.split(times, dim=1)
             candidates = torch.cat([promising(self, self.floor, step, each) for each in few], dim=1)
         for few in candidates.split(times, dim=1) if candidates.numel() else ():
-            body = self.trying(step.slot, few).whole(step.body)
+            body = self.trying(step.slot, few).set_of(step.body)
             out = self.lift(partial(_best_of, few.shape[1]), out, body)
         return out
 
@@ -172,7 +189,7 @@ class Evaluator(Fold[Tensor, Value]):
         out = self.lift(partial(self.context.empty, len(self.queries)))
         places = torch.arange(candidates.shape[1], device=candidates.device)
         for few in places.split(self.at_once(edge)):
-            rows = (highest(weights)[:, few] != ZERO).any(dim=1).nonzero()[:, 0]
+            rows = (self.highest(weights)[:, few] != ZERO).any(dim=1).nonzero()[:, 0]
             if not len(rows):
                 continue
             sources = candidates[rows][:, few].t().reshape(-1)

@@ -1,4 +1,4 @@
-"""Floors: a search for the best answers need not know what is worth less than the last of them.
+"""Floors: a search for the best answers need not know what is worth less than these.
 
 A conjunction, a hop and a cycle are worth no more than each of their parts. So once a list is full
 of answers that are worth at least a *floor*, a lower value counts as nothing where only such steps
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import largest
-from tacit.engine.logic import ZERO
-from tacit.engine.search.bounds import Bounds, highest
+from tacit.engine.logic import ZERO, largest
 from tacit.engine.search.search_context import QueryBatch, SearchContext, by_rows
 from tacit.engine.search.top_k import TopKRequest
 from tacit.query.plans.fold import EvalContext, Visitor
@@ -35,6 +33,7 @@ from tacit.query.plans.plan import (
 from tacit.query.plans.traits import is_bounded_by_parts, is_hop_free
 
 if TYPE_CHECKING:
+    from tacit.engine.search.bounded_evaluator import Bounds
     from tacit.engine.search.evaluator import Evaluator
 
 # how far a floor stays below log-scores, whatever rounding does
@@ -84,14 +83,14 @@ def floors(
     ]
     if not cycles:
         return {}
-    lower = evaluator.whole(root).low
+    lower = evaluator.set_of(root).low
     logic = evaluator.context.logic
     least = torch.tensor(
         [floor(*pair) for pair in zip(requests, lower, strict=True)], device=lower.device
     )
     limits = dict[Step, Floor]()
     for cycle in cycles:
-        parts = [evaluator.whole(part).high for part in conjuncts(root) if part is not cycle]
+        parts = [evaluator.set_of(part).high for part in conjuncts(root) if part is not cycle]
         most = logic.all(parts) if parts else torch.zeros_like(lower)
         lifted = [request.lifted(row) for request, row in zip(requests, most, strict=True)]
         limits[cycle] = Floor(least, torch.stack(lifted))
@@ -133,7 +132,7 @@ def _at_most(
     """The highest value of parts of a body with each candidate, `[P, B]`, within the headroom."""
     inner = evaluator.trying(step.slot, candidates)
     context = evaluator.context
-    sets = [highest(inner.of(part)) for part in parts]
+    sets = [inner.highest(inner.of(part)) for part in parts]
     if limit is not None and limit.headroom is not None:
         sets.insert(0, limit.headroom.repeat(candidates.shape[1], 1))
     most = by_rows(context.logic.all, sets).amax(dim=1, keepdim=True)

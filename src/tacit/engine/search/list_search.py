@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from tacit.distributed.ties import best
-from tacit.engine.atoms.weight_cache import WeightCache
+from tacit.engine.atoms.derived_weights import WeightCache
 from tacit.engine.logic import ZERO, Logic, different
 from tacit.engine.message_reasoner import MessageReasoner
-from tacit.engine.search.bounds import Bounds, BoundsFold
+from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
 from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below
 from tacit.links.retrievers import TopKRetriever
-from tacit.query.plans.fold import EVERYWHERE, EvalContext, Visitor
+from tacit.query.plans.fold import EVERYWHERE, EvalContext
 from tacit.query.plans.plan import (
     Intersect,
     Node,
@@ -67,7 +67,8 @@ class ListReasoner(MessageReasoner):
         """Whether the weights are those that the finder has read, as far as visible."""
         atoms = self.rows.atoms
         weights = self._weights
-        return not atoms.forgotten and weights.now(atoms.scorer) is weights and weights.believable
+        unwritten = weights.now(atoms.scorer) is weights and weights.believable
+        return unwritten and not atoms.weights.forgotten
 
     def top(
         self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
@@ -103,7 +104,7 @@ class ListReasoner(MessageReasoner):
             if len(ids)
             else TopKResult((), (), True)
         )
-        beyond = listing.rest
+        beyond = listing.bound
         ahead = set(request.first)
         sure = rows.sure and not rows.estimated
         full = len(answers.ids) == request.count and answers.ids
@@ -141,7 +142,17 @@ class Lists(BoundsFold[Tensor]):
 
     def top(self, step: Node, count: int) -> Listing:
         """List the best `count` entities of a set at least, as far as it has so many."""
-        return _Best(self, count).of(step)
+        match step:
+            case Row(slot, edge):
+                most = max(count, _LISTED)
+                return self.rows.of([self.entities[slot]], self.along(edge), most)[0]
+            case Project(_, source, edge):
+                return self.targets(source, self.along(edge), count)
+            case Intersect():
+                return self.joined(step, self.all, count)
+            case Union():
+                return self.joined(step, self.any, count)
+        raise TypeError(f"no list has the best of {step!r}")
 
     def valued(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
         """Bound the values of a set at some entities, those below a floor by the floor."""
@@ -171,14 +182,14 @@ class Lists(BoundsFold[Tensor]):
             cut = float(value.low.topk(count).values[-1]) if len(ids) >= count else ZERO
             open_ = ((value.high > value.low) & (value.high >= cut)).nonzero()[:, 0]
             if len(open_):
-                closer = self.valued(step, ids[open_], cut)
+                tightened = self.valued(step, ids[open_], cut)
                 value = Bounds(
-                    value.low.index_put((open_,), closer.low),
-                    value.high.index_put((open_,), closer.high),
+                    value.low.index_put((open_,), tightened.low),
+                    value.high.index_put((open_,), tightened.high),
                 )
-            rests = [torch.tensor(0.0 if listing is None else listing.rest) for listing in listed]
-            rest = combine([Bounds(bound, bound) for bound in rests], EVERYWHERE).high
-            joined = Listing(ids, value.low, value.high, float(rest))
+            others = [torch.tensor(0.0 if each is None else each.bound) for each in listed]
+            bound = combine([Bounds.exactly(other) for other in others], EVERYWHERE).high
+            joined = Listing(ids, value.low, value.high, float(bound))
             if joined.is_decided(count) or size >= _MOST:
                 return joined
             size *= 4
@@ -197,8 +208,8 @@ class Lists(BoundsFold[Tensor]):
             if not len(few.ids):
                 continue
             row_lists = self.rows.of(few.ids.tolist(), relation, max(count, _LISTED))
-            rests = self.logic.conjunction(few.high, torch.tensor([row.rest for row in row_lists]))
-            beyond = max(beyond, float(rests.max()))
+            bounds = torch.tensor([row.bound for row in row_lists])
+            beyond = max(beyond, float(self.logic.conjunction(few.high, bounds).max()))
             through = [
                 self.logic.conjunction(value, row.low)
                 for value, row in zip(few.low, row_lists, strict=True)
@@ -212,9 +223,9 @@ class Lists(BoundsFold[Tensor]):
         )
         places = best(values[None], min(equals, count + _EQUALS))[1][0]
         listed = ids[places]
-        left = values.scatter(0, places, ZERO)
+        unlisted = values.scatter(0, places, ZERO)
         valued = hop.valued(relation, listed)
-        others = float(left.max()) if len(left) else ZERO
+        others = float(unlisted.max()) if len(unlisted) else ZERO
         return Listing(listed, valued.low, valued.high, max(hop.reach, beyond, others))
 
     def project(self, step: Project, place: EvalContext[Tensor]) -> Bounds:
@@ -237,39 +248,17 @@ class Lists(BoundsFold[Tensor]):
 
     def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
         scores = self.rows.scores(place.start, self.along(step), place.end)[0]
-        return Bounds(scores, scores)
+        return Bounds.exactly(scores)
 
     def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Bounds:
         values = different(place.start, place.end)
-        return Bounds(values, values)
+        return Bounds.exactly(values)
 
     def along(self, edge: Step) -> int:
         """The directed relation of an edge."""
         if not isinstance(edge, Relation):
             raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
         return self.relations[edge.slot] ^ int(edge.flip)
-
-
-@dataclass(frozen=True, eq=False)
-class _Best(Visitor[None, Listing]):
-    """Values the sets of a plan by lists of their best entities."""
-
-    lists: Lists
-    count: int
-
-    def row(self, step: Row, place: EvalContext[None]) -> Listing:
-        lists = self.lists
-        most = max(self.count, _LISTED)
-        return lists.rows.of([lists.entities[step.slot]], lists.along(step.edge), most)[0]
-
-    def project(self, step: Project, place: EvalContext[None]) -> Listing:
-        return self.lists.targets(step.source, self.lists.along(step.edge), self.count)
-
-    def intersect(self, step: Intersect[Node], place: EvalContext[None]) -> Listing:
-        return self.lists.joined(step, self.lists.all, self.count)
-
-    def union(self, step: Union[Node], place: EvalContext[None]) -> Listing:
-        return self.lists.joined(step, self.lists.any, self.count)
 
 
 class _Expansion:
@@ -292,7 +281,7 @@ class _Expansion:
     @property
     def reach(self) -> float:
         """The upper bound of values reached from candidates that were not expanded."""
-        ahead = max([self._remaining.rest, *self._remaining.high[:1].tolist()])
+        ahead = max([self._remaining.bound, *self._remaining.high[:1].tolist()])
         return float(
             self.lists.logic.conjunction(
                 torch.tensor(ahead), torch.tensor(self.lists.rows.atoms.supremum)
@@ -303,7 +292,7 @@ class _Expansion:
     def exhausted(self) -> bool:
         """Whether no candidate is left to expand, or none may be."""
         is_empty = not len(self._remaining.ids) and (
-            self._remaining.rest == ZERO or self._limit >= _MOST
+            self._remaining.bound == ZERO or self._limit >= _MOST
         )
         return is_empty or len(self.tried.ids) >= self.lists.k
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from tacit.engine.atoms.atoms import Atoms
-from tacit.engine.atoms.sharded import checked
-from tacit.engine.logic import ZERO
-from tacit.engine.search.bounds import Bounds
+from tacit.engine.logic import ZERO, check_numbers
+from tacit.engine.search.bounded_evaluator import Bounds
 from tacit.links.precision import even_product
 from tacit.links.retrievers import TopKRetriever
 from tacit.links.scorer import BilinearScorer
@@ -23,7 +23,7 @@ class Listing:
     ids: Tensor  # [n], distinct
     low: Tensor  # [n]
     high: Tensor  # [n]
-    rest: float
+    bound: float  # of all others
 
     @classmethod
     def empty(cls) -> Listing:
@@ -31,7 +31,7 @@ class Listing:
         return cls(torch.empty(0, dtype=torch.long), torch.empty(0), torch.empty(0), ZERO)
 
     def __getitem__(self, places: Tensor | slice) -> Listing:
-        return Listing(self.ids[places], self.low[places], self.high[places], self.rest)
+        return Listing(self.ids[places], self.low[places], self.high[places], self.bound)
 
     def leaving_out(self, ids: Tensor) -> Listing:
         """Return the list without some entities."""
@@ -46,16 +46,16 @@ class Listing:
             present = listed[places] == ids
         chosen = order[places[present]]
         low = torch.full(ids.shape, ZERO)
-        high = torch.full(ids.shape, self.rest)
+        high = torch.full(ids.shape, self.bound)
         low[present] = self.low[chosen]
         high[present] = self.high[chosen]
         return Bounds(low, high)
 
     def is_decided(self, count: int) -> bool:
         """Whether no unlisted entity can be among the best `count`."""
-        if self.rest == ZERO:
+        if self.bound == ZERO:
             return True
-        return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.rest
+        return len(self.low) >= count and float(self.low.topk(count).values[-1]) >= self.bound
 
 
 class RowLists:
@@ -66,10 +66,8 @@ class RowLists:
     """
 
     def __init__(self, atoms: Atoms, finder: TopKRetriever) -> None:
-        if not isinstance(atoms.scorer, BilinearScorer):
-            raise TypeError("lists of tails are found by products")
         self.atoms = atoms
-        self.scorer = atoms.scorer
+        self.scorer = cast(BilinearScorer, atoms.scorer)
         self.finder = finder
         self.sure = True
         self.estimated = False
@@ -118,16 +116,17 @@ class RowLists:
         unknown = top.rest.isposinf()
         self.sure &= not bool(unknown.any())
         lowest = torch.where(top.ids >= 0, top.logits, torch.inf).amin(dim=1)
-        rest = torch.where(unknown, torch.where(lowest.isposinf(), -torch.inf, lowest), top.rest)
-        bounds = self._calibrated(rest, heads, relations, heads, sums).tolist()
+        beyond = torch.where(unknown, torch.where(lowest.isposinf(), -torch.inf, lowest), top.rest)
+        bounds = self._calibrated(beyond, heads, relations, heads, sums).tolist()
         rows, places = (top.ids >= 0).nonzero(as_tuple=True)
         ids = top.ids[rows, places]
         scores = self._calibrated(
             top.logits[rows, places], heads[rows], relations[rows], ids, sums[rows]
         )
         known = self.atoms.known(heads, relations)
-        if known is not None:
-            fresh = ~self.atoms.facts.contains(heads[rows], relations[rows], ids)  # type: ignore[union-attr]
+        facts = self.atoms.facts
+        if known is not None and facts is not None:
+            fresh = ~facts.contains(heads[rows], relations[rows], ids)
             lifted = torch.full((len(known.rows),), self.atoms.observed)
             rows = torch.cat([known.rows, rows[fresh]])
             ids = torch.cat([known.tails, ids[fresh]])
@@ -138,11 +137,11 @@ class RowLists:
             scores = scores[order]
         sizes = torch.bincount(rows, minlength=len(heads)).tolist()
         parts = zip(ids.split(sizes), scores.split(sizes), bounds, strict=True)
-        return [Listing(ids, scores, scores, rest) for ids, scores, rest in parts]
+        return [Listing(ids, scores, scores, bound) for ids, scores, bound in parts]
 
     def _log_sums(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`log Z` of rows, looked up once each; zeros where the calibration needs none."""
-        if not self.atoms.calibration.by_sum:
+        if not self.atoms.calibration.capabilities.by_sum:
             return torch.zeros(len(heads))
         keys = _keys(heads, relations)
         missing = [i for i, key in enumerate(keys) if key not in self._sums]
@@ -156,7 +155,7 @@ class RowLists:
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tensor, sums: Tensor
     ) -> Tensor:
         scores = self.atoms.calibration.summed(logits[:, None], heads, relations, tails, sums)
-        return checked(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)
+        return check_numbers(scores[:, 0] + self.atoms.ceiling, self.atoms.shards)
 
 
 def _keys(heads: Tensor, relations: Tensor) -> list[tuple[int, int]]:

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms.sharded import whole
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, gather_columns
 
 _ROUNDING = 1.0 - 1e-6  # log-scores that differ by less than this factor are one
 _BLUR = 1.0 - 3e-6  # by which two searches may differ, in the last bits of logits near 1
@@ -124,13 +123,10 @@ class TopKRequest:
         ahead = torch.tensor(self.first, dtype=torch.long, device=scores.device)
         ids = _sorted(ahead.sort().values, scores, finer)
         if len(ids) < self.count and len(scores):
-            rest = scores.index_fill(0, ahead, ZERO)
-            cut = rest.topk(min(self.count - len(ids), len(rest))).values[-1]
-            ids += _sorted(
-                (rest >= cut).nonzero()[:, 0] if cut > ZERO else (rest > ZERO).nonzero()[:, 0],
-                rest,
-                finer,
-            )
+            others = scores.index_fill(0, ahead, ZERO)
+            cut = others.topk(min(self.count - len(ids), len(others))).values[-1]
+            above = others >= cut if cut > ZERO else others > ZERO
+            ids += _sorted(above.nonzero()[:, 0], others, finer)
         return ids[: self.count]
 
     def blocking_entity(self, lower: Tensor, upper: Tensor, ids: list[int]) -> int | None:
@@ -235,7 +231,7 @@ def certainly_below(score: float, other: float) -> bool:
     return score == ZERO or score * _BLUR < other
 
 
-def loose(lower: float, upper: float) -> bool:
+def is_loose(lower: float, upper: float) -> bool:
     """Whether bounds of one value leave more open than rounding does."""
     return bool(unsettled(torch.tensor(lower), torch.tensor(upper)))
 
@@ -267,11 +263,10 @@ def best_answers(
     if shards.world == 1:
         return request.best(scores, finer, bounds)
     if bounds is not None:
-        gathered = whole(shards, torch.stack([scores, scores if finer is None else finer, *bounds]))
-        return request.best(
-            gathered[0], None if finer is None else gathered[1], (gathered[2], gathered[3])
-        )
-    first, without = (_held(shards, ids) for ids in (request.first, request.without))
+        tables = torch.stack([scores, scores if finer is None else finer, *bounds])
+        scores, order, low, high = gather_columns(shards, tables).unbind()
+        return request.best(scores, None if finer is None else order, (low, high))
+    first, without = (_own_columns(shards, ids) for ids in (request.first, request.without))
     own = replace(request, first=first, without=without)
     columns = torch.tensor(
         own.order(own.lifted(scores), own.finer_of_others(finer)), dtype=torch.long
@@ -287,8 +282,8 @@ def best_answers(
     return request.best_among(ids[order], *values[:, order])
 
 
-def _held(shards: Shards, ids: Sequence[int]) -> list[int]:
+def _own_columns(shards: Shards, ids: Sequence[int]) -> list[int]:
     """The columns of the entities that this process holds."""
-    here, places = shards.inside(torch.tensor(ids, dtype=torch.long))
-    columns: list[int] = places[here].tolist()
+    local, places = shards.inside(torch.tensor(ids, dtype=torch.long))
+    columns: list[int] = places[local].tolist()
     return columns

@@ -8,15 +8,14 @@ little, the tuples are proven to be the best.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.engine.atoms.sharded import whole
-from tacit.engine.logic import ZERO
+from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.search.top_k import at_least, blurred, certainly_below, unsettled, within_rounding
 from tacit.graph.fact_index import FactIndex
@@ -48,47 +47,36 @@ class Tuples:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getitem__(self, rows: Tensor) -> Tuples:
+        return Tuples(self.ids[rows], self.scores[rows], self.known[rows])
+
     def joined(self, other: Tuples, count: int, known_first: bool) -> Tuples:
         """The best of both, where some tuples may be in both."""
-        _, places = np.unique(torch.cat([self.ids, other.ids]).numpy(), axis=0, return_index=True)
-        rows = torch.from_numpy(np.sort(places))
-        ids, scores, known = (
-            torch.cat(both)[rows]
-            for both in (
-                (self.ids, other.ids),
-                (self.scores, other.scores),
-                (self.known, other.known),
-            )
-        )
-        return Tuples(ids, scores, known).best_with(Tuples.none(ids.shape[1]), count, known_first)
+        both = self._both(other)
+        _, places = np.unique(both.ids.numpy(), axis=0, return_index=True)
+        return both[torch.from_numpy(np.sort(places))]._best(count, known_first)
 
     def best_with(self, other: Tuples, count: int, known_first: bool) -> Tuples:
         """The best of both: by falling score, then by ids in the order of the variables."""
-        ids, scores, known = (
-            torch.cat(both)
-            for both in (
-                (self.ids, other.ids),
-                (self.scores, other.scores),
-                (self.known, other.known),
-            )
-        )
-        keys = [*ids.T.flip(0).numpy(), -scores.numpy(), ~(known & known_first).numpy()]
-        order = torch.from_numpy(np.lexsort(keys)[:count])
-        return Tuples(ids[order], scores[order], known[order])
+        return self._both(other)._best(count, known_first)
+
+    def _both(self, other: Tuples) -> Tuples:
+        columns = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Tuples(*map(torch.cat, columns))
+
+    def _best(self, count: int, known_first: bool) -> Tuples:
+        first = self.known & known_first
+        keys = [*self.ids.T.flip(0).numpy(), -self.scores.numpy(), ~first.numpy()]
+        return self[torch.from_numpy(np.lexsort(keys)[:count])]
 
 
-@dataclass(eq=False)
-class TupleSearch:
-    """The search for the tuples that answer one query; with `k` None it tries everything.
+@dataclass(frozen=True)
+class TupleRequest:
+    """How many tuples to list, and which.
 
     Known tuples go first, worth at least `least`; with `new` they are no answers.
     """
 
-    reasoner: Reasoner
-    plan: Plan
-    relations: Tensor  # [1, R]
-    index: FactIndex | None  # of the known facts
-    k: int | None
     count: int
     least: float | None  # None where known tuples do not go before others
     new: bool = False
@@ -97,27 +85,55 @@ class TupleSearch:
     only: bool = False  # whether only known tuples are answers
     wide: bool = False  # whether to try values of all known tuples, beyond those of a beam
 
+
+@dataclass(eq=False)
+class Doubts:
+    """What a search for tuples dropped, or knows by bounds alone."""
+
+    dropped: float = ZERO  # the upper bound of dropped tuples
+    drops_known: bool = False  # whether known tuples are among them
+    below_floor: bool = False  # whether only rounding puts some tuple below the floor
+    unbounded: bool = False  # whether the reasoner has no bounds
+    # the upper bounds of inexact tuples, known ones and others
+    inexact: dict[bool, float] = field(default_factory=lambda: {True: ZERO, False: ZERO})
+    # the highest scores of known tuples and of others
+    levels: dict[bool, Tensor] = field(
+        default_factory=lambda: {True: torch.empty(0), False: torch.empty(0)}
+    )
+
+
+@dataclass(eq=False)
+class TupleSearch:
+    """The search for the tuples that answer one query; with `k` None it tries everything."""
+
+    reasoner: Reasoner
+    plan: Plan
+    relations: Tensor  # [1, R]
+    index: FactIndex | None  # of the known facts
+    k: int | None
+    request: TupleRequest
+    tuples: Tuples = field(init=False)
+    certified: bool | None = field(init=False, default=None)
+    leading: int = field(init=False, default=0)  # how many of the first tuples are proven
+    doubts: Doubts = field(init=False)
+
     def __post_init__(self) -> None:
         self.tuples = Tuples.none(len(self.plan.targets))
-        self.certified: bool | None = None
-        self.leading = 0  # how many of the first tuples are proven
-        self.prove |= self.reasoner.exact
-        # the highest scores of known tuples and of others
-        self._levels = {True: torch.empty(0), False: torch.empty(0)}
-        self._below_floor = False  # whether only rounding puts some tuple below the floor
-        self._lost = ZERO  # the upper bound of dropped tuples
-        self._known_lost = False  # whether known tuples are among them
-        # the upper bounds of inexact tuples, known ones and others
-        self._loose = {True: ZERO, False: ZERO}
+        self.doubts = Doubts()
+
+    @property
+    def proves(self) -> bool:
+        """Whether to bound scores, so that tuples can be proven to be the best."""
+        return (self.request.prove or self.reasoner.exact) and not self.doubts.unbounded
 
     def run(self, entities: Tensor) -> TupleSearch:
         """Search for the answers to the query with these entities, `[1, E]`."""
-        if not self.count:
+        if not self.request.count:
             return self
         bound = torch.zeros(1)
         known = torch.ones(1, dtype=torch.bool)
         for held in self.plan.held:
-            entities, bound, known = self._held(held, entities)
+            entities, bound, known = self._enumerated(held, entities)
             if not len(entities):  # no value is possible
                 break
         most = max(1, self.reasoner.batch(self.plan) // 4)
@@ -126,21 +142,22 @@ class TupleSearch:
         while start < len(entities):  # few at first: their scores rule others out
             part = slice(start, start + min(step, most))
             tried = self._promising(bound[part], known[part])
-            if len(self.tuples) == self.count and bool(tried.any()):
+            if len(self.tuples) == self.request.count and bool(tried.any()):
                 bound[part][tried] = torch.minimum(
-                    bound[part][tried], self._room(entities[part][tried])
+                    bound[part][tried], self._headroom(entities[part][tried])
                 )
                 tried = self._promising(bound[part], known[part])
             if bool(tried.any()):
-                self._keep(entities[part][tried])
+                self._add(entities[part][tried])
             start = part.stop
             step = 2 * step
-        if self.prove:
+        if self.proves:
             doubtful = self._first_doubtful()
             rows = list(zip(self.tuples.scores.tolist(), self.tuples.known.tolist(), strict=True))
-            self.leading = len(list(takewhile(lambda each: self._settled(*each), rows[:doubtful])))
-            last = rows[-1] if len(rows) == self.count else (self.floor, False)
-            self.certified = self._settled(*last) and doubtful is None
+            certain = takewhile(lambda each: self._is_certain(*each), rows[:doubtful])
+            self.leading = len(list(certain))
+            last = rows[-1] if len(rows) == self.request.count else (self.request.floor, False)
+            self.certified = self._is_certain(*last) and doubtful is None
         return self
 
     def _first_doubtful(self) -> int | None:
@@ -149,20 +166,21 @@ class TupleSearch:
             return None
         places = list[int]()
         scores = self.tuples.scores
-        known = self.tuples.known & (self.least is not None)
-        for first, levels in self._levels.items():
+        known = self.tuples.known & (self.request.least is not None)
+        for first, levels in self.doubts.levels.items():
             places += (
                 (torch.isin(scores, blurred(levels)) & (known == first)).nonzero()[:1, 0].tolist()
             )
-        if self.floor > ZERO:
-            near = within_rounding(scores, scores.new_tensor(self.floor)) & ~(
-                known & (scores == self.least)
+        if self.request.floor > ZERO:
+            near = within_rounding(scores, scores.new_tensor(self.request.floor)) & ~(
+                known & (scores == self.request.least)
             )
             places += near.nonzero()[:1, 0].tolist()
-            places += [len(scores)] if self._below_floor and len(scores) < self.count else []
+            if self.doubts.below_floor and len(scores) < self.request.count:
+                places.append(len(scores))
         return min(places, default=None)
 
-    def _room(self, entities: Tensor) -> Tensor:
+    def _headroom(self, entities: Tensor) -> Tensor:
         """Bound the tuples of each row by the parts of the root without hops, `[P]`."""
         parts = self.plan.root.parts if isinstance(self.plan.root, Intersect) else ()
         exact = tuple(part for part in parts if is_hop_free(part))
@@ -170,7 +188,9 @@ class TupleSearch:
             return torch.zeros(len(entities))
         return self._bound(Intersect(exact) if len(exact) > 1 else exact[0], entities).amax(dim=1)
 
-    def _held(self, held: EnumeratedTarget, entities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _enumerated(
+        self, held: EnumeratedTarget, entities: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Fill one more variable with the values to try, `[P, E + 1]`.
 
         With each row come its upper bound, and whether known tuples hold it.
@@ -182,7 +202,9 @@ class TupleSearch:
             bound, scores, known = (
                 x.flatten() for x in (self._bound(held.bound, rows), ranked, implied)
             )
-            possible = (bound > ZERO) | known if self.reasoner.predicts and not self.only else known
+            possible = known
+            if self.reasoner.predicts and not self.request.only:
+                possible = (bound > ZERO) | known
             places = possible.nonzero()[:, 0]
             places = places[self._cut(bound[places], scores[places], known[places])]
             filled = torch.cat([rows[places // size], (places % size)[:, None]], dim=1)
@@ -193,54 +215,56 @@ class TupleSearch:
 
     def _cut(self, bound: Tensor, scores: Tensor, known: Tensor) -> Tensor:
         """Choose the values to try: those of known tuples first, then the best ones."""
-        first = known & (self.wide or self.least is not None)
+        first = known & (self.request.wide or self.request.least is not None)
         order = torch.from_numpy(np.lexsort((-scores.numpy(), ~first.numpy())))
-        most = int(first.sum()) if self.wide else self.count
+        most = int(first.sum()) if self.request.wide else self.request.count
         if self.k is None or len(order) <= max(self.k, most):
             return order
-        order, lost = order.tensor_split([max(self.k, most)])
-        self._lost = max(self._lost, float(bound[lost].max()))
-        self._known_lost |= bool(known[lost].any())
+        order, dropped = order.tensor_split([max(self.k, most)])
+        self.doubts.dropped = max(self.doubts.dropped, float(bound[dropped].max()))
+        self.doubts.drops_known |= bool(known[dropped].any())
         return order
 
     def _promising(self, bound: Tensor, known: Tensor) -> Tensor:
         """Whether rows may hold a tuple that belongs among the best ones so far."""
-        full = len(self.tuples) == self.count
+        full = len(self.tuples) == self.request.count
         if not full:
-            return ((bound > ZERO) & ~(bound < self.floor * _ROUNDING)) | known
-        if bool(self.tuples.known[-1]) and self.least is not None:
+            return ((bound > ZERO) & ~(bound < self.request.floor * _ROUNDING)) | known
+        if bool(self.tuples.known[-1]) and self.request.least is not None:
             return known  # only known tuples go before known ones
         better = bound >= float(self.tuples.scores[-1]) * _ROUNDING
-        return better | (known & (self.least is not None))
+        return better | (known & (self.request.least is not None))
 
-    def _keep(self, entities: Tensor) -> None:
+    def _add(self, entities: Tensor) -> None:
         """Value the last variable for some rows, and keep the best tuples."""
         scores, lower, upper, known = self._values(self.plan.root, self.plan.root, entities)
-        first = known & (self.least is not None)
+        count = self.request.count
+        known_first = self.request.least is not None
+        first = known & known_first
         for group in (first, ~first):
             group_scores = scores.masked_fill(~group, ZERO)
-            cut = group_scores.flatten().topk(min(self.count, group_scores.numel())).values[-1]
-            if self.prove and not self.reasoner.exact:
+            cut = group_scores.flatten().topk(min(count, group_scores.numel())).values[-1]
+            if self.proves and not self.reasoner.exact:
                 worst = upper[unsettled(lower, upper) & group]
                 flag = group is first
-                self._loose[flag] = max(
-                    self._loose[flag], float(worst.max()) if len(worst) else ZERO
+                self.doubts.inexact[flag] = max(
+                    self.doubts.inexact[flag], float(worst.max()) if len(worst) else ZERO
                 )
                 rounded = upper.masked_fill(~group | unsettled(lower, upper), ZERO)
                 levels = [
-                    self._levels[flag],
+                    self.doubts.levels[flag],
                     *(self._highest(table, cut) for table in (group_scores, rounded)),
                 ]
-                self._levels[flag] = torch.cat(levels).unique()
+                self.doubts.levels[flag] = torch.cat(levels).unique()
             rows, last = _best(group_scores, cut)
             filled = {held.variable: entities[rows, held.slot] for held in self.plan.held}
             columns = [filled.get(target, last) for target in self.plan.targets]
             fresh = Tuples(torch.stack(columns, dim=1), scores[rows, last], known[rows, last])
-            self.tuples = self.tuples.best_with(fresh, self.count, self.least is not None)
+            self.tuples = self.tuples.best_with(fresh, count, known_first)
 
     def _highest(self, scores: Tensor, cut: Tensor) -> Tensor:
         """The scores above a cut, and those that only rounding puts below it."""
-        if len(self.tuples) == self.count:
+        if len(self.tuples) == self.request.count:
             cut = torch.maximum(cut, self.tuples.scores.min())
         flat = scores.flatten()
         return flat[(flat >= cut * _ROUNDING) & (flat > ZERO)]
@@ -264,21 +288,22 @@ class TupleSearch:
             known[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = (
                 True
             )
-        bounds = self._bounds(plan, entities, relations) if self.prove else None
-        tables = [] if bounds is None else [self._whole(bound) for bound in bounds]
+        bounds = self._bounds(plan, entities, relations) if self.proves else None
+        tables = [] if bounds is None else [self._gathered(bound) for bound in bounds]
         if bounds is None or negates_hops(step):  # otherwise scores are the lower bounds
-            tables.insert(0, self._whole(self.reasoner.scores(plan, entities, relations)))
-        if step is self.plan.root and self.new:
+            tables.insert(0, self._gathered(self.reasoner.scores(plan, entities, relations)))
+        if step is self.plan.root and self.request.new:
             tables = [table.masked_fill(known, ZERO) for table in tables]
-        elif self.least is not None:
-            tables = [torch.where(known, at_least(self.least, table), table) for table in tables]
+        elif self.request.least is not None:
+            least = self.request.least
+            tables = [torch.where(known, at_least(least, table), table) for table in tables]
         if step is self.plan.root:
-            none = ~known & self.only
-            below = (tables[0] < self.floor) & ~none
-            self._below_floor |= bool(
-                (within_rounding(tables[0], tables[0].new_tensor(self.floor)) & below).any()
-            )
-            tables = [table.masked_fill(none | (table < self.floor), ZERO) for table in tables]
+            none = ~known & self.request.only
+            floor = self.request.floor
+            below = (tables[0] < floor) & ~none
+            near = within_rounding(tables[0], tables[0].new_tensor(floor))
+            self.doubts.below_floor |= bool((near & below).any())
+            tables = [table.masked_fill(none | (table < floor), ZERO) for table in tables]
         lower, upper = (2 * tables)[-2:]  # without bounds, scores are taken as exact
         return tables[0], lower, upper, known
 
@@ -292,7 +317,7 @@ class TupleSearch:
         return (
             torch.zeros(len(entities), self.reasoner.num_entities)
             if bounds is None
-            else self._whole(bounds[1])
+            else self._gathered(bounds[1])
         )
 
     def _bounds(
@@ -300,20 +325,22 @@ class TupleSearch:
     ) -> tuple[Tensor, Tensor] | None:
         """Bound exact scores; None where the reasoner cannot, and then nothing is proven."""
         bounds = self.reasoner.bounds(plan, entities, relations)
-        self.prove &= bounds is not None
+        self.doubts.unbounded |= bounds is None
         return bounds
 
-    def _whole(self, scores: Tensor) -> Tensor:
-        return whole(self.reasoner.shards, scores).cpu()
+    def _gathered(self, scores: Tensor) -> Tensor:
+        return gather_columns(self.reasoner.shards, scores).cpu()
 
-    def _settled(self, score: float, known: bool) -> bool:
+    def _is_certain(self, score: float, known: bool) -> bool:
         """Whether nothing dropped or inexact could come before a tuple of such a score."""
-        if self.least is not None and known:
-            threats = [self._loose[True], *([self._lost] if self._known_lost else [])]
-        elif self.least is not None and self._known_lost:
+        doubts = self.doubts
+        known_first = self.request.least is not None
+        if known_first and known:
+            threats = [doubts.inexact[True], doubts.dropped if doubts.drops_known else ZERO]
+        elif known_first and doubts.drops_known:
             return False
         else:
-            threats = [*self._loose.values(), self._lost]
+            threats = [*doubts.inexact.values(), doubts.dropped]
         return all(certainly_below(threat, score) for threat in threats)
 
 

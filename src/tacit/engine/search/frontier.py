@@ -1,21 +1,27 @@
-"""How far a best-first search has come: what it expanded, and what that leads to."""
+"""The state of a best-first search, what it expanded, and the evaluation of plans by that."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from tacit.distributed.ties import best
 from tacit.engine.logic import ZERO
 from tacit.engine.search.beam_evaluator import BeamEvaluator
-from tacit.engine.search.bounded_evaluator import BoundedEvaluator
+from tacit.engine.search.bounded_evaluator import BoundedEvaluator, Bounds
 from tacit.engine.search.evaluator import Evaluator, Memo
-from tacit.engine.search.floors import Floor, ceilings, potential
+from tacit.engine.search.floors import Floor, ceilings, potential, supremum
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.query.plans.plan import Cutset, Project, Relation, Step, anchored
-from tacit.query.plans.traits import Search, is_hop_free, negates_hops, source_of
+from tacit.query.plans.fold import EvalContext
+from tacit.query.plans.plan import Cutset, Everything, Project, Relation, Step, anchored
+from tacit.query.plans.traits import Search, is_hop_free, negates_hops, requires_beam, source_of
+
+_FAR = 2  # times the candidates that may be expanded: where so many would prove nothing, none is
 
 
 @dataclass(eq=False)
@@ -27,7 +33,8 @@ class Frontier:
     high: Tensor
     expanded: Tensor  # [B, N]: which candidates were
     counts: list[int]  # [B]: how many
-    best_left: list[tuple[float, int]] = field(default_factory=list)  # [B]: the best that was not
+    # [B]: the value and id of the best candidate that was not
+    best_remaining: list[tuple[float, int]] = field(default_factory=list)
 
     @classmethod
     def unexpanded(cls, step: Search, context: SearchContext, size: int) -> Frontier:
@@ -152,22 +159,21 @@ class SearchState:
         return worth
 
     def expand(
-        self, step: Search, rows: Tensor, ids: Tensor, weights: Sequence[Tensor], taken: Tensor
+        self, step: Search, rows: Tensor, ids: Tensor, weights: Sequence[Tensor], sizes: Tensor
     ) -> None:
         """Expand the first so many candidates of some queries.
 
         They are weighted by one table for the beam and both bounds, or by one for each.
         """
-        chosen = taken.nonzero()[:, 0]
+        chosen = sizes.nonzero()[:, 0]
         if not len(chosen):
             return
         rows = rows[chosen]
         ids = ids[chosen]
-        taken = taken[chosen]
-        places = torch.arange(int(taken.max()), device=ids.device)
-        places = torch.where(
-            places < taken[:, None], places, 0
-        )  # the first stands for what is not taken
+        sizes = sizes[chosen]
+        places = torch.arange(int(sizes.max()), device=ids.device)
+        # the first stands for those beyond a query's number
+        places = torch.where(places < sizes[:, None], places, 0)
         ids = ids.gather(1, places)
         if isinstance(step, Cutset):
             values = self._bodies(step, rows, ids)
@@ -177,7 +183,7 @@ class SearchState:
         frontier = self.frontiers[step]
         frontier.reach(rows, *values)
         frontier.expanded[rows[:, None], ids] = True
-        for query, count in zip(rows.tolist(), taken.tolist(), strict=True):
+        for query, count in zip(rows.tolist(), sizes.tolist(), strict=True):
             frontier.counts[query] += count
 
     def _targets(
@@ -192,9 +198,9 @@ class SearchState:
         if isinstance(edge, Relation):
             targets = self.context.empty(len(every))
             relations = self.queries[every].relation(edge)
-            self.context.hop(step.source).from_some(starts, ids, relations, targets)
+            self.context.hop(step.source).expansion.from_some(starts, ids, relations, targets)
         else:
-            targets = self.beam.part(every).along(edge, ids, starts)
+            targets = self.beam.inner(every).along(edge, ids, starts)
         tables = targets.view(copies, len(rows), -1).unbind()
         beam, low, high = tables if copies == 3 else 3 * tables
         return beam, low, high
@@ -207,9 +213,9 @@ class SearchState:
             self.missed[rows] = torch.maximum(self.missed[rows], floor.least[rows])
             limit = floor[rows]
         if is_hop_free(step.body):
-            values = self.beam.part(rows, limit).bodies(step, ids)
+            values = self.beam.inner(rows, floor=limit).bodies(step, ids)
             return values, values, values
-        bounds = self.bounded.part(rows, limit).bodies(step, ids)
+        bounds = self.bounded.inner(rows, floor=limit).bodies(step, ids)
         return bounds.low, bounds.low, bounds.high
 
     def only(self, queries: Sequence[int]) -> SearchState:
@@ -226,3 +232,119 @@ class SearchState:
         part.ceilings = {step: ceiling[rows] for step, ceiling in self.ceilings.items()}
         part.missed = self.missed[rows]
         return part
+
+
+@dataclass(eq=False)
+class FrontierEvaluator(BoundedEvaluator):
+    """Bounds each step by what was expanded, and by the best candidate that was not.
+
+    Edges with hops inside, and cycles that deny such, are bounded by a beam.
+    """
+
+    state: SearchState = field(kw_only=True)
+
+    @classmethod
+    def by(cls, state: SearchState) -> Self:
+        """The evaluator by what a search has expanded until now."""
+        memo = Memo[Bounds](keeps_all=True)
+        return cls(state.context, state.queries, memo, beam=state.beam, state=state)
+
+    def answers(self, root: Step) -> Bounds:
+        """The bounds of answers, with what floors have let fall."""
+        return self.set_of(root).raised(self.state.missed)
+
+    def project(self, step: Project, place: EvalContext[Tensor]) -> Bounds:
+        if requires_beam(step):
+            return self.state.bounded.remembered(step)
+        edge = supremum(self.context, step.edge)
+        return self._by_frontier(step, lambda left: self.context.logic.conjunction(left, edge))
+
+    def cutset(self, step: Cutset, place: EvalContext[Tensor]) -> Bounds:
+        if requires_beam(step):
+            return self.state.bounded.remembered(step)
+        return self._by_frontier(
+            step, lambda left: left if step.bounded else torch.zeros_like(left)
+        )
+
+    def sources(self, step: Search) -> Bounds:
+        """What each candidate of a step is worth, and so the step with it at most."""
+        if isinstance(step, Cutset) and isinstance(step.candidates, Everything):
+            return Bounds.exactly(self.state.ceiling(step))
+        return self.set_of(source_of(step))
+
+    def best_remaining(self, step: Search) -> Tensor:
+        """The bound of the best candidate that was not expanded, `[B, 1]`."""
+        frontier = self.state.frontiers[step]
+        values, ids = best(self.sources(step).high.masked_fill(frontier.expanded, ZERO), 1)
+        frontier.best_remaining = list(zip(values[:, 0].tolist(), ids[:, 0].tolist(), strict=True))
+        return values
+
+    def _by_frontier(self, step: Search, bound: Callable[[Tensor], Tensor]) -> Bounds:
+        """What candidates of a step lead to, and what those that are left may lead to at most."""
+        frontier = self.state.frontier(step)
+        most = bound(self.best_remaining(step))
+        if isinstance(step, Cutset) and not step.bounded:
+            counts = torch.tensor(frontier.counts, device=most.device)[:, None]
+            most = most.masked_fill(counts == self.context.atoms.num_entities, ZERO)
+        low = frontier.low.clone()  # which is raised as the search goes on
+        return Bounds(low, frontier.high).raised(most[:, 0])
+
+
+@dataclass(eq=False)
+class ForesightEvaluator(FrontierEvaluator):
+    """Bounds each step as if far more candidates had been expanded, to nothing better."""
+
+    def best_remaining(self, step: Search) -> Tensor:
+        """The bound of the candidate after those, `[B, 1]`."""
+        upper = self.sources(step).high.masked_fill(self.state.frontiers[step].expanded, ZERO)
+        allowed = [self.state.allowance(step, query) for query in range(self.state.size)]
+        passed = [min(_FAR * count, upper.shape[1]) for count in allowed]
+        falling = F.pad(upper, (0, 1), value=ZERO).topk(max(passed) + 1).values
+        return falling.gather(1, torch.tensor(passed, device=upper.device)[:, None])
+
+
+@dataclass(eq=False)
+class ExpandedEvaluator(BeamEvaluator):
+    """Values each step as a beam does that kept the candidates which were expanded.
+
+    What is inside edges and cycles was valued by a beam of its own.
+    """
+
+    state: SearchState = field(kw_only=True)
+
+    @classmethod
+    def by(cls, state: SearchState) -> ExpandedEvaluator:
+        """The evaluator by what a search has expanded until now."""
+        state.bounded.lend()
+        values = {
+            step: value for step, value in state.beam.memo.values.items() if is_hop_free(step)
+        }
+        return cls(state.context, state.queries, Memo(values, keeps_all=True), state=state)
+
+    def project(self, step: Search, place: EvalContext[Tensor]) -> Tensor:
+        frontier = self.state.frontiers.get(step)
+        return self.state.beam.remembered(step) if frontier is None else frontier.beam
+
+    cutset = project
+
+    def candidates(self, step: Search) -> tuple[Tensor, Tensor]:
+        """The candidates that were expanded for one query, and all that a beam keeps of a hop."""
+        values, ids = super().candidates(step)
+        frontier = self.state.frontiers.get(step)
+        if frontier is None or not bool(frontier.expanded.any()):
+            return values, ids
+        expanded = frontier.expanded
+        if isinstance(step, Project):  # whose frontier may have lost those that are not exact
+            expanded = expanded.scatter(1, ids, True)
+        ids = expanded.nonzero()[None, :, 1]
+        return self.set_of(source_of(step)).gather(1, ids), ids
+
+    def inner(
+        self,
+        rows: Tensor,
+        queries: QueryBatch | None = None,
+        context: SearchContext | None = None,
+        floor: Floor | None = None,
+    ) -> Evaluator[Tensor]:
+        """The evaluator of queries that repeat rows of these, by a beam alone."""
+        return self.state.beam.inner(rows, queries, context, floor)
