@@ -16,7 +16,8 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.symbolic import GRAPHS, answers
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.queries import GRAPHS
 from tacit.query.sampling.sampling import Sample, sample, without_negation
 from tacit.query.sampling.shapes import NEGATIVE, SHAPES, Shape
 

@@ -161,8 +161,7 @@ def report(
 
 
 def _show(evaluation: Evaluation) -> None:
-    from tacit.evaluate.results import AVERAGES
-    from tacit.evaluate.tables import metrics_table, missing_table, relations_table
+    from tacit.evaluate.results import AVERAGES, metrics_table, missing_table, relations_table
 
     written = evaluation.to_json()
     _print_table(metrics_table(written))

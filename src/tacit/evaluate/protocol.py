@@ -17,7 +17,8 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.graph import SPLITS, Graph
 from tacit.links.ranking import Ties
-from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet, QuerySets
 from tacit.query.sampling.shapes import SHAPES
 
 DEFAULTS = EvaluateSettings()

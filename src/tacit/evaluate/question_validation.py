@@ -19,7 +19,8 @@ from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validate
 from tacit.query.plans.plan import Plan, Project, Row, walk
-from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet, QuerySets
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.files import QUESTIONS

@@ -15,7 +15,8 @@ from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.graph.fact_index import Floats
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,14 @@ from tacit.disk import write_text
 from tacit.errors import SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.evaluation import check_writable
-from tacit.evaluate.results import is_results
-from tacit.evaluate.tables import TITLES, cell, columns_of, missing_percentages, percentages
+from tacit.evaluate.results import (
+    TITLES,
+    cell,
+    columns_of,
+    is_results,
+    missing_percentages,
+    percentages,
+)
 from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:

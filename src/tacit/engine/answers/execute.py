@@ -83,8 +83,8 @@ def _check_supported(reasoner: Reasoner, kind: str, plan: Plan) -> None:
             f"the question asks for {_NOUNS[kind]}, and {reasoner.name} orders the answers to one "
             f"question for entities, by scores that are no probabilities; {reasoner.remedy}"
         )
-    for root in (*(held.ranking for held in plan.held), plan.root):
-        reasoner.check(replace(plan, root=root, held=()))
+    for root in plan.roots:
+        reasoner.check(replace(plan, root=root, enumerated=()))
 
 
 def _entities(executions: Sequence[Execution]) -> Iterator[Answers]:

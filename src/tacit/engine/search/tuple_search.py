@@ -116,7 +116,7 @@ class TupleSearch:
             return self
         bound = torch.zeros(1)
         known = torch.ones(1, dtype=torch.bool)
-        for held in self.plan.held:
+        for held in self.plan.enumerated:
             entities, bound, known = self._held(held, entities)
             if not len(entities):  # no value is possible
                 break
@@ -233,7 +233,7 @@ class TupleSearch:
                 ]
                 self._levels[flag] = torch.cat(levels).unique()
             rows, last = _best(group_scores, cut)
-            filled = {held.variable: entities[rows, held.slot] for held in self.plan.held}
+            filled = {held.variable: entities[rows, held.slot] for held in self.plan.enumerated}
             columns = [filled.get(target, last) for target in self.plan.targets]
             fresh = Tuples(torch.stack(columns, dim=1), scores[rows, last], known[rows, last])
             self.tuples = self.tuples.best_with(fresh, self.count, self.least is not None)
@@ -253,8 +253,8 @@ class TupleSearch:
         The step `implied_by` gives the implied ones; their values are raised to `least`, or to
         nothing with `new`.
         """
-        plan = replace(self.plan, root=step, held=())
-        symbolic = replace(self.plan, root=implied_by, held=())
+        plan = replace(self.plan, root=step, enumerated=())
+        symbolic = replace(self.plan, root=implied_by, enumerated=())
         relations = self.relations.expand(len(entities), -1)
         known = torch.zeros(len(entities), self.reasoner.num_entities, dtype=torch.bool)
         if self.index is not None:
@@ -286,7 +286,7 @@ class TupleSearch:
         """Bound the tuples with each value, `[P, N]`."""
         if isinstance(step, Everything):
             return torch.zeros(len(entities), self.reasoner.num_entities)
-        plan = replace(self.plan, root=step, held=())
+        plan = replace(self.plan, root=step, enumerated=())
         relations = self.relations.expand(len(entities), -1)
         bounds = self._bounds(plan, entities, relations)
         return (

@@ -29,7 +29,7 @@ from tacit.query.formula import (
     exists,
     rebuilt,
 )
-from tacit.query.plans.elimination import factored
+from tacit.query.plans.scopes import factored
 
 # vertices coloured while choices are compared; past that, parts that look alike are taken as equal
 _BUDGET = 20_000

@@ -35,7 +35,7 @@ from tacit.query.plans.plan import (
     Target,
     Unequal,
     Union,
-    said_inside,
+    asserted_children,
 )
 from tacit.query.plans.sets import Flags
 
@@ -161,7 +161,7 @@ class Grounding(Visitor[Met, None]):
 
     def _put_in_order(self, node: Step) -> Flags:
         twice = np.zeros(len(self.alive), dtype=bool)
-        for part in said_inside(node):
+        for part in asserted_children(node):
             twice |= self._put_in_order(part)
         if isinstance(node, Intersect | Union):
             for slots in _interchangeable(node.parts, self.plan.num_entities):
@@ -260,6 +260,6 @@ def _describe(
             slots.append(("e", value))
         elif isinstance(value, int) and field.name != "variable":
             marks.append(value)
-    for inner in said_inside(node):
+    for inner in asserted_children(node):
         _describe(inner, num_entities, marks, slots)
     marks.append(None)

@@ -39,11 +39,11 @@ from tacit.query.plans.plan import (
     Step,
     Target,
     Union,
-    said_inside,
+    asserted_children,
 )
 from tacit.query.plans.sets import Sets
-from tacit.query.plans.symbolic import GRAPHS, Ends, SetFold
-from tacit.query.sampling.queries import QuerySet
+from tacit.query.plans.symbolic import Ends, SetFold
+from tacit.query.sampling.queries import GRAPHS, QuerySet
 
 Levels = tuple[Sets, ...]  # level `c`: what can be had for `c` missing links, and for no fewer
 
@@ -107,7 +107,7 @@ class _MostLinks(Visitor[None, int]):
         return max(map(self.of, step.parts))  # the others may not hold at all
 
     def generic_visit(self, step: Step, place: EvalContext[None]) -> int:
-        return sum(map(self.of, said_inside(step)))
+        return sum(map(self.of, asserted_children(step)))
 
 
 def _index(graph: Graph, splits: Sequence[str]) -> FactIndex:
@@ -151,7 +151,7 @@ class CostFold(Fold[Ends, Levels]):
         priced = []
         for cost, source in enumerate(self.of(step.source)):
             if isinstance(step.edge, Relation):
-                hops = [fold.followed(source, step.edge) for fold in self.folds]
+                hops = [fold.hop(source, step.edge) for fold in self.folds]
                 priced += [(cost + more, level) for more, level in enumerate(hops)]
                 continue
             priced.append((cost, self._nothing))

@@ -25,19 +25,18 @@ from tacit.graph.formats.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import fingerprint
-from tacit.query.plans.symbolic import with_answers
+from tacit.query.plans.sets import AnswerSets, Ids
 from tacit.query.sampling import sampling
-from tacit.query.sampling.betae_structures import Ids, label
 from tacit.query.sampling.queries import (
-    AnswerSets,
     QuerySet,
     has_queries,
     read_queries,
+    with_answers,
     write_queries,
 )
 from tacit.query.sampling.sampling import Sample, can_miss, links_wanted
 from tacit.query.sampling.settings import SampleSettings
-from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, parse_shapes
+from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, label, parse_shapes
 from tacit.sources import NameOrPath, load, take_reading
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from tacit.errors import SettingsError
 from tacit.graph.fact_index import Ints
 from tacit.graph.graph import Graph
 from tacit.query.plans.plan import Complement, Everything, NodeOrEdge, map_children, single_atom
-from tacit.query.plans.sets import Flags
-from tacit.query.plans.symbolic import GRAPHS, answers
-from tacit.query.sampling.betae_structures import Ids
+from tacit.query.plans.sets import AnswerSets, Flags, Ids
+from tacit.query.plans.symbolic import answers
 from tacit.query.sampling.grounding import Grounding
 from tacit.query.sampling.hardness import missing_links, most_links
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.queries import GRAPHS, QuerySet
 from tacit.query.sampling.settings import SampleSettings
 from tacit.query.sampling.shapes import Shape
 
