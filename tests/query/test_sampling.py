@@ -70,7 +70,7 @@ class Tuples:
 def test_answers_and_rules(graph: Graph, name: str, split: str) -> None:
     whole = sample(graph, SHAPES[name], split, count=25, max_answers=30)
     found = whole.queries
-    assert len(found) == whole.tries - sum(whole.turned_down.values()) == 25
+    assert len(found) == whole.tries - sum(whole.rejected.values()) == 25
     smaller, larger = (Tuples(graph, *parts) for parts in GRAPHS[split])
     tuples = found.tuples()
     assert len(set(tuples)) == 25

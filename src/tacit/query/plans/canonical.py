@@ -27,6 +27,7 @@ from tacit.query.formula import (
     Variable,
     children,
     exists,
+    flat,
     rebuilt,
 )
 from tacit.query.plans.scopes import factored
@@ -120,6 +121,37 @@ def merged(formula: Formula) -> Formula:
         return formula
     bound, conjuncts = factored(formula)
     return exists(bound, And(tuple(conjuncts)))
+
+
+def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
+    """Writes a formula as a text that is equal for equal formulas.
+
+    A bound variable is numbered by the quantifiers around its own, one of the `free` variables by
+    its place; parts are sorted.
+    """
+
+    def written(formula: Formula, scope: dict[Variable, int], depth: int) -> str:
+        match formula:
+            case Atom() | Inequality():
+                ends = [
+                    str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name)
+                    for e in formula.terms
+                ]
+                if isinstance(formula, Inequality):
+                    return "!=".join(sorted(ends))
+                # a variable relation is the only atom of its query
+                relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"
+                return f"{relation}({','.join(ends)})"
+            case Exists(variable, part):
+                return f"E({written(part, {**scope, variable: depth}, depth + 1)})"
+            case And() | Or():
+                parts = (written(part, scope, depth) for part in flat(formula, type(formula)))
+                return f"{type(formula).__name__}({','.join(sorted(parts))})"
+            case Not(part):
+                return f"N({written(part, scope, depth)})"
+        raise TypeError(f"not a formula: {formula!r}")
+
+    return written(formula, {variable: -place for place, variable in enumerate(free)}, 1)
 
 
 @dataclass(eq=False)

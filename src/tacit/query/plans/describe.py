@@ -11,13 +11,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
+from tacit.query.formula import Query
+from tacit.query.names import bind
 from tacit.query.plans import plan as steps
+from tacit.query.plans.compile import compile_query
 from tacit.query.plans.fold import EvalContext, Fold, Visitor
 from tacit.query.plans.plan import CompiledQuery, Step, anchored, ends_of, reads
+from tacit.sources import load
+
+if TYPE_CHECKING:
+    from tacit.graph.datasets import Facts
 
 Power = tuple[int, int]  # of k, and of N
 Cost = Counter[Power]  # the number of rows of each power
+Context = EvalContext[str]
 _K = (1, 0)
 _N = (0, 1)
 
@@ -27,8 +36,7 @@ def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | N
 
     Without `k`, no costs are written.
 
-    >>> from tacit.query.plans.compile import compile_query
-    >>> from tacit.query.text import parse
+    >>> from tacit.query.text.text import parse
     >>> print(describe(compile_query(parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)"))))
     ?c: from the best ?n over capital_of^-1   k rows
       ?n: from Brazil over borders            1 row
@@ -45,6 +53,16 @@ def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | N
     ]
     total = sum((line.cost for line in lines), Cost())
     return "\n".join([*rows, f"{_polynomial(total)} in all{_sum(total, k, num_entities)}"])
+
+
+def describe_query(query: Query, graph: Facts | None, k: int) -> str:
+    """Describes the plan of a query, with its names resolved in a graph."""
+    compiled = compile_query(query)
+    if graph is None:
+        return f"{query}\n\n{describe(compiled, k)}"
+    facts = load(graph)
+    bind(compiled, facts)
+    return f"{query}\n\n{describe(compiled, k, facts.num_entities)}"
 
 
 @dataclass(frozen=True)
@@ -92,13 +110,13 @@ class _Description(Fold[str, list[_Line]]):
         name = self.names[index]
         return f"?{name}" + (f"#{index}" if self.names.count(name) > 1 else "")
 
-    def row(self, step: steps.Row, place: EvalContext[str]) -> list[_Line]:
+    def row(self, step: steps.Row, place: Context) -> list[_Line]:
         name = self.entity(step.slot)
         if isinstance(step.edge, steps.Unequal):
             return [self._line(f"all but {name}", place)]
         return self._along(step, f"from {name}", replace(place, source=name))
 
-    def project(self, step: steps.Project, place: EvalContext[str]) -> list[_Line]:
+    def project(self, step: steps.Project, place: Context) -> list[_Line]:
         name = self.variable(step.variable)
         # nothing narrows a set that is all but a few
         which, power = ("the best", _K) if anchored(step.source) else ("every", _N)
@@ -107,20 +125,20 @@ class _Description(Fold[str, list[_Line]]):
             return [head, *ends]
         return [head, *self._inner(step.source, name), *ends]
 
-    def loop(self, step: steps.Loop, place: EvalContext[str]) -> list[_Line]:
+    def loop(self, step: steps.Loop, place: Context) -> list[_Line]:
         text = f"itself over {self.edge_text.relations[step.relation]}"
         return [self._line(text, place, step, 1)]
 
-    def at(self, step: steps.At, place: EvalContext[str]) -> list[_Line]:
+    def at(self, step: steps.At, place: Context) -> list[_Line]:
         name = self.entity(step.slot)
         return self._under(f"whatever it is, how far {name} fits", step.part, name, place.end)
 
-    def best(self, step: steps.Best, place: EvalContext[str]) -> list[_Line]:
+    def best(self, step: steps.Best, place: Context) -> list[_Line]:
         name = self.variable(step.variable)
         text = f"whatever it is, how far the best {name} fits"
         return self._under(text, step.part, name, place.end)
 
-    def cutset(self, step: steps.Cutset, place: EvalContext[str]) -> list[_Line]:
+    def cutset(self, step: steps.Cutset, place: Context) -> list[_Line]:
         name = self.entities[step.slot] = self.variable(step.variable)
         all_values = isinstance(step.candidates, steps.Everything)
         which = "every" if all_values else "the best k"
@@ -132,24 +150,22 @@ class _Description(Fold[str, list[_Line]]):
         self.tried.pop()
         return lines
 
-    def everything(self, step: steps.Everything, place: EvalContext[str]) -> list[_Line]:
+    def everything(self, step: steps.Everything, place: Context) -> list[_Line]:
         return [self._line("every entity", place)]
 
-    def relation(
-        self, step: steps.Relation | steps.Unequal, place: EvalContext[str]
-    ) -> list[_Line]:
+    def relation(self, step: steps.Relation | steps.Unequal, place: Context) -> list[_Line]:
         return []  # part of the line of its edge
 
     unequal = relation
 
-    def all(self, parts: Sequence[list[_Line]], place: EvalContext[str]) -> list[_Line]:
+    def all(self, parts: Sequence[list[_Line]], place: Context) -> list[_Line]:
         return [self._line("all of", place), *_indented(chain(*parts))]
 
-    def any(self, parts: Sequence[list[_Line]], place: EvalContext[str]) -> list[_Line]:
+    def any(self, parts: Sequence[list[_Line]], place: Context) -> list[_Line]:
         return [self._line("any of", place), *_indented(chain(*parts))]
 
     def negation(
-        self, step: steps.Complement[Step], part: list[_Line], place: EvalContext[str]
+        self, step: steps.Complement[Step], part: list[_Line], place: Context
     ) -> list[_Line]:
         return [self._line("not", place), *_indented(part)]
 
@@ -164,7 +180,7 @@ class _Description(Fold[str, list[_Line]]):
         self,
         step: steps.Row | steps.Project,
         text: str,
-        place: EvalContext[str],
+        place: Context,
         power: Power = (0, 0),
     ) -> list[_Line]:
         """The line of a step along an edge, and those of the sets at its two ends."""
@@ -177,7 +193,7 @@ class _Description(Fold[str, list[_Line]]):
     def _line(
         self,
         text: str,
-        place: EvalContext[str],
+        place: Context,
         step: Step | None = None,
         rows: int = 0,
         power: Power = (0, 0),
@@ -198,25 +214,25 @@ class _EdgeText(Visitor[str, str]):
 
     relations: Sequence[str]
 
-    def relation(self, step: steps.Relation, place: EvalContext[str]) -> str:
+    def relation(self, step: steps.Relation, place: Context) -> str:
         return self.relations[step.slot] + ("^-1" if step.flip else "")
 
-    def unequal(self, step: steps.Unequal, place: EvalContext[str]) -> str:
+    def unequal(self, step: steps.Unequal, place: Context) -> str:
         return "!="
 
-    def intersect(self, step: steps.Intersect[Step], place: EvalContext[str]) -> str:
+    def intersect(self, step: steps.Intersect[Step], place: Context) -> str:
         return "(" + " & ".join(self.of(part, place) for part in step.parts) + ")"
 
-    def union(self, step: steps.Union[Step], place: EvalContext[str]) -> str:
+    def union(self, step: steps.Union[Step], place: Context) -> str:
         return "(" + " | ".join(self.of(part, place) for part in step.parts) + ")"
 
-    def complement(self, step: steps.Complement[Step], place: EvalContext[str]) -> str:
+    def complement(self, step: steps.Complement[Step], place: Context) -> str:
         return f"!{self.of(step.part, place)}"
 
-    def source(self, step: steps.Source, place: EvalContext[str]) -> str:
+    def source(self, step: steps.Source, place: Context) -> str:
         return f"[{place.source}]"
 
-    def target(self, step: steps.Target, place: EvalContext[str]) -> str:
+    def target(self, step: steps.Target, place: Context) -> str:
         return f"[{place.target}]"
 
 

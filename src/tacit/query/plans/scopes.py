@@ -59,7 +59,7 @@ class Narrowed(Exists):
 
     def __post_init__(self) -> None:
         # A chain of variables nests one of these per step, which must not count as depth.
-        self._keep(self.part.depth, self.part.free - {self.variable})
+        self._set(self.part.depth, self.part.free - {self.variable})
 
 
 def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:

@@ -92,6 +92,9 @@ class Ends:
     entities: NDArray[np.integer]
 
 
+Context = EvalContext[Ends]
+
+
 @dataclass(frozen=True, eq=False)
 class SetFold(Fold[Ends, Sets]):
     """Evaluates queries that share a plan as sets, one per query or per source of an edge."""
@@ -102,7 +105,7 @@ class SetFold(Fold[Ends, Sets]):
     relations: NDArray[np.integer]  # [Q, R]
     cache: dict[Step, Sets] = field(default_factory=dict)
 
-    def of(self, step: Step, place: EvalContext[Ends] = EVERYWHERE) -> Sets:
+    def of(self, step: Step, place: Context = EVERYWHERE) -> Sets:
         """Evaluates a step; the set of a step without a source is computed once."""
         if place.source is not None:
             return super().of(step, place)
@@ -117,13 +120,13 @@ class SetFold(Fold[Ends, Sets]):
         """The entities of a slot, one a query."""
         return Ends(np.arange(len(self.entities)), self.entities[:, slot])
 
-    def relation(self, step: steps.Relation, place: EvalContext[Ends]) -> Sets:
+    def relation(self, step: steps.Relation, place: Context) -> Sets:
         """The entities that facts lead to from each source."""
         source = place.start
         at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
         return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
-    def project(self, step: steps.Project, place: EvalContext[Ends]) -> Sets:
+    def project(self, step: steps.Project, place: Context) -> Sets:
         """The entities an edge leads to from a set."""
         source = self.of(step.source)
         edge = step.edge
@@ -147,23 +150,23 @@ class SetFold(Fold[Ends, Sets]):
                 union |= self._finite(keys)
         return union
 
-    def unequal(self, step: steps.Unequal, place: EvalContext[Ends]) -> Sets:
+    def unequal(self, step: steps.Unequal, place: Context) -> Sets:
         """All entities but each source."""
         source = place.start
         keys = np.arange(len(source.rows)) * self.num_entities + source.entities
         return ~Sets.finite(keys, len(source.rows), self.num_entities)
 
-    def loop(self, step: steps.Loop, place: EvalContext[Ends]) -> Sets:
+    def loop(self, step: steps.Loop, place: Context) -> Sets:
         """The entities that a relation leads back to themselves."""
         relations = self.relations[:, step.relation]
         rows, loops = self.index.loops.neighbours(relations, np.zeros_like(relations))
         return self._finite(rows * self.num_entities + loops)
 
-    def best(self, step: steps.Best, place: EvalContext[Ends]) -> Sets:
+    def best(self, step: steps.Best, place: Context) -> Sets:
         """Everything, where the set holds anything."""
         return Sets.all_where(self.of(step.part).nonempty(), self.num_entities)
 
-    def cutset(self, step: steps.Cutset, place: EvalContext[Ends]) -> Sets:
+    def cutset(self, step: steps.Cutset, place: Context) -> Sets:
         """The union of the body over candidates for a cut variable.
 
         Each candidate fills the slot in a copy of its query.
@@ -182,23 +185,23 @@ class SetFold(Fold[Ends, Sets]):
         entities[:, step.slot] = values
         return SetFold(self.index, self.num_entities, entities, self.relations[rows])
 
-    def target(self, step: steps.Target, place: EvalContext[Ends]) -> Sets:
+    def target(self, step: steps.Target, place: Context) -> Sets:
         """A whole set, for every source."""
         return self.of(step.part).take(place.start.rows)
 
-    def everything(self, step: Step, place: EvalContext[Ends]) -> Sets:
+    def everything(self, step: Step, place: Context) -> Sets:
         """All entities, for every query or source."""
         size = len(self.entities) if place.source is None else len(place.source.rows)
         return Sets.all_where(np.ones(size, dtype=bool), self.num_entities)
 
-    def all(self, parts: Sequence[Sets], place: EvalContext[Ends]) -> Sets:
+    def all(self, parts: Sequence[Sets], place: Context) -> Sets:
         """The intersection; complements come last, as a difference from something finite."""
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
-    def any(self, parts: Sequence[Sets], place: EvalContext[Ends]) -> Sets:
+    def any(self, parts: Sequence[Sets], place: Context) -> Sets:
         return reduce(Sets.__or__, parts)
 
-    def negation(self, step: steps.Complement[Step], part: Sets, place: EvalContext[Ends]) -> Sets:
+    def negation(self, step: steps.Complement[Step], part: Sets, place: Context) -> Sets:
         return ~part
 
     @property

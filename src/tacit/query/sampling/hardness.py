@@ -42,10 +42,10 @@ from tacit.query.plans.plan import (
     asserted_children,
 )
 from tacit.query.plans.sets import Sets
-from tacit.query.plans.symbolic import Ends, SetFold
+from tacit.query.plans.symbolic import Context, Ends, SetFold
 from tacit.query.sampling.queries import GRAPHS, QuerySet
 
-Levels = tuple[Sets, ...]  # level `c`: what can be had for `c` missing links, and for no fewer
+Levels = tuple[Sets, ...]  # level `c`: the entities that cost `c` missing links
 
 
 def missing_links(
@@ -56,10 +56,11 @@ def missing_links(
     `observed` names the splits whose facts are known, by default all before the split.
     """
     smaller, larger = GRAPHS[split]
-    known = smaller if observed is None else tuple(observed)
+    if observed is None:
+        observed = smaller
     indexes = [
-        _index(graph, [name for name in larger if (name in known) == is_known])
-        for is_known in (True, False)
+        _index(graph, [name for name in larger if (name in observed) == is_observed])
+        for is_observed in (True, False)
     ]
     costs = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(queries), symbolic.BATCH):
@@ -73,11 +74,12 @@ def missing_links(
             cost[level.contains(part.hard.rows, part.hard.ids)] = links
         costs.append(cost)
     missing = np.concatenate(costs)
-    if lost := int((missing < 0).sum()):
+    if unexplained := int((missing < 0).sum()):
         raise DataError(
-            f"{lost:,} of the {len(missing):,} hard answers of the {queries.name} queries do not "
-            f"follow from the {'+'.join(larger)} facts of {graph.name}, so nobody can tell what "
-            "they are missing; give the graph that the queries were made of, with all its splits"
+            f"{unexplained:,} of the {len(missing):,} hard answers of the {queries.name} queries "
+            f"do not follow from the {'+'.join(larger)} facts of {graph.name}, so nobody can tell "
+            "what they are missing; give the graph that the queries were made of, with all its "
+            "splits"
         )
     return missing
 
@@ -104,7 +106,7 @@ class _MostLinks(Visitor[None, int]):
         return 0
 
     def union(self, step: Union[Step], place: EvalContext[None]) -> int:
-        return max(map(self.of, step.parts))  # the others may not hold at all
+        return max(map(self.of, step.parts))
 
     def generic_visit(self, step: Step, place: EvalContext[None]) -> int:
         return sum(map(self.of, asserted_children(step)))
@@ -122,31 +124,31 @@ class CostFold(Fold[Ends, Levels]):
     """
 
     folds: tuple[SetFold, ...]  # over the observed facts, over the missing ones
-    seen: dict[Step, Levels] = field(default_factory=dict)
+    cache: dict[Step, Levels] = field(default_factory=dict)
 
-    def of(self, step: Step, place: EvalContext[Ends] = EVERYWHERE) -> Levels:
+    def of(self, step: Step, place: Context = EVERYWHERE) -> Levels:
         """Evaluates a step; the value of a whole set is computed once."""
         if place.source is not None:
             return super().of(step, place)
-        if step not in self.seen:
-            self.seen[step] = super().of(step, EVERYWHERE)
+        if step not in self.cache:
+            self.cache[step] = super().of(step, EVERYWHERE)
         if place.target is None:
-            return self.seen[step]
+            return self.cache[step]
         rows = place.target.rows
         entities = place.target.entities
-        return tuple(self._where(level.contains(rows, entities)) for level in self.seen[step])
+        return tuple(self._where(level.contains(rows, entities)) for level in self.cache[step])
 
     def entity(self, slot: int) -> Ends:
         """The entities of a slot, one per query."""
         return self.folds[0].entity(slot)
 
-    def relation(self, step: Relation | Loop, place: EvalContext[Ends]) -> Levels:
+    def relation(self, step: Relation | Loop, place: Context) -> Levels:
         """Entities by observed facts at cost 0, and by missing facts at cost 1."""
         return _least(enumerate(fold.of(step, place) for fold in self.folds))
 
     loop = relation
 
-    def project(self, step: Project, place: EvalContext[Ends]) -> Levels:
+    def project(self, step: Project, place: Context) -> Levels:
         """The least sum of the costs of the source and the edge."""
         priced = []
         for cost, source in enumerate(self.of(step.source)):
@@ -164,19 +166,19 @@ class CostFold(Fold[Ends, Levels]):
                 ]
         return _least(priced)
 
-    def best(self, step: Best, place: EvalContext[Ends]) -> Levels:
+    def best(self, step: Best, place: Context) -> Levels:
         """The least cost of a member, for every entity."""
         return _least(
             (cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part))
         )
 
-    def cutset(self, step: Cutset, place: EvalContext[Ends]) -> Levels:
+    def cutset(self, step: Cutset, place: Context) -> Levels:
         """The least cost of the body over the values of a cut variable.
 
         The candidates add no cost of their own.
         """
         priced = [(0, self._nothing)]
-        for rows, values in _whole(self.of(step.candidates)).members(symbolic.COPIES):
+        for rows, values in _union(self.of(step.candidates)).members(symbolic.COPIES):
             copies = CostFold(tuple(fold.copies(step, rows, values) for fold in self.folds))
             priced += [
                 (cost, level.union_by(rows, self._size))
@@ -184,27 +186,27 @@ class CostFold(Fold[Ends, Levels]):
             ]
         return _least(priced)
 
-    def target(self, step: Target, place: EvalContext[Ends]) -> Levels:
+    def target(self, step: Target, place: Context) -> Levels:
         """A whole set, for every source."""
         return tuple(level.take(place.start.rows) for level in self.of(step.part))
 
-    def everything(self, step: Step, place: EvalContext[Ends]) -> Levels:
+    def everything(self, step: Step, place: Context) -> Levels:
         """All entities, at cost 0."""
         return (self.folds[0].of(step, place),)
 
     unequal = everything
 
-    def all(self, parts: Sequence[Levels], place: EvalContext[Ends]) -> Levels:
+    def all(self, parts: Sequence[Levels], place: Context) -> Levels:
         """The sum of the costs of the parts."""
         return reduce(_sum, parts)
 
-    def any(self, parts: Sequence[Levels], place: EvalContext[Ends]) -> Levels:
+    def any(self, parts: Sequence[Levels], place: Context) -> Levels:
         """The least cost of the parts."""
         return _least((cost, level) for part in parts for cost, level in enumerate(part))
 
-    def negation(self, step: Complement[Step], part: Levels, place: EvalContext[Ends]) -> Levels:
+    def negation(self, step: Complement[Step], part: Levels, place: Context) -> Levels:
         """Entities for which the part is false by all facts, at cost 0."""
-        return (~_whole(part),)
+        return (~_union(part),)
 
     @property
     def _size(self) -> int:
@@ -240,6 +242,6 @@ def _sum(first: Levels, second: Levels) -> Levels:
     return _least((a + b, x & y) for a, x in enumerate(first) for b, y in enumerate(second))
 
 
-def _whole(levels: Levels) -> Sets:
+def _union(levels: Levels) -> Sets:
     """The union of all levels."""
     return reduce(Sets.__or__, levels)

@@ -34,7 +34,7 @@ from tacit.query.sampling.queries import (
     with_answers,
     write_queries,
 )
-from tacit.query.sampling.sampling import Sample, can_miss, links_wanted
+from tacit.query.sampling.sampling import Sample, can_miss, missing_range
 from tacit.query.sampling.settings import SampleSettings
 from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, label, parse_shapes
 from tacit.sources import NameOrPath, load, take_reading
@@ -267,7 +267,7 @@ def sample(
         raise DataError(
             f"holds {split} queries; choose another folder, or replace them by `force=True`", out
         )
-    links = None if chosen.missing is None else links_wanted(chosen.missing, split)
+    links = None if chosen.missing is None else missing_range(chosen.missing, split)
     requested = shapes_of(shapes, templates, links)
     for shape in requested.values() if out is not None else ():
         shape.encoded()  # what no file can hold is refused before it is drawn
@@ -335,7 +335,7 @@ def _write(
         name: {
             "queries": len(drawn.queries),
             "tries": drawn.tries,
-            "turned_down": drawn.turned_down,
+            "turned_down": drawn.rejected,
         }
         for name, drawn in samples.items()
     }
