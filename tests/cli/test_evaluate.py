@@ -117,7 +117,7 @@ def test_damaged_results_do_not_cost_an_evaluation(run: RunFolder) -> None:
     assert found.mrr == {"1p": 1.0}
     assert (
         "results.json is damaged or does not fit the run (eval is no list of evaluations); delete "
-        "it" in found.unkept
+        "it" in found.unstored_reason
     )
 
 
