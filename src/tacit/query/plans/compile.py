@@ -35,7 +35,7 @@ from tacit.query.formula import (
     parts_of,
 )
 from tacit.query.plans import plan as steps
-from tacit.query.plans.canonical import canonical, skeleton
+from tacit.query.plans.canonical import canonical, ranks, skeleton
 from tacit.query.plans.plan import (
     CompiledQuery,
     Edge,
@@ -79,7 +79,8 @@ def compile_query(query: Query, safe: bool = True) -> CompiledQuery:
         return _of_relation(query)
     check_safe(query, negation=safe)
     shape, *names = skeleton(query)
-    plan, orders = _ordered(shape, _ranks(names[0]), _ranks(names[1]))
+    # The order depends on the ranks of names alone, which most questions of a kind share.
+    plan, orders = _ordered(shape, tuple(ranks(names[0])), tuple(ranks(names[1])))
     entities, relations, variables = (
         tuple(old[i] for i in order) for old, order in zip(names, orders, strict=True)
     )
@@ -111,15 +112,6 @@ def _ordered(
     targets = tuple(orders[2].index(target.name) for target in original)
     plan = _plan(shape, targets, len(orders[2]))
     return plan, tuple(tuple(map(int, order)) for order in orders)
-
-
-def _ranks(names: tuple[str, ...]) -> tuple[int, ...]:
-    """The rank of each name among the distinct names, sorted.
-
-    The canonical order depends on nothing else, and most questions of a kind share these ranks.
-    """
-    ranks = {name: rank for rank, name in enumerate(sorted(set(names)))}
-    return tuple([ranks[name] for name in names])
 
 
 @lru_cache(maxsize=4096)
