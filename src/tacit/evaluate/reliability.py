@@ -133,9 +133,9 @@ def reliability(
         if top is not None:  # `finer` separates scores that are equal near 1
             order = finer.clamp(min=torch.finfo(finer.dtype).min)
             order[easy] = -torch.inf
-            chosen = best(order, top)[1]
-            scores = scores.gather(1, chosen)
-            labels = labels.gather(1, chosen)
+            entities = best(order, top)[1]
+            scores = scores.gather(1, entities)
+            labels = labels.gather(1, entities)
         counted = scores >= 0
         total += Reliability.of(scores[counted], labels[counted], bins)
     return total

@@ -356,7 +356,7 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     return formula.parts if isinstance(formula, And | Or) else ()
 
 
-def rebuilt(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
+def map_children(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
     """Applies `change` to every formula directly inside a formula."""
     if isinstance(formula, And | Or):
         return type(formula)(tuple(map(change, formula.parts)))

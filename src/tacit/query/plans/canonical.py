@@ -30,7 +30,7 @@ from tacit.query.formula import (
     children,
     exists,
     flat,
-    rebuilt,
+    map_children,
 )
 from tacit.query.plans.scopes import factored
 
@@ -80,9 +80,9 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
                 return Inequality(*ends)
             return Atom(slot(relations, str(formula.relation)), *ends)
         if isinstance(formula, Exists):
-            fresh = Variable(slot(variables, formula.variable.name))
-            return Exists(fresh, walk(formula.part, {**scope, formula.variable: fresh}))
-        return rebuilt(formula, lambda part: walk(part, scope))
+            bound = Variable(slot(variables, formula.variable.name))
+            return Exists(bound, walk(formula.part, {**scope, formula.variable: bound}))
+        return map_children(formula, lambda part: walk(part, scope))
 
     scope = {target: Variable(str(number)) for number, target in enumerate(query.targets)}
     shape = Query(scope.values(), walk(query.formula, scope))
@@ -123,7 +123,7 @@ def flattened(formula: Formula) -> Formula:
     Every quantifier must have a variable of its own, as those of a skeleton do: then `(exists x .
     f) & g` has the value of `exists x . f & g` under every t-norm, since all of them are monotone.
     """
-    formula = rebuilt(formula, flattened)
+    formula = map_children(formula, flattened)
     if isinstance(formula, Or):
         return reduce(Formula.__or__, formula.parts)
     if not isinstance(formula, And):
@@ -139,7 +139,7 @@ def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
     its place; parts are sorted.
     """
 
-    def written(formula: Formula, scope: dict[Variable, int], depth: int) -> str:
+    def text_of(formula: Formula, scope: dict[Variable, int], depth: int) -> str:
         match formula:
             case Atom() | Inequality():
                 ends = [
@@ -152,15 +152,15 @@ def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
                 relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"
                 return f"{relation}({','.join(ends)})"
             case Exists(variable, part):
-                return f"E({written(part, {**scope, variable: depth}, depth + 1)})"
+                return f"E({text_of(part, {**scope, variable: depth}, depth + 1)})"
             case And() | Or():
-                parts = (written(part, scope, depth) for part in flat(formula, type(formula)))
+                parts = (text_of(part, scope, depth) for part in flat(formula, type(formula)))
                 return f"{type(formula).__name__}({','.join(sorted(parts))})"
             case Not(part):
-                return f"N({written(part, scope, depth)})"
+                return f"N({text_of(part, scope, depth)})"
         raise TypeError(f"not a formula: {formula!r}")
 
-    return written(formula, {variable: -place for place, variable in enumerate(free)}, 1)
+    return text_of(formula, {variable: -place for place, variable in enumerate(free)}, 1)
 
 
 @dataclass(eq=False)

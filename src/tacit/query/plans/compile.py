@@ -247,7 +247,7 @@ def _compound(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOr
         case And(parts):
             return _intersect([step(part) for part in parts])
         case Or(parts):
-            return _merged(steps.Union, [step(part) for part in parts])
+            return _flatten(steps.Union, [step(part) for part in parts])
         case Not(part):
             return steps.Complement(step(part))
     raise TypeError(f"not a formula: {formula!r}")
@@ -366,10 +366,10 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> lis
 
 
 def _intersect(parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
-    return _merged(steps.Intersect, parts) if parts else steps.Everything()
+    return _flatten(steps.Intersect, parts) if parts else steps.Everything()
 
 
-def _merged(
+def _flatten(
     kind: type[steps.Intersect[Any]] | type[steps.Union[Any]], parts: Sequence[NodeOrEdge]
 ) -> NodeOrEdge:
     """One node over all parts, nested ones of its kind flattened."""

@@ -17,8 +17,8 @@ from tacit.query.formula import Query
 from tacit.query.names import bind
 from tacit.query.plans import plan as steps
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.fold import EvalContext, Fold, Visitor
-from tacit.query.plans.plan import CompiledQuery, Step, anchored, ends_of, reads
+from tacit.query.plans.fold import EvalContext, Fold
+from tacit.query.plans.plan import CompiledQuery, Edge, Step, anchored, ends_of, reads
 from tacit.sources import load
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _N = (0, 1)
 
 
 def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | None = None) -> str:
-    """Writes the plan as an indented tree with rows per step, and their sum at `k` candidates.
+    """Writes the plan as an indented tree, with the rows of each step and of all at `k`.
 
     Without `k`, no costs are written.
 
@@ -80,7 +80,7 @@ class _Description(Fold[str, list[_Line]]):
         self.names = compiled.variables
         self.entities = dict(enumerate(compiled.entities))
         # a relation that is asked for is the only variable
-        self.edge_text = _EdgeText(compiled.relations or (f"?{compiled.variables[0]}",))
+        self.relations = compiled.relations or (f"?{compiled.variables[0]}",)
         # slots of variables, and the power of their number of values
         self.tried: list[tuple[frozenset[int], Power]] = []
 
@@ -126,8 +126,7 @@ class _Description(Fold[str, list[_Line]]):
         return [head, *self._inner(step.source, name), *ends]
 
     def loop(self, step: steps.Loop, place: Context) -> list[_Line]:
-        text = f"itself over {self.edge_text.relations[step.relation]}"
-        return [self._line(text, place, step, 1)]
+        return [self._line(f"itself over {self.relations[step.relation]}", place, step, 1)]
 
     def at(self, step: steps.At, place: Context) -> list[_Line]:
         name = self.entity(step.slot)
@@ -186,9 +185,25 @@ class _Description(Fold[str, list[_Line]]):
         """The line of a step along an edge, and those of the sets at its two ends."""
         leaves = list(ends_of(step.edge))
         rows = sum(isinstance(leaf, steps.Relation) for leaf in leaves)
-        text = f"{text} over {self.edge_text.of(step.edge, place)}"
+        text = f"{text} over {self._edge_text(step.edge, place)}"
         ends = chain.from_iterable(self.of(leaf, place) for leaf in leaves)
         return [self._line(text, place, step, rows, power), *_indented(ends)]
+
+    def _edge_text(self, edge: Edge, place: Context) -> str:
+        """An edge as a formula over relation names, with the sets at its ends in brackets."""
+        match edge:
+            case steps.Relation(slot, flip):
+                return self.relations[slot] + "^-1" * flip
+            case steps.Unequal():
+                return "!="
+            case steps.Intersect(parts) | steps.Union(parts):
+                sign = " & " if isinstance(edge, steps.Intersect) else " | "
+                return f"({sign.join(self._edge_text(part, place) for part in parts)})"
+            case steps.Complement(part):
+                return f"!{self._edge_text(part, place)}"
+            case steps.Source():
+                return f"[{place.source}]"
+        return f"[{place.target}]"
 
     def _line(
         self,
@@ -203,37 +218,6 @@ class _Description(Fold[str, list[_Line]]):
         powers = [power, *(power for tried, power in self.tried if tried & slots)]
         k, n = map(sum, zip(*powers, strict=True))
         return _Line(f"{place.target}: {text}", Cost({(k, n): rows} if rows else ()))
-
-
-@dataclass(frozen=True)
-class _EdgeText(Visitor[str, str]):
-    """Writes an edge as a formula over relation names.
-
-    Sets at its ends stand in square brackets and follow below.
-    """
-
-    relations: Sequence[str]
-
-    def relation(self, step: steps.Relation, place: Context) -> str:
-        return self.relations[step.slot] + ("^-1" if step.flip else "")
-
-    def unequal(self, step: steps.Unequal, place: Context) -> str:
-        return "!="
-
-    def intersect(self, step: steps.Intersect[Step], place: Context) -> str:
-        return "(" + " & ".join(self.of(part, place) for part in step.parts) + ")"
-
-    def union(self, step: steps.Union[Step], place: Context) -> str:
-        return "(" + " | ".join(self.of(part, place) for part in step.parts) + ")"
-
-    def complement(self, step: steps.Complement[Step], place: Context) -> str:
-        return f"!{self.of(step.part, place)}"
-
-    def source(self, step: steps.Source, place: Context) -> str:
-        return f"[{place.source}]"
-
-    def target(self, step: steps.Target, place: Context) -> str:
-        return f"[{place.target}]"
 
 
 def _indented(lines: Iterable[_Line]) -> list[_Line]:

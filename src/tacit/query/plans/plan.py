@@ -130,7 +130,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Cutset:
-    """The best of `body` over candidates for a cut variable, which fills an extra entity slot.
+    """The best of `body` over candidates for a cut variable, which fills an extra slot.
 
     The value of a `bounded` body never exceeds that of its candidate; otherwise the values of the
     candidates only say which to try.

@@ -1,8 +1,9 @@
-"""The scopes of variables: narrow quantifiers that keep every fuzzy value, and safe questions.
+"""The scopes of variables: narrows quantifiers and refuses unsafe questions.
 
-`exists x . (f(x) & g)` is `(exists x . f(x)) & g`, and the same with `|`, where `x` is not free in
-`g`. A conjunction under quantifiers is a list of *factors*; a variable whose factors contain at
-most one other is closed over them. Free variables are quantified in their narrowest scope, too.
+Narrowing keeps every fuzzy value: `exists x . (f(x) & g)` is `(exists x . f(x)) & g`, and the same
+with `|`, where `x` is not free in `g`. A conjunction under quantifiers is a list of *factors*; a
+variable whose factors contain at most one other is closed over them. Free variables are quantified
+in their narrowest scope, too.
 
 A question is *safe* if each of its variables is bound, and occurs in an atom that must hold.
 """
@@ -26,8 +27,8 @@ from tacit.query.formula import (
     Variable,
     exists,
     leaves,
+    map_children,
     parts_of,
-    rebuilt,
     walk,
 )
 
@@ -42,13 +43,13 @@ def quantified(formula: Formula, variables: frozenset[Variable]) -> Formula:
     if not variables:
         return formula
     if isinstance(formula, Not | Exists):
-        return rebuilt(formula, lambda part: quantified(part, variables))
+        return map_children(formula, lambda part: quantified(part, variables))
     outer = variables
     if isinstance(formula, And | Or):
         # A variable of a single part goes inside it; one that several share is bound around them.
         outer = frozenset(v for v in variables if sum(v in part.free for part in formula.parts) > 1)
         inner = variables - outer
-        formula = rebuilt(formula, lambda part: quantified(part, inner & part.free))
+        formula = map_children(formula, lambda part: quantified(part, inner & part.free))
     order: list[Entity | Variable | str] = [term for leaf in leaves(formula) for term in leaf.terms]
     order += [leaf.relation for leaf in leaves(formula) if isinstance(leaf, Atom)]
     return exists(sorted(outer, key=order.index), formula)
@@ -63,7 +64,7 @@ class Narrowed(Exists):
 
 
 def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
-    """Moves the quantifiers of a block inwards; returns the remaining variables and the factors."""
+    """Moves the quantifiers of a block inwards; returns the other variables and the factors."""
     variables, factors = factored(formula)
     while variables:
         first = min(variables, key=partial(_rank, factors=factors))
@@ -81,11 +82,12 @@ def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
 def _rank(variable: Variable, factors: Sequence[Formula]) -> tuple[int, bool]:
     """How many variables one meets, and whether it is unanchored: the lowest goes first."""
     touching = [f for f in factors if variable in f.free]
-    met = 0 if _split(touching, variable) else len(_met(variable, [f.free for f in touching]))
-    return met, not anchored(variable, touching)
+    adjacent = _adjacent(variable, [f.free for f in touching])
+    number = 0 if _split(touching, variable) else len(adjacent)
+    return number, not anchored(variable, touching)
 
 
-def _met(variable: Variable, scopes: Iterable[frozenset[Variable]]) -> frozenset[Variable]:
+def _adjacent(variable: Variable, scopes: Iterable[frozenset[Variable]]) -> frozenset[Variable]:
     """The variables that share a scope with one."""
     return frozenset[Variable]().union(*(s for s in scopes if variable in s)) - {variable}
 
@@ -148,8 +150,8 @@ def residual_cycles(
     """The number of variables that still meet two others once one of them is cut."""
     scopes = [f.free - {cut} for f in factors]
     remaining = [v for v in variables if v != cut]
-    while leaf := next((v for v in remaining if len(_met(v, scopes)) <= 1), None):
-        scopes = [s for s in scopes if leaf not in s] + [_met(leaf, scopes)]
+    while leaf := next((v for v in remaining if len(_adjacent(v, scopes)) <= 1), None):
+        scopes = [s for s in scopes if leaf not in s] + [_adjacent(leaf, scopes)]
         remaining.remove(leaf)
     return len(remaining)
 
@@ -164,7 +166,7 @@ def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
         return Inequality(*(value if term == variable else term for term in formula.terms))
     if isinstance(formula, Exists) and formula.variable == variable:
         return formula
-    return rebuilt(formula, lambda part: substitute(part, variable, value))
+    return map_children(formula, lambda part: substitute(part, variable, value))
 
 
 _Quantifier = Callable[[Iterable[bool]], bool]  # `all` alternatives, or `any` of them

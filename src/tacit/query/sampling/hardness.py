@@ -28,7 +28,7 @@ from tacit.errors import DataError
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph, no_triples
 from tacit.query.plans import symbolic
-from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold, Visitor
+from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
     Complement,
@@ -91,25 +91,14 @@ def most_links(step: Step) -> int:
     >>> [most_links(SHAPES[name].plan.root) for name in ("1p", "2u", "up", "3p", "3in")]
     [1, 1, 2, 3, 2]
     """
-    return _MostLinks().of(step)
-
-
-class _MostLinks(Visitor[None, int]):
-    """Counts the atoms that an answer can need, summed over conjunctions."""
-
-    def relation(self, step: Relation | Loop, place: EvalContext[None]) -> int:
-        return 1
-
-    loop = relation
-
-    def complement(self, step: Complement[Step], place: EvalContext[None]) -> int:
-        return 0
-
-    def union(self, step: Union[Step], place: EvalContext[None]) -> int:
-        return max(map(self.of, step.parts))
-
-    def generic_visit(self, step: Step, place: EvalContext[None]) -> int:
-        return sum(map(self.of, asserted_children(step)))
+    match step:
+        case Relation() | Loop():
+            return 1
+        case Complement():
+            return 0
+        case Union(parts):
+            return max(map(most_links, parts))
+    return sum(map(most_links, asserted_children(step)))
 
 
 def _index(graph: Graph, splits: Sequence[str]) -> FactIndex:

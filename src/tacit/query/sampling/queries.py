@@ -109,11 +109,11 @@ def easy_and_hard(
     BetaE's files.
     """
     smaller, larger = GRAPHS[split]
-    every = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
+    both = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
     if not smaller:
-        return AnswerSets.none(len(every)), every
+        return AnswerSets.none(len(both)), both
     easy = answers(plan, entities, relations, graph.index(*smaller), graph.num_entities)
-    return easy, every.minus(easy)
+    return easy, both.minus(easy)
 
 
 def checksum(sets: Mapping[str, QuerySet]) -> str:

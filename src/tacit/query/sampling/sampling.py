@@ -97,32 +97,32 @@ def sample(
     `max_answers` of them. Its other hard answers are kept as easy ones, so that nobody is asked to
     find them, and they do not compete.
     """
-    chosen = SampleSettings.of({**settings, "split": split, "count": count})
+    options = SampleSettings.of({**settings, "split": split, "count": count})
     if not len(graph.split(split)):
         raise SettingsError(
             f"the graph has no {split} facts to ask about; split some off", command="data split"
         )
-    links = None if chosen.missing is None else missing_range(chosen.missing, split)
+    links = None if options.missing is None else missing_range(options.missing, split)
     if links is not None and not can_miss(shape, links):
         raise SettingsError(
-            f"missing is {chosen.missing}, but answers of {shape.name} miss at most "
+            f"missing is {options.missing}, but answers of {shape.name} miss at most "
             f"{most_links(shape.plan.root)}; choose other shapes",
             "missing",
         )
-    max_answers = chosen.max_answers or (None if split == "train" else MAX_ANSWERS)
+    max_answers = options.max_answers or (None if split == "train" else MAX_ANSWERS)
     # Each shape has a generator of its own, so that a sample does not depend on other shapes.
-    random = np.random.default_rng([chosen.seed, zlib.crc32(shape.name.encode())])
+    random = np.random.default_rng([options.seed, zlib.crc32(shape.name.encode())])
     sampler = _Sampler(shape, graph, split, max_answers, links, mirrored, random)
-    most = round(count / (1 - chosen.waste))
-    patience = _PATIENCE * round(1 / (1 - chosen.waste))
+    most = round(count / (1 - options.waste))
+    patience = _PATIENCE * round(1 / (1 - options.waste))
     batches: list[QuerySet] = []
     num_found = tries = stale = 0
     while num_found < count and tries < most and stale < patience:
         share = max(num_found, 1) / max(tries, 1)
         size = int(min(max((count - num_found) / share, _FEWEST), _MOST, most - tries))
-        num_seen = len(sampler.seen)
+        num_keys = len(sampler.keys)
         accepted = sampler.attempt(size)
-        stale = stale + size if len(sampler.seen) == num_seen else 0
+        stale = stale + size if len(sampler.keys) == num_keys else 0
         batches.append(accepted[: count - num_found])
         sampler.rejected[_SPARE] += len(accepted) - len(batches[-1])
         num_found += len(batches[-1])
@@ -143,7 +143,7 @@ class _Sampler:
     links: range | None
     mirrored: bool
     random: np.random.Generator
-    seen: set[bytes] = field(default_factory=set)
+    keys: set[bytes] = field(default_factory=set)
     rejected: Counter[str] = field(default_factory=Counter)
 
     def attempt(self, size: int) -> QuerySet:
@@ -160,26 +160,26 @@ class _Sampler:
         plan = self.shape.plan
         negated = plan.has(Complement)
         smaller, larger = GRAPHS[self.split]
-        found = answers_of(plan, larger)
-        easy = answers_of(plan, smaller) if smaller else AnswerSets.none(len(found))
+        both = answers_of(plan, larger)
+        easy = answers_of(plan, smaller) if smaller else AnswerSets.none(len(both))
         positive = easy  # the answers some of which the negation must take away
         if negated and not smaller:
             positive = answers_of(replace(plan, root=without_negation(plan.root)), larger)
-        lost = positive.minus(found).counts
-        queries = QuerySet(self.shape, entities, relations, easy, found.minus(easy))
+        retracted = positive.minus(both).counts
+        queries = QuerySet(self.shape, entities, relations, easy, both.minus(easy))
         hard = "a hard answer" if smaller else "an answer"
-        good = self._accept(queries.hard.counts > 0, f"without {hard}")
+        rows = self._accept(queries.hard.counts > 0, f"without {hard}")
         if negated:
-            good = good[self._accept(lost[good] > 0, "lost nothing to the negation")]
+            rows = rows[self._accept(retracted[rows] > 0, "lost nothing to the negation")]
         if self.links is not None:
             queries = self._by_missing(queries, self.links)
             reason = "without an answer that misses so many links"
-            good = good[self._accept(queries.hard.counts[good] > 0, reason)]
+            rows = rows[self._accept(queries.hard.counts[rows] > 0, reason)]
         if self.max_answers:
             counts = queries.hard.counts
-            most = np.maximum(counts, lost) if smaller else counts
-            good = good[self._accept(most[good] <= self.max_answers, "with too many answers")]
-        return queries.subset(good)
+            most = np.maximum(counts, retracted) if smaller else counts
+            rows = rows[self._accept(most[rows] <= self.max_answers, "with too many answers")]
+        return queries.subset(rows)
 
     def _by_missing(self, queries: QuerySet, links: range) -> QuerySet:
         """The queries with the answers that miss so many links as hard, the others as easy."""
@@ -205,12 +205,12 @@ class _Sampler:
         targets = self._heads[self.random.integers(0, len(self._heads), size)]
         index = self.graph.index(*GRAPHS[self.split][1])
         ground = Grounding(self.shape.plan, index, self.graph.num_entities, targets, self.random)
-        drawn = ground.entities.copy(), ground.relations.copy()
+        unordered = ground.entities.copy(), ground.relations.copy()
         repeated = ground.put_in_order()
-        entities, relations = drawn if self.mirrored else (ground.entities, ground.relations)
-        good = self._accept(ground.alive, "led nowhere")
-        good = good[self._accept(~repeated[good], "asked the same twice")]
-        return entities[good], relations[good]
+        entities, relations = unordered if self.mirrored else (ground.entities, ground.relations)
+        rows = self._accept(ground.alive, "led nowhere")
+        rows = rows[self._accept(~repeated[rows], "asked the same twice")]
+        return entities[rows], relations[rows]
 
     @cached_property
     def _heads(self) -> Ints:
@@ -224,12 +224,11 @@ class _Sampler:
 
     def _unseen(self, entities: Ids, relations: Ids) -> Flags:
         """Whether each query comes for the first time."""
-        rows = np.concatenate([entities, relations], axis=1)
-        unseen = np.zeros(len(rows), dtype=bool)
-        for i, row in enumerate(rows):
+        unseen = np.zeros(len(entities), dtype=bool)
+        for i, row in enumerate(np.concatenate([entities, relations], axis=1)):
             key = row.tobytes()
-            unseen[i] = key not in self.seen
-            self.seen.add(key)
+            unseen[i] = key not in self.keys
+            self.keys.add(key)
         return unseen
 
 

@@ -1,4 +1,4 @@
-"""The shapes of questions: the 14 of the benchmarks, and any other; and BetaE's tuples for them.
+"""The shapes of questions, the 14 of the benchmarks and any other, and BetaE's tuples.
 
 A *structure* is a nested tuple of `'e'`, `'r'`, `'n'` and `'u'`; a *query* is the same tuple with
 entity and relation ids in place of `'e'` and `'r'`, -2 in place of `'n'` and -1 in place of `'u'`:
@@ -28,7 +28,6 @@ import numpy as np
 from tacit.errors import DataError, QueryError, UnknownName
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 from tacit.query.plans.compile import compile_query, compile_template
-from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import (
     Complement,
     Intersect,
@@ -118,36 +117,22 @@ def _is_walk(part: Any) -> bool:
     return len(part) == 2 and part[1] != ("u",) and all(step in ("r", "n") for step in part[1])
 
 
-class _Structures(Visitor[None, Structure | None]):
-    """Evaluates a step to its BetaE structure, or None; relations may run either way."""
-
-    def row(self, step: Row, place: EvalContext[None]) -> Structure | None:
-        return ("e", ("r",)) if isinstance(step.edge, Relation) else None
-
-    def project(self, step: Project, place: EvalContext[None]) -> Structure | None:
-        return self._extended(step.source, "r") if isinstance(step.edge, Relation) else None
-
-    def complement(self, step: Complement[Step], place: EvalContext[None]) -> Structure | None:
-        return self._extended(step.part, "n")
-
-    def intersect(self, step: Intersect[Step], place: EvalContext[None]) -> Structure | None:
-        return self._several(step.parts)
-
-    def union(self, step: Union[Step], place: EvalContext[None]) -> Structure | None:
-        return self._several(step.parts, ("u",))
-
-    def generic_visit(self, step: Step, place: EvalContext[None]) -> None:
-        return None
-
-    def _several(self, parts: Iterable[Step], *mark: Structure) -> Structure | None:
-        inner = tuple(map(self.of, parts))
-        return None if None in inner else (*inner, *mark)
-
-    def _extended(self, part: Step, mark: str) -> Structure | None:
-        inner = self.of(part)
-        if inner is None:
-            return None
-        return (inner[0], (*inner[1], mark)) if _is_walk(inner) else (inner, (mark,))
+def structure_of(step: Step) -> Structure | None:
+    """The BetaE structure of a plan step, or None; relations may run either way."""
+    match step:
+        case Row(_, Relation()):
+            return STRUCTURES["1p"]
+        case Project(_, part, Relation()) | Complement(part):
+            inner = structure_of(part)
+            mark = "n" if isinstance(step, Complement) else "r"
+            if inner is None:
+                return None
+            return (inner[0], (*inner[1], mark)) if _is_walk(inner) else (inner, (mark,))
+        case Intersect(parts) | Union(parts):
+            structures = tuple(map(structure_of, parts))
+            marks = (_U,) if isinstance(step, Union) else ()
+            return None if None in structures else (*structures, *marks)
+    return None
 
 
 def arranged(structure: Any) -> Any:
@@ -283,7 +268,7 @@ class Shape:
                 f"'{query}' is no template: one asks for the entities in place of a single variable"
             )
         plan = compile_query(query).plan
-        structure = _Structures().of(plan.root)
+        structure = structure_of(plan.root)
         if structure is None:
             return cls(name, query, plan)
         for benchmark in STRUCTURES.values():
