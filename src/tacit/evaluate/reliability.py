@@ -50,7 +50,7 @@ class Reliability:
             raise SettingsError(
                 f"{len(scores)} scores cannot be compared with {len(labels)} labels"
             )
-        if len(scores) and not bool(((scores >= 0) & (scores <= 1)).all()):
+        if not bool(((scores >= 0) & (scores <= 1)).all()):
             raise SettingsError("scores to be read as probabilities must lie between 0 and 1")
         bin_of = (scores * bins).long().clamp_(max=bins - 1)
         sums = [

@@ -173,10 +173,9 @@ def percentages(results: Mapping[str, Any], metric: str = "mrr") -> dict[str, fl
 
 def columns_of(rows: Iterable[Mapping[str, float]]) -> list[str]:
     """The columns with a value in some row: averages, benchmark shapes, then others."""
-    named = dict.fromkeys(column for row in rows for column in row)
-    return [column for column in COLUMNS if column in named] + [
-        name for name in named if name not in COLUMNS
-    ]
+    names = dict.fromkeys(name for row in rows for name in row)
+    places = {name: place for place, name in enumerate(COLUMNS)}
+    return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
 def cell(value: float | None) -> str:

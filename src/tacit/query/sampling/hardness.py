@@ -17,10 +17,10 @@ So only atoms outside negations count. For queries of the 14 shapes every hard a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from tacit.query.plans.plan import (
     Union,
     asserted_children,
 )
-from tacit.query.plans.sets import Sets
+from tacit.query.plans.sets import Flags, Sets
 from tacit.query.plans.symbolic import Context, Ends, SetFold
 from tacit.query.sampling.queries import GRAPHS, QuerySet
 
@@ -139,27 +139,22 @@ class CostFold(Fold[Ends, Levels]):
 
     def project(self, step: Project, place: Context) -> Levels:
         """The least sum of the costs of the source and the edge."""
-        priced = []
+        priced = list[tuple[int, Sets]]()
         for cost, source in enumerate(self.of(step.source)):
             if isinstance(step.edge, Relation):
-                hops = [fold.hop(source, step.edge) for fold in self.folds]
-                priced += [(cost + more, level) for more, level in enumerate(hops)]
+                hops = (fold.hop(source, step.edge) for fold in self.folds)
+                priced += enumerate(hops, cost)
                 continue
             priced.append((cost, self._nothing))
-            bounds = [fold.bounded(source, step.edge) for fold in self.folds]
-            for rows, sources in (bounds[0] | bounds[1]).members(symbolic.COPIES):
+            bounds = (fold.bounded(source, step.edge) for fold in self.folds)
+            for rows, sources in reduce(Sets.__or__, bounds).members(symbolic.COPIES):
                 edge = self.of(step.edge, EvalContext(Ends(rows, sources)))
-                priced += [
-                    (cost + more, level.union_by(rows, self._size))
-                    for more, level in enumerate(edge)
-                ]
+                priced += enumerate(self._union_by(edge, rows), cost)
         return _least(priced)
 
     def best(self, step: Best, place: Context) -> Levels:
         """The least cost of a member, for every entity."""
-        return _least(
-            (cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part))
-        )
+        return _least(enumerate(self._where(level.nonempty()) for level in self.of(step.part)))
 
     def cutset(self, step: Cutset, place: Context) -> Levels:
         """The least cost of the body over the values of a cut variable.
@@ -169,10 +164,7 @@ class CostFold(Fold[Ends, Levels]):
         priced = [(0, self._nothing)]
         for rows, values in _union(self.of(step.candidates)).members(symbolic.COPIES):
             copies = CostFold(tuple(fold.copies(step, rows, values) for fold in self.folds))
-            priced += [
-                (cost, level.union_by(rows, self._size))
-                for cost, level in enumerate(copies.of(step.body))
-            ]
+            priced += enumerate(self._union_by(copies.of(step.body), rows))
         return _least(priced)
 
     def target(self, step: Target, place: Context) -> Levels:
@@ -191,22 +183,21 @@ class CostFold(Fold[Ends, Levels]):
 
     def any(self, parts: Sequence[Levels], place: Context) -> Levels:
         """The least cost of the parts."""
-        return _least((cost, level) for part in parts for cost, level in enumerate(part))
+        return _least(chain.from_iterable(map(enumerate, parts)))
 
     def negation(self, step: Complement[Step], part: Levels, place: Context) -> Levels:
         """Entities for which the part is false by all facts, at cost 0."""
         return (~_union(part),)
 
     @property
-    def _size(self) -> int:
-        return len(self.folds[0].entities)
-
-    @property
     def _nothing(self) -> Sets:
-        return self._where(np.zeros(self._size, dtype=bool))
+        return self._where(np.zeros(len(self.folds[0].entities), dtype=bool))
 
-    def _where(self, true: Any) -> Sets:
-        return Sets.all_where(true, self.folds[0].num_entities)
+    def _where(self, mask: Flags) -> Sets:
+        return Sets.all_where(mask, self.folds[0].num_entities)
+
+    def _union_by(self, levels: Levels, rows: Ints) -> Iterator[Sets]:
+        return (level.union_by(rows, len(self.folds[0].entities)) for level in levels)
 
 
 def _least(priced: Iterable[tuple[int, Sets]]) -> Levels:
