@@ -308,20 +308,22 @@ class Query:
 
 def _check_targets(query: Query) -> None:
     """Refuses targets that no search can list."""
-    targets = query.targets
     names = ", ".join(map(str, query.targets))
-    if len(set(targets)) < len(targets):
+    if len(set(query.targets)) < len(query.targets):
         raise QueryError(f"the variables that are asked for, {names}, must differ")
-    if len(targets) > MAX_TARGETS:
+    if len(query.targets) > MAX_TARGETS:
         raise QueryError(
             f"a question asks for at most {MAX_TARGETS} variables, not for {names}; ask it in parts"
         )
-    if query.count and len(targets) != 1:
+    if query.count and len(query.targets) != 1:
         raise QueryError(f"a count must be of one variable, not of {names or 'none'}")
     for atom in atoms(query.formula):
-        alone = query.formula == atom and targets == (atom.relation,) and not query.count
-        between_entities = Variable not in map(type, atom.terms)
-        if isinstance(atom.relation, Variable) and not (alone and between_entities):
+        if isinstance(atom.relation, Variable) and (
+            query.formula != atom
+            or query.targets != (atom.relation,)
+            or query.count
+            or Variable in map(type, atom.terms)
+        ):
             raise QueryError(
                 f"{atom.relation} stands for a relation; a question can ask for one between two "
                 f"entities, as in '{atom.relation} : {atom.relation}(Paris, France)', and for "

@@ -304,7 +304,7 @@ def _cutset(
     for other in others:
         with suppress(PlanError):  # which takes too many more cuts
             choices.append(_cut(*other, target, slots))
-    return min(choices, key=lambda step: sets_of(step, *_SIZES[0]))
+    return min(choices, key=lambda step: sets_of(step, *_SIZES[0])) if others else choices[0]
 
 
 def _lifted(

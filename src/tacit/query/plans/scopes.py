@@ -11,7 +11,6 @@ A question is *safe* if each of its variables is bound, and occurs in an atom th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from tacit.errors import PlanError
 from tacit.query.formula import (
@@ -67,8 +66,9 @@ def narrow(formula: Formula) -> tuple[list[Variable], list[Formula]]:
     """Moves the quantifiers of a block inwards; returns the other variables and the factors."""
     variables, factors = factored(formula)
     while variables:
-        first = min(variables, key=partial(_rank, factors=factors))
-        if _rank(first, factors)[0] > 1:
+        ranks = {variable: _rank(variable, factors) for variable in variables}
+        first = min(ranks, key=ranks.__getitem__)
+        if ranks[first][0] > 1:
             break
         variables.remove(first)
         touching = [f for f in factors if first in f.free]
