@@ -38,11 +38,11 @@ def evaluate(
     Results record `settings` beside what they are made with. Several `processes` share the queries
     out, and all get the same results.
 
-    The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are
-    all facts before the split, that is the easy answers, which never compete, and nothing changes.
-    Where they are the training facts alone, it moves wrong answers: what follows from a negation
-    that a later fact refutes. Hard answers are moved too where they seem to follow for such a wrong
-    reason. No figure with `new` may stand beside one without, unless it says so.
+    The reasoner of an engine with `new` ranks answers that the observed facts imply last. If all
+    facts before the split are observed, these are the easy answers, which never compete. If only
+    the training facts are, they include wrong answers, which follow from a negation that a later
+    fact refutes, and a few hard answers. No figure with `new` may stand beside one without, unless
+    it says so.
     """
     with counting(progress) as counts:
         figures = {

@@ -1,4 +1,4 @@
-"""How answers are ranked, and what is measured beside that."""
+"""The settings of evaluations."""
 
 from __future__ import annotations
 

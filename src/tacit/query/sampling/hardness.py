@@ -10,9 +10,8 @@ infinite where it is false, an answer costs the least sum of `m` over the atoms 
 `not`                       0 where what it denies is false by all facts, infinite where it is true
 =========================== =======================================================================
 
-So only atoms outside negations count. For queries of the 14 shapes every hard answer costs at least
-1; where a negation stands inside another, an answer may be hard for what it denies alone, and cost
-0. An atom counts each time it is used.
+So only atoms outside negations count, each time they are used. For queries of the 14 shapes every
+hard answer costs at least 1; where a negation stands inside another, a hard answer may cost 0.
 """
 
 from __future__ import annotations

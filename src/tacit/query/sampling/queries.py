@@ -51,7 +51,7 @@ class QuerySet:
     easy: AnswerSets
     hard: AnswerSets
     encoding: Encoding = "dnf"
-    stamp: LabelStamp | None = None  # of the labels that the ids are of; None where nobody looked
+    stamp: LabelStamp | None = None  # of the labels of the ids, if known
 
     @property
     def name(self) -> str:

@@ -83,19 +83,17 @@ def sample(
     All settings are those of `SampleSettings`.
 
     Slots are filled backwards from a random entity over the facts up to the split. A query of
-    `valid` or `test` is kept with 1 to `max_answers` (80) hard answers; where it has a negation,
-    facts of the split must take away at least one easy answer, and at most `max_answers`. A query
-    of `train` is kept with any answers, or at most `max_answers`; where it has a negation, that
-    must take away at least one. Sampling ends early, with fewer queries than asked for, when more
-    than a share `waste` of the tries would have to be turned down, or when they find nothing that
-    was not drawn before; the sample says so. Branches that could change places are put in the order
-    of their ids, so that a question occurs once; where `mirrored`, they stay as drawn and `a & b`
-    is another query than `b & a`, as in BetaE's files.
+    `valid` or `test` has 1 to `max_answers` (80) hard answers; if it has a negation, facts of the
+    split take away 1 to `max_answers` easy answers. A query of `train` has any number of answers,
+    or at most `max_answers`; if it has a negation, that takes away at least one. Sampling ends
+    early, with fewer queries, when more than a share `waste` of the tries would be rejected, or
+    when they give no new query; the sample says so. Interchangeable branches are put in the order
+    of their ids, so that a question occurs once; where `mirrored`, `a & b` is another query than
+    `b & a`, as in BetaE's files.
 
-    With `missing`, 2 or "2+", the hard answers are those that exactly, or at least, so many links
-    must be predicted for beside the facts before the split (`hardness.py`); a query has 1 to
-    `max_answers` of them. Its other hard answers are kept as easy ones, so that nobody is asked to
-    find them, and they do not compete.
+    With `missing`, 2 or "2+", a query has 1 to `max_answers` hard answers that exactly, or at
+    least, so many links must be predicted for beside the facts before the split (`hardness.py`).
+    Its other hard answers count as easy ones, so that they are not ranked and do not compete.
     """
     options = SampleSettings.of({**settings, "split": split, "count": count})
     if not len(graph.split(split)):
