@@ -16,7 +16,8 @@ from tacit.errors import DataError, SettingsError, TacitError
 from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.models import make_model, save_model
-from tacit.query.sampling.queries import AnswerSets, QuerySet, write_queries
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet, write_queries
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.folder import RunFolder
 

@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
 
 RELIABILITY_QUERIES = 500
-# settings that change no rank, since all entities are ranked, and those of one search
-_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "budget")
-_BEAM = ("k",)
-_CONTINUOUS = ("steps", "step_size", "vector_reg")
+# settings that change no rank, since all entities are ranked
+_NEUTRAL = ("memory", "candidates", "nprobe", "budget")
+_OF_SEARCH = {"beam": ("k",), "continuous": ("steps", "step_size", "vector_reg")}
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,8 @@ def evaluate_run(
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
         conditions |= {"queries": name, "checksum": checksum(sets)}
     if engine.parts.override is None and engine.adapter is not None:
-        about["adapter"] = describe_adapter(adapter)
-    evaluation = evaluate_engine(
-        engine, sets, protocol, about=about, progress=progress, processes=processes
-    )
+        conditions["adapter"] = describe_adapter(adapter)
+    evaluation = evaluate_engine(engine, sets, protocol, conditions, progress, processes)
     return replace(evaluation, files=files)
 
 
