@@ -14,11 +14,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tacit.query.formula import Query
-from tacit.query.names import bind
 from tacit.query.plans import plan as steps
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import CompiledQuery, Edge, Step, anchored, ends_of, reads
+from tacit.query.question import bind
 from tacit.sources import load
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | N
 
     Without `k`, no costs are written.
 
-    >>> from tacit.query.text.text import parse
+    >>> from tacit.query.text import parse
     >>> print(describe(compile_query(parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)"))))
     ?c: from the best ?n over capital_of^-1   k rows
       ?n: from Brazil over borders            1 row

@@ -280,7 +280,7 @@ def shapes_of(
 
     By default they are all 14, or those that can miss so many links.
     """
-    from tacit.query.text.text import parse
+    from tacit.query.text import parse
 
     templates = [templates] if isinstance(templates, str) else list(templates)
     parsed = parse_shapes(names or "all") if names or not templates else ()
