@@ -17,8 +17,7 @@ from tacit.encode.settings import SMALL, EncodeSettings
 from tacit.encode.training.encoding import EncodeResult
 from tacit.errors import PlanError
 from tacit.graph.graph import Graph
-from tacit.query.plans.symbolic import with_answers
-from tacit.query.sampling.queries import QuerySet, read_queries
+from tacit.query.sampling.queries import QuerySet, read_queries, with_answers
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import NEGATIVE, SHAPES
 

@@ -31,8 +31,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.protocol import measure, sample
 from tacit.evaluate.reliability import Reliability, reliability
-from tacit.evaluate.results import read_results
-from tacit.evaluate.tables import percentages
+from tacit.evaluate.results import percentages, read_results
 from tacit.query.sampling.queries import QuerySet, read_queries
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.folder import RunFolder

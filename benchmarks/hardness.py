@@ -34,7 +34,7 @@ from tacit.links.models import load_model
 from tacit.links.scorer import Scorer
 from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.query_folder import shapes_of
-from tacit.query.sampling.sampling import can_miss, links_wanted, sample
+from tacit.query.sampling.sampling import can_miss, missing_range, sample
 from tacit.query.sampling.shapes import NEGATIVE, POSITIVE
 from tacit.run_folder.folder import RunFolder
 
@@ -91,7 +91,7 @@ def drawn(given: argparse.Namespace, graph: Graph) -> dict[str, dict[str, QueryS
     """Validation queries by the links that their hard answers are missing, then by shape."""
     queries: dict[str, dict[str, QuerySet]] = {}
     for name, missing in CLASSES.items():
-        links = links_wanted(missing, "valid")
+        links = missing_range(missing, "valid")
         wanted = {
             shape: each for shape, each in shapes_of(given.shapes).items() if can_miss(each, links)
         }

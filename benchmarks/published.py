@@ -25,7 +25,7 @@ columns average 39.9.
 from __future__ import annotations
 
 from tacit.errors import UnknownName
-from tacit.evaluate.tables import COLUMNS
+from tacit.evaluate.results import COLUMNS
 
 # Columns: avg_p avg_n, 1p 2p 3p 2i 3i pi ip 2u up, 2in 3in inp pin pni; a dash: not published.
 _FB15K = """

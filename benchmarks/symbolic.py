@@ -18,8 +18,8 @@ from typing import Any
 from scaffold import Benchmark, Measured, seconds
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
-from tacit.query.plans.symbolic import GRAPHS, easy_and_hard
-from tacit.query.sampling.queries import AnswerSets, QuerySet, read_queries
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import GRAPHS, QuerySet, easy_and_hard, read_queries
 from tacit.query.sampling.shapes import Shape
 
 FILES = (("NELL995", "test"), ("NELL995", "valid"), ("FB15k-237", "valid"))

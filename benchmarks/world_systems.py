@@ -22,8 +22,7 @@ import tacit
 from comparison import show
 from scaffold import Benchmark, provenance, run_of, write
 from tacit.encode.settings import ENCODERS
-from tacit.evaluate.results import read_results
-from tacit.evaluate.tables import percentages
+from tacit.evaluate.results import percentages, read_results
 from tacit.run_folder.files import ON_PREDICTOR
 
 PREDICTOR = "complex"

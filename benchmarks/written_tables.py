@@ -38,8 +38,7 @@ from typing import Any
 from comparison import shown
 from published import published
 from tacit.errors import DataError, SettingsError, TacitError
-from tacit.evaluate.results import read_results
-from tacit.evaluate.tables import cell, columns_of, missing_percentages, percentages
+from tacit.evaluate.results import cell, columns_of, missing_percentages, percentages, read_results
 
 TABLES = Path(__file__).with_name("tables.toml")
 NOTHING = "Not measured yet."

@@ -27,7 +27,7 @@ from tacit.query.formula import (
 )
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
-from tacit.query.sampling.betae_structures import Ids
+from tacit.query.plans.sets import Ids
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))

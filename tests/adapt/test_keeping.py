@@ -23,7 +23,8 @@ from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.evaluate.protocol import evaluate
 from tacit.links.models import load_model
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.files import ADAPTER
 from tacit.run_folder.folder import RunFolder

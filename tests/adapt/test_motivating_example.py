@@ -17,7 +17,8 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.query.formula import And, Atom, Entity, Query, Variable
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
 PEOPLE = ("Klaus Badelt", "Sam Shepard", "Hans Zimmer", "John Williams", "Danny Elfman")

@@ -23,7 +23,8 @@ from tacit.engine.message_reasoner import MessageReasoner
 from tacit.graph.fact_index import FactIndex
 from tacit.links.models import ComplEx
 from tacit.links.scorer import Scorer
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
 # entities, relations (inverses apart)

@@ -20,8 +20,7 @@ from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.protocol import evaluate
 from tacit.links.settings import TrainSettings
-from tacit.query.plans.symbolic import with_answers
-from tacit.query.sampling.queries import write_queries
+from tacit.query.sampling.queries import with_answers, write_queries
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES, parse_shapes
 

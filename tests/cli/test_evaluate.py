@@ -16,7 +16,8 @@ from tacit.errors import DataError, SettingsError, TacitError
 from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
 from tacit.links.models import make_model, save_model
-from tacit.query.sampling.queries import AnswerSets, QuerySet, write_queries
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet, write_queries
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.folder import RunFolder
 
@@ -117,7 +118,7 @@ def test_damaged_results_do_not_cost_an_evaluation(run: RunFolder) -> None:
     assert found.mrr == {"1p": 1.0}
     assert (
         "results.json is damaged or does not fit the run (eval is no list of evaluations); delete "
-        "it" in found.unkept
+        "it" in found.unstored_reason
     )
 
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app, main
 from tacit.graph.datasets import load
-from tacit.query.plans.symbolic import with_answers
-from tacit.query.sampling.queries import read_queries
+from tacit.query.sampling.queries import read_queries, with_answers
 from tacit.query.sampling.shapes import NEGATIVE
 
 

@@ -18,8 +18,9 @@ from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
 from tacit.query.plans import plan as p
 from tacit.query.plans.plan import Plan
+from tacit.query.plans.sets import AnswerSets
 from tacit.query.plans.symbolic import answers
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
 CPU = torch.device("cpu")

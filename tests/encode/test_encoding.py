@@ -18,7 +18,8 @@ from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.errors import LimitError, PlanError, RunError, SettingsError, TrainingError
 from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES, Shape
 from tacit.query.text import parse

@@ -18,7 +18,8 @@ from tacit.evaluate.reliability import reliability
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
 from tacit.links.models import make_model
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
 GRAPH = Graph.of([("a", "r", "b"), ("b", "s", "c"), ("a", "s", "c")], test=[("b", "r", "c")])

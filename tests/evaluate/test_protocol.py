@@ -28,8 +28,9 @@ from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.models import make_model
 from tacit.links.scorer import GraphScorer
 from tacit.query.plans.plan import Plan
+from tacit.query.plans.sets import AnswerSets
 from tacit.query.plans.symbolic import answers
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import NEGATIVE, POSITIVE, SHAPES
 

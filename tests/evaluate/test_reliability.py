@@ -11,7 +11,8 @@ from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.evaluate.reliability import Reliability, reliability
 from tacit.query.plans.plan import Plan
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 from tacit.query.sampling.shapes import SHAPES
 
 

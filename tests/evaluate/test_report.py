@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tacit.errors import DataError, SettingsError
@@ -141,7 +142,9 @@ def test_a_trace_of_two_runs_draws_two_curves(run: RunFolder) -> None:
     pytest.importorskip("matplotlib")
     for step in (0, 10, 0, 5):
         run.trace({"event": "adapt", "step": step, "valid_mrr": 0.1 * step})
-    drawn = [
+    (figure,) = (
         section.figure for section in sections(run) if section.title == "Validation MRR by step"
-    ]
-    assert [line.get_xdata().tolist() for line in drawn[0].axes[0].lines] == [[0, 10], [0, 5]]  # type: ignore[union-attr]
+    )
+    assert figure is not None
+    times = [np.asarray(line.get_xdata()).tolist() for line in figure.axes[0].lines]
+    assert times == [[0, 10], [0, 5]]

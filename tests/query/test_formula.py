@@ -168,12 +168,12 @@ def test_what_is_no_formula_is_refused() -> None:
     ("build", "words"),
     [
         (lambda: Atom("r", "a", Variable("x")), "Entity.*not about 'a'"),  # type: ignore[arg-type]
-        (lambda: Atom("r", Entity("a"), Variable("x")) & "q", "not of 'q'"),  # type: ignore[operator]
+        (lambda: P & "q", "not of 'q'"),  # type: ignore[operator]
         (lambda: Not("q"), "not of 'q'"),  # type: ignore[arg-type]
-        (lambda: Exists("x", Atom("r", Entity("a"), Variable("x"))), "not 'x'"),  # type: ignore[arg-type]
+        (lambda: Exists("x", P), "not 'x'"),  # type: ignore[arg-type]
         (lambda: Entity(42), "label, as text, not by 42"),  # type: ignore[arg-type]
         (lambda: Variable(42), "42 is no name for a variable"),  # type: ignore[arg-type]
-        (lambda: Query("x", Atom("r", Entity("a"), Variable("x"))), "not Query.'x'"),  # type: ignore[arg-type]
+        (lambda: Query("x", P), "not Query.'x'"),  # type: ignore[arg-type]
         (lambda: Query(Variable("x"), "r(a, ?x)"), "not Query"),  # type: ignore[arg-type]
     ],
 )

@@ -27,8 +27,9 @@ from tacit.query.formula import (
 )
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
+from tacit.query.plans.sets import AnswerSets
 from tacit.query.sampling.hardness import missing_links, most_links
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.sampling.queries import QuerySet, easy_and_hard
 from tacit.query.sampling.shapes import SHAPES, Shape
 
 NEVER = 10**6
@@ -235,7 +236,7 @@ def test_a_double_negation_costs_what_it_denies_nothing() -> None:
     slots = np.zeros((1, len(prepared.entities)), np.int32)
     relations = np.array([[graph.relations.id(name) for name in prepared.relations]], np.int32)
     shape = Shape("nested", query, prepared.plan)
-    easy, hard = symbolic.easy_and_hard(prepared.plan, slots, relations, graph, "test")
+    easy, hard = easy_and_hard(prepared.plan, slots, relations, graph, "test")
     # hard, for a q b alone, which stands in a negation
     assert (easy.to_sets(), hard.to_sets()) == ([set()], [{1}])
     assert missing_links(QuerySet(shape, slots, relations, easy, hard), graph).tolist() == [0]

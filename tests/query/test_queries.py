@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.query.sampling.betae_structures import STRUCTURES
-from tacit.query.sampling.queries import AnswerSets, QuerySet, read_queries, write_queries
-from tacit.query.sampling.shapes import SHAPES
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet, read_queries, write_queries
+from tacit.query.sampling.shapes import SHAPES, STRUCTURES
 
 
 def ids(*rows: tuple[int, ...]) -> np.ndarray:

@@ -13,8 +13,7 @@ from tacit.errors import DataError
 from tacit.evaluate.evaluation import hardness
 from tacit.graph.formats.betae import write_betae
 from tacit.graph.graph import Graph
-from tacit.query.plans.symbolic import with_answers
-from tacit.query.sampling.queries import QuerySet, write_queries
+from tacit.query.sampling.queries import QuerySet, with_answers, write_queries
 from tacit.query.sampling.query_folder import queries_for, sample
 
 FACTS = [

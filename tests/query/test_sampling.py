@@ -16,7 +16,8 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.symbolic import GRAPHS, answers
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.queries import GRAPHS
 from tacit.query.sampling.sampling import Sample, sample, without_negation
 from tacit.query.sampling.shapes import NEGATIVE, SHAPES, Shape
 
@@ -69,7 +70,7 @@ class Tuples:
 def test_answers_and_rules(graph: Graph, name: str, split: str) -> None:
     whole = sample(graph, SHAPES[name], split, count=25, max_answers=30)
     found = whole.queries
-    assert len(found) == whole.tries - sum(whole.turned_down.values()) == 25
+    assert len(found) == whole.tries - sum(whole.rejected.values()) == 25
     smaller, larger = (Tuples(graph, *parts) for parts in GRAPHS[split])
     tuples = found.tuples()
     assert len(set(tuples)) == 25

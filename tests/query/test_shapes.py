@@ -9,8 +9,18 @@ from tacit.errors import DataError, QueryError, UnknownName
 from tacit.query.formula import Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plans.compile import compile_template
 from tacit.query.plans.plan import Complement, Intersect, Project, Relation, Row, Union
-from tacit.query.sampling.betae_structures import DE_MORGAN, STRUCTURES, from_tuples, to_tuples
-from tacit.query.sampling.shapes import NEGATIVE, POSITIVE, SHAPES, Shape, parse_shapes, shape_of
+from tacit.query.sampling.shapes import (
+    DE_MORGAN,
+    NEGATIVE,
+    POSITIVE,
+    SHAPES,
+    STRUCTURES,
+    Shape,
+    from_tuples,
+    parse_shapes,
+    shape_of,
+    to_tuples,
+)
 from tacit.query.text import parse
 
 FORMULAS = {

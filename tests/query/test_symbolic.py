@@ -15,11 +15,10 @@ from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Que
 from tacit.query.plans import plan as p
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.sets import Sets
-from tacit.query.plans.symbolic import answers, easy_and_hard, with_answers
-from tacit.query.sampling.betae_structures import DE_MORGAN
-from tacit.query.sampling.queries import AnswerSets, QuerySet
-from tacit.query.sampling.shapes import SHAPES, Shape
+from tacit.query.plans.sets import AnswerSets, Sets
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.queries import QuerySet, easy_and_hard, with_answers
+from tacit.query.sampling.shapes import DE_MORGAN, SHAPES, Shape
 from tacit.query.text import parse
 
 Fact = tuple[int, str, int]

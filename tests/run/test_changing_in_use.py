@@ -230,13 +230,13 @@ def test_an_evaluation_of_what_a_run_was_is_marked(run: RunFolder) -> None:
     graph = "the graph has changed since this was measured"
     weights = "the weights have changed since this was measured"
     measured = stale.evaluate(split="test", out=run.path / "figures.json")
-    assert (measured.outdated, measured.unkept) == (graph, "")
+    assert (measured.outdated, measured.unstored_reason) == (graph, "")
     assert [each["outdated"] for each in other.results["eval"]] == [graph]
     assert json.loads((run.path / "figures.json").read_text())["outdated"] == graph
     assert other.evaluate(split="test").outdated == ""  # in its place
     assert ["outdated" in each for each in other.results["eval"]] == [False]
     before = other.results["eval"]
-    assert stale.evaluate(split="test").unkept == f"{graph}, and the run was measured anew"
+    assert stale.evaluate(split="test").unstored_reason == f"{graph}, and the run was measured anew"
     assert other.results["eval"] == before
     # as a training that went on does
     save_model(RunFolder.open(run.path), load_model(RunFolder.open(run.path)))

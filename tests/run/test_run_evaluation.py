@@ -141,7 +141,7 @@ def test_results_are_given_back_where_the_run_cannot_be_written(
     monkeypatch.setattr(RunFolder, "write_results", refuse)
     evaluation = tacit.open(path).evaluate()
     assert evaluation.mrr == {"1p": 1.0}
-    assert evaluation.unkept == "the folder may only be read"
+    assert evaluation.unstored_reason == "the folder may only be read"
 
 
 def test_nothing_of_weights_that_were_changed_in_memory_is_kept(path: Path) -> None:
@@ -149,10 +149,10 @@ def test_nothing_of_weights_that_were_changed_in_memory_is_kept(path: Path) -> N
     scorer: Any = run.engine.scorer
     with torch.no_grad():
         next(scorer.parameters()).mul_(0.5)
-    assert "written to in memory" in run.evaluate().unkept
+    assert "written to in memory" in run.evaluate().unstored_reason
     with pytest.raises(RunError, match="written to in memory"):
         run.adapt(count=5, steps=1, shapes="2p")
-    assert run.evaluate(search="symbolic").unkept == ""  # takes none of them
+    assert run.evaluate(search="symbolic").unstored_reason == ""  # takes none of them
     assert [each["settings"]["search"] for each in run.results["eval"]] == ["symbolic"]
 
 

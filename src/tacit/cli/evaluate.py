@@ -112,8 +112,8 @@ def evaluate(
     _show(evaluation)
     if json_ is not None:
         say(f"wrote {json_}", err=True)
-    if evaluation.unkept:
-        say(f"the results are not kept in the run: {evaluation.unkept}", err=True)
+    if evaluation.unstored_reason:
+        say(f"the results are not kept in the run: {evaluation.unstored_reason}", err=True)
     elif evaluation.outdated:
         say(f"the run keeps the results as outdated: {evaluation.outdated}", err=True)
 
@@ -161,8 +161,7 @@ def report(
 
 
 def _show(evaluation: Evaluation) -> None:
-    from tacit.evaluate.results import AVERAGES
-    from tacit.evaluate.tables import metrics_table, missing_table, relations_table
+    from tacit.evaluate.results import AVERAGES, metrics_table, missing_table, relations_table
 
     written = evaluation.to_json()
     _print_table(metrics_table(written))

@@ -14,7 +14,8 @@ from tacit.engine.questions import threads_to_answer
 from tacit.engine.reasoner import Reasoner
 from tacit.links.ranking import Ties, by_query, check_ranks, ranks
 from tacit.query.plans.plan import Plan
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 
 _AT_MOST = 512  # queries in a batch
 

@@ -27,7 +27,7 @@ from tacit.loaded_run import LoadedWeights, describe_adapter, engine_of
 from tacit.query.sampling.hardness import missing_links
 from tacit.query.sampling.queries import QuerySet, QuerySets, checksum, has_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
-from tacit.query.sampling.query_folder import sample as drawn_queries
+from tacit.query.sampling.query_folder import sample as sample_queries
 from tacit.query.sampling.shapes import parse_shapes
 from tacit.run_folder.files import ADAPTER, OUTDATED
 from tacit.run_folder.folder import RunFolder, versions
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
 
 RELIABILITY_QUERIES = 500
-# settings that change no rank, since all entities are ranked, and those of one search
-_ASIDE: tuple[str, ...] = ("memory", "candidates", "nprobe", "budget")
-_BEAM = ("k",)
-_CONTINUOUS = ("steps", "step_size", "vector_reg")
+# settings that change no rank, since all entities are ranked
+_NEUTRAL = ("memory", "candidates", "nprobe", "budget")
+_OF_SEARCH = {"beam": ("k",), "continuous": ("steps", "step_size", "vector_reg")}
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Evaluation(Results):
     by_missing: Mapping[str, Mapping[int, Mapping[str, float]]] = field(
         default_factory=dict, hash=False
     )
-    unkept: str = ""  # the reason why the run does not store it
+    unstored_reason: str = ""  # the reason why the run does not store it
     outdated: str = ""  # the change of the run since it was opened
     # the states of the weight files, by part
     files: Mapping[str, list[Any]] = field(default_factory=dict, hash=False)
@@ -66,16 +65,16 @@ class Evaluation(Results):
     def to_json(self) -> dict[str, Any]:
         """The evaluation as plain data, as files of results and runs store it."""
         measured = {
-            "relations": self.relations and dict(self.relations),
+            "relations": self.relations,
             "reliability": {name: each.to_json() for name, each in self.reliability.items()},
             "by_missing": {
-                name: {str(links): dict(row) for links, row in rows.items()}
+                name: {str(links): row for links, row in rows.items()}
                 for name, rows in self.by_missing.items()
             },
             "outdated": self.outdated,
         }
-        more = {name: value for name, value in measured.items() if value}
-        return super().to_json() | {"versions": versions()} | more
+        present = {name: value for name, value in measured.items() if value}
+        return super().to_json() | {"versions": versions()} | present
 
     def write(self, path: str | Path) -> None:
         """Write the plain data to a file."""
@@ -100,22 +99,20 @@ def evaluate_run(
     with reading(folder.path):  # one snapshot of the adapter and its settings
         files = {**weights.files, "adapt": folder.weight_files()["adapt"]}
         adapter = folder.settings.get("adapt", {}) if adapted and folder.has(ADAPTER) else {}
-        usual = observed_for_preset(settings.get("preset"), protocol.split) or (
-            adapter.get("observed") if protocol.split != "train" else None
-        )
-        observed = observed_before(protocol.split, settings.get("observed", usual))
+        default = observed_for_preset(settings.get("preset"), protocol.split)
+        if not default and protocol.split != "train":
+            default = adapter.get("observed")
+        observed = observed_before(protocol.split, settings.get("observed", default))
         engine = engine_of(folder, weights, adapted, {**settings, "observed": observed})
         if engine.parts.override is None:  # all entities are ranked, rather than candidates
             engine = engine.with_settings(candidates="rows")
-    about: dict[str, Any] = {"graph": graph.name}
+    conditions: dict[str, Any] = {"graph": graph.name}
     if queries is not None:  # two folders may have one name
         name = "given" if isinstance(queries, Mapping) else Path(queries).resolve().name
-        about |= {"queries": name, "checksum": checksum(sets)}
+        conditions |= {"queries": name, "checksum": checksum(sets)}
     if engine.parts.override is None and engine.adapter is not None:
-        about["adapter"] = describe_adapter(adapter)
-    evaluation = evaluate_engine(
-        engine, sets, protocol, about=about, progress=progress, processes=processes
-    )
+        conditions["adapter"] = describe_adapter(adapter)
+    evaluation = evaluate_engine(engine, sets, protocol, conditions, progress, processes)
     return replace(evaluation, files=files)
 
 
@@ -123,8 +120,7 @@ def evaluate_engine(
     engine: Engine,
     queries: QuerySets,
     protocol: EvaluateSettings = DEFAULTS,
-    *,
-    about: Mapping[str, Any] | None = None,
+    conditions: Mapping[str, Any] | None = None,
     progress: Progress | bool = False,
     processes: Shards | None = None,
 ) -> Evaluation:
@@ -138,36 +134,31 @@ def evaluate_engine(
             "per_relation",
         )
     engine.search.check_shapes({name: query_set.shape.plan for name, query_set in queries.items()})
-    settings = {**(about or {}), "split": protocol.split, **relevant_settings(engine)}
-    conditions = {name: value for name, value in settings.items() if value is not None}
-    missing = {  # before the ranking, since it can raise errors
-        name: missing_links(query_set, engine.graph, protocol.split, engine.settings.observed)
-        for name, query_set in (
-            queries_to_rank(queries, protocol.limit) if protocol.by_missing else {}
-        ).items()
-    }
-    results = evaluate(engine.reasoner, queries, protocol, conditions, progress, processes)
+    settings = {**(conditions or {}), "split": protocol.split, **relevant_settings(engine)}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    missing = {}
+    if protocol.by_missing:  # before the ranking, since it can raise errors
+        missing = {
+            name: missing_links(query_set, engine.graph, protocol.split, engine.settings.observed)
+            for name, query_set in queries_to_rank(queries, protocol.limit).items()
+        }
+    results = evaluate(engine.reasoner, queries, protocol, settings, progress, processes)
     relations = None
     if protocol.per_relation:
         figures = results.figures["1p"]
+        relation_ids = figures.queries.relations[figures.queries.hard.rows, 0]
         labels = engine.graph.relations.labels
-        groups = figures.grouped(
-            figures.queries.relations[figures.queries.hard.rows, 0], protocol.mean
-        )
+        groups = figures.grouped(relation_ids, protocol.mean)
         relations = {labels[relation]: row for relation, row in groups.items()}
     measured: dict[str, Reliability] = {}
     if protocol.reliability and (processes is None or processes.leads):
-        measured = _reliability(
-            engine, queries, protocol.split, protocol.limit or RELIABILITY_QUERIES
-        )
+        limit = protocol.limit or RELIABILITY_QUERIES
+        measured = _reliability(engine, queries, protocol.split, limit)
+    by_missing = {
+        name: results.figures[name].grouped(links, protocol.mean) for name, links in missing.items()
+    }
     return Evaluation(
-        **vars(results),
-        relations=relations,
-        reliability=measured,
-        by_missing={
-            name: results.figures[name].grouped(links, protocol.mean)
-            for name, links in missing.items()
-        },
+        **vars(results), relations=relations, reliability=measured, by_missing=by_missing
     )
 
 
@@ -184,18 +175,17 @@ def store_evaluation(
         if folder.depends(settings, "train"):
             weights.finders.check_unwritten(weights.scorer)
         with folder.changed_results() as results:
-            earlier = results.get("eval", [])
-            same = [each for each in earlier if each.get("settings") == settings]
+            stored = results.get("eval", [])
+            same = [each for each in stored if each.get("settings") == settings]
             if changed := _changed_since(folder, evaluation.files, settings):
                 evaluation = replace(evaluation, outdated=OUTDATED.format(changed))
                 if any("outdated" not in each for each in same):
-                    return replace(
-                        evaluation, unkept=f"{evaluation.outdated}, and the run was measured anew"
-                    )
-            others = [each for each in earlier if each not in same]
+                    reason = f"{evaluation.outdated}, and the run was measured anew"
+                    return replace(evaluation, unstored_reason=reason)
+            others = [each for each in stored if each not in same]
             results["eval"] = [*others, evaluation.to_json()]
     except TacitError as error:  # a read-only run, or damaged results
-        return replace(evaluation, unkept=str(error))
+        return replace(evaluation, unstored_reason=str(error))
     return evaluation
 
 
@@ -228,18 +218,16 @@ def relevant_settings(engine: Engine) -> dict[str, Any]:
         if not settings[name]:
             del settings[name]
     if not engine.search.calibrated:
-        deciding = ("search", "observed", "new", *engine.search.config)
-        return {name: settings[name] for name in deciding if name in settings}
-    search = settings["search"]
-    aside = _ASIDE
-    if search != "beam":
-        aside += _BEAM
-    if search != "continuous":
-        aside += _CONTINUOUS
+        names = ("search", "observed", "new", *engine.search.config)
+        return {name: settings[name] for name in names if name in settings}
+    ignored = set(_NEUTRAL)
+    for search, names in _OF_SEARCH.items():
+        if settings["search"] != search:
+            ignored.update(names)
     if settings["observed"] == "none":
-        aside += ("observed_score",)
-    shown = {name: value for name, value in settings.items() if name not in aside}
-    return shown | {"precision": engine.atoms.raw.precision}
+        ignored.add("observed_score")
+    relevant = {name: value for name, value in settings.items() if name not in ignored}
+    return relevant | {"precision": engine.atoms.raw.precision}
 
 
 def queries_of(
@@ -255,9 +243,9 @@ def queries_of(
                 f"there are no {', '.join(absent) or 'queries'} to evaluate among those given: "
                 f"{available}"
             )
-        chosen = {name: source[name] for name in names}
-        check_ids(chosen, graph)
-        return chosen
+        queries = {name: source[name] for name in names}
+        check_ids(queries, graph)
+        return queries
     if source is not None:
         queries = queries_for(graph, source, split, shapes)
         if not queries:
@@ -319,19 +307,19 @@ def hardness(
     """
     if split not in ("valid", "test"):
         raise SettingsError(f"split is '{split}'; it must be one of valid, test", "split")
-    known = None if observed is None else observed_before(split, observed)
+    splits = None if observed is None else observed_before(split, observed)
     loaded = load(graph, **options)
     if queries is None and isinstance(graph, str | Path) and has_queries(graph, split):
         queries = graph
     if queries is not None:
         query_sets = queries_of(loaded, queries, split, shapes)
     else:
-        drawn = drawn_queries(
+        samples = sample_queries(
             loaded, shapes=shapes, split=split, count=count, seed=seed, progress=progress
         )
-        query_sets = {name: each.queries for name, each in drawn.items() if len(each.queries)}
+        query_sets = {name: each.queries for name, each in samples.items() if len(each.queries)}
     return {
-        name: dict(Counter(np.sort(missing_links(each, loaded, split, known)).tolist()))
+        name: dict(Counter(np.sort(missing_links(each, loaded, split, splits)).tolist()))
         for name, each in query_sets.items()
     }
 
@@ -352,7 +340,7 @@ def _reliability(
     if len(engine.graph.split(split)):
         atoms = sample(one_hop_queries(engine.graph, split), limit)
         measured["atoms"] = reliability(engine.reasoner, atoms)
-    answers = [
-        reliability(engine.reasoner, sample(chosen, limit), top=10) for chosen in queries.values()
-    ]
+    answers = (
+        reliability(engine.reasoner, sample(each, limit), top=10) for each in queries.values()
+    )
     return measured | {"ten best answers": sum(answers, Reliability.empty())}

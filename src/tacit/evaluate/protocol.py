@@ -15,9 +15,10 @@ from tacit.errors import DataError
 from tacit.evaluate.results import Figures, Results
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Progress, counting
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import Graph
 from tacit.links.ranking import Ties
-from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import GRAPHS, QuerySet, QuerySets
 from tacit.query.sampling.shapes import SHAPES
 
 DEFAULTS = EvaluateSettings()
@@ -37,11 +38,11 @@ def evaluate(
     Results record `settings` beside what they are made with. Several `processes` share the queries
     out, and all get the same results.
 
-    The reasoner of an engine with `new` ranks last what the observed facts imply. Where those are
-    all facts before the split, that is the easy answers, which never compete, and nothing changes.
-    Where they are the training facts alone, it moves wrong answers: what follows from a negation
-    that a later fact refutes. Hard answers are moved too where they seem to follow for such a wrong
-    reason. No figure with `new` may stand beside one without, unless it says so.
+    The reasoner of an engine with `new` ranks answers that the observed facts imply last. If all
+    facts before the split are observed, these are the easy answers, which never compete. If only
+    the training facts are, they include wrong answers, which follow from a negation that a later
+    fact refutes, and a few hard answers. No figure with `new` may stand beside one without, unless
+    it says so.
     """
     with counting(progress) as counts:
         figures = {
@@ -61,15 +62,12 @@ def evaluate(
 
 def queries_to_rank(queries: QuerySets, limit: int | None) -> dict[str, QuerySet]:
     """The queries with hard answers; `limit` keeps a fixed sample of each set."""
-    selected = {
-        name: sample(query_set.subset(np.flatnonzero(query_set.hard.counts)), limit)
-        for name, query_set in queries.items()
-    }
-    for name in selected:
-        if not len(selected[name]):
-            raise DataError(
-                f"the {len(queries[name]):,} {name} queries have no hard answers to rank"
-            )
+    selected = {}
+    for name, query_set in queries.items():
+        ranked = query_set.subset(np.flatnonzero(query_set.hard.counts))
+        if not len(ranked):
+            raise DataError(f"the {len(query_set):,} {name} queries have no hard answers to rank")
+        selected[name] = sample(ranked, limit)
     return selected
 
 
@@ -80,12 +78,11 @@ def measure(
     progress: Callable[[int], None] = lambda done: None,
     processes: Shards | None = None,
 ) -> Figures:
-    """The figures of each query of one set, in the order of the set, and the time taken."""
+    """The figures of each query of one set, in the order of the set, with the time."""
     started = time.perf_counter()
-    places = hard_ranks(
-        reasoner, queries, cast("Ties", protocol.ties), protocol.batch, progress, processes
-    )
-    return Figures(queries, places, time.perf_counter() - started)
+    ties = cast("Ties", protocol.ties)
+    ranks = hard_ranks(reasoner, queries, ties, protocol.batch, progress, processes)
+    return Figures(queries, ranks, time.perf_counter() - started)
 
 
 def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
@@ -94,15 +91,15 @@ def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
     As in BetaE, easy answers are those of the splits before (`train` for `valid`, `train` and
     `valid` for `test`), and hard ones those that only this split knows.
     """
-    before = graph.index(*SPLITS[: SPLITS.index(split)]) if split != SPLITS[0] else None
+    before, _ = GRAPHS[split]
     index = graph.index(split)
     entities, relations = (
         column.astype(np.int32)[:, None] for column in (index.heads, index.relations)
     )
     hard = AnswerSets(index.offsets, index.all_tails)
     easy = AnswerSets.none(len(hard))
-    if before is not None:
-        rows, tails = before.neighbours(index.heads, index.relations)
+    if before:
+        rows, tails = graph.index(*before).neighbours(index.heads, index.relations)
         easy = AnswerSets(np.searchsorted(rows, np.arange(len(hard) + 1)), tails)
     queries = QuerySet(SHAPES["1p"], entities, relations, easy, hard.minus(easy))
     return queries.subset(np.flatnonzero(queries.hard.counts))

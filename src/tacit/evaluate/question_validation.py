@@ -19,7 +19,8 @@ from tacit.links.scorer import Scorer
 from tacit.links.settings import TrainSettings
 from tacit.links.training.fact_validation import Validate
 from tacit.query.plans.plan import Plan, Project, Row, walk
-from tacit.query.sampling.queries import AnswerSets, QuerySet, QuerySets
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet, QuerySets
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.files import QUESTIONS
@@ -82,13 +83,13 @@ class QuestionValidation:
     def questions(self) -> dict[str, QuerySet]:
         """The questions by shape; a shape of which the graph has none is left out."""
         if self.run is None:
-            return self._drawn()
+            return self._sample()
         if self.shards.leads and not self.run.has(QUESTIONS):
-            write_questions(self.run, self._drawn())
+            write_questions(self.run, self._sample())
         self.shards.wait()
         return read_questions(self.run)
 
-    def _drawn(self) -> dict[str, QuerySet]:
+    def _sample(self) -> dict[str, QuerySet]:
         most = affordable(self.graph, self.settings)
         questions = {}
         for name in VALIDATED:
@@ -96,9 +97,9 @@ class QuestionValidation:
             # questions without variables are cheap, and more of them reduce the noise
             count = most if shape.plan.has(Project) else self.settings.validate_questions
             seed = self.settings.seed
-            drawn = sample(self.graph, shape, "valid", count, seed=seed, waste=WASTE).queries
-            if len(drawn):
-                questions[name] = drawn
+            queries = sample(self.graph, shape, "valid", count, seed=seed, waste=WASTE).queries
+            if len(queries):
+                questions[name] = queries
         return questions
 
 

@@ -15,7 +15,8 @@ from tacit.engine.ranking import batch_size, slots
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import SettingsError
 from tacit.graph.fact_index import Floats
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets
+from tacit.query.sampling.queries import QuerySet
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Reliability:
             raise SettingsError(
                 f"{len(scores)} scores cannot be compared with {len(labels)} labels"
             )
-        if len(scores) and not bool(((scores >= 0) & (scores <= 1)).all()):
+        if not bool(((scores >= 0) & (scores <= 1)).all()):
             raise SettingsError("scores to be read as probabilities must lie between 0 and 1")
         bin_of = (scores * bins).long().clamp_(max=bins - 1)
         sums = [
@@ -132,9 +133,9 @@ def reliability(
         if top is not None:  # `finer` separates scores that are equal near 1
             order = finer.clamp(min=torch.finfo(finer.dtype).min)
             order[easy] = -torch.inf
-            chosen = best(order, top)[1]
-            scores = scores.gather(1, chosen)
-            labels = labels.gather(1, chosen)
+            entities = best(order, top)[1]
+            scores = scores.gather(1, entities)
+            labels = labels.gather(1, entities)
         counted = scores >= 0
         total += Reliability.of(scores[counted], labels[counted], bins)
     return total

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tacit.disk import write_text
 from tacit.errors import SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.evaluation import check_writable
-from tacit.evaluate.results import is_results
-from tacit.evaluate.tables import TITLES, cell, columns_of, missing_percentages, percentages
+from tacit.evaluate.results import (
+    TITLES,
+    cell,
+    columns_of,
+    is_results,
+    missing_percentages,
+    percentages,
+)
 from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -24,30 +32,41 @@ if TYPE_CHECKING:
 
 Evaluations = Mapping[str, Mapping[str, Any]]
 ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown"}
-STYLE = (
-    ":root{color-scheme:light dark;--ink:#1d1c22;--soft:#5f5c66;--line:#e2dfd9;--paper:#fff}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#ececf1;--soft:#a4a5b1;--line:#2c2f38;--paper:#131418}"
-    "figure svg{background:#fff;border-radius:8px}}"
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 "
-    "1rem;color:var(--ink);"
-    "background:var(--paper);"
-    "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:0 2.5rem}"
-    "h1,.wide{grid-column:1/-1}section{min-width:0}"
-    "h1{font-size:1.6rem;margin:0}h2{font-size:1.05rem;margin:1.8rem 0 .3rem}"
-    "p{margin:.2rem 0;color:var(--soft);max-width:48rem}figure{margin:.4rem "
-    "0}svg{max-width:100%;height:auto}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;"
-    "overflow-x:auto;margin:.4rem 0}"
-    "th,td{padding:.2rem .6rem;border-bottom:1px solid "
-    "var(--line);text-align:right;white-space:nowrap}"
-    "th{color:var(--soft);font-weight:500}th:first-child,td:first-child{text-align:left;padding-left:0}"
-    "td:nth-child(2):last-child{max-width:22rem;overflow-wrap:anywhere;white-space:normal}"
-)
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d1c22; --soft: #5f5c66; --line: #e2dfd9; --paper: #fff }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #ececf1; --soft: #a4a5b1; --line: #2c2f38; --paper: #131418 }
+  figure svg { background: #fff; border-radius: 8px }
+}
+body {
+  font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem;
+  color: var(--ink); background: var(--paper); display: grid; gap: 0 2.5rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr));
+}
+h1, .wide { grid-column: 1 / -1 }
+section { min-width: 0 }
+h1 { font-size: 1.6rem; margin: 0 }
+h2 { font-size: 1.05rem; margin: 1.8rem 0 .3rem }
+p { margin: .2rem 0; color: var(--soft); max-width: 48rem }
+figure { margin: .4rem 0 }
+svg { max-width: 100%; height: auto }
+table {
+  border-collapse: collapse; font-variant-numeric: tabular-nums; display: block;
+  overflow-x: auto; margin: .4rem 0;
+}
+th, td {
+  padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap;
+}
+th { color: var(--soft); font-weight: 500 }
+th:first-child, td:first-child { text-align: left; padding-left: 0 }
+td:nth-child(2):last-child { max-width: 22rem; overflow-wrap: anywhere; white-space: normal }
+"""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a sentence, a table or a figure under it."""
+    """A heading with a sentence, a table or a figure below it."""
 
     title: str
     text: str = ""
@@ -74,7 +93,7 @@ def write_report(run: RunFolder, out: str | Path) -> Path:
 def report(run: RunFolder, kind: str = "html") -> str:
     """The page of a run as HTML or Markdown."""
     title = f"{run.path.resolve().name}: {run.settings['graph'].get('name', 'graph')}"
-    render = {"html": to_html, "markdown": to_markdown}[kind]
+    render = to_html if kind == "html" else to_markdown
     return render(title, list(sections(run)))
 
 
@@ -90,7 +109,7 @@ def sections(run: RunFolder) -> Iterable[Section]:
         if "outdated" in evaluation:
             outdated[str(evaluation["outdated"])].append(name)
     if outdated:
-        changes = (f"{', '.join(named)}: {why}" for why, named in outdated.items())
+        changes = (f"{', '.join(names)}: {change}" for change, names in outdated.items())
         yield Section("Outdated", "; ".join(changes) + ".")
     if evaluations:
         yield _settings_of(evaluations)
@@ -102,13 +121,13 @@ def sections(run: RunFolder) -> Iterable[Section]:
         yield Section("Evaluation", f"Nothing has been evaluated; {advice}")
     yield from _curves(run.events())
     for table, values in settings.items():
-        yield _listed(f"Settings: {table}", values)
+        yield _table_of(f"Settings: {table}", values)
     for name, values in results.items():
         if name != "eval" and isinstance(values, dict):
-            yield _listed(f"Results: {name}", values)
+            yield _table_of(f"Results: {name}", values)
 
 
-def _listed(title: str, values: Mapping[str, Any]) -> Section:
+def _table_of(title: str, values: Mapping[str, Any]) -> Section:
     return Section(
         title, header=("", "value"), rows=[(name, _text(value)) for name, value in values.items()]
     )
@@ -118,8 +137,8 @@ def _settings_of(evaluations: Evaluations) -> Section:
     """The settings in which the evaluations differ, and the shared ones."""
     settings = {name: evaluation.get("settings", {}) for name, evaluation in evaluations.items()}
     keys = differences(list(settings.values()))
-    every = {key: value for values in settings.values() for key, value in values.items()}
-    text = ", ".join(f"{key} {_text(every[key])}" for key in every if key not in keys)
+    values_of = {key: value for values in settings.values() for key, value in values.items()}
+    text = ", ".join(f"{key} {_text(values_of[key])}" for key in values_of if key not in keys)
     if not keys:
         return Section("Evaluations", f"With {text}.", ("",))
     rows = [(name, *(_text(values.get(key)) for key in keys)) for name, values in settings.items()]
@@ -173,34 +192,25 @@ def _calibration(evaluations: Evaluations) -> Iterable[Section]:
         ]
         header = ("", "calibration error", "Brier score", "scores")
         yield Section("Calibration", "Whether scores can be read as probabilities.", header, rows)
-        yield _drawn("Reliability", figures.reliability_diagram, curves)
+        yield _figure("Reliability", figures.reliability_diagram, curves)
 
 
 def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
     """One figure for each clock (epochs, steps) and each measure along it."""
     for clock in ("epoch", "step"):
-        for measure in ("loss", "valid_mrr"):
+        for measure, label in (("loss", "loss"), ("valid_mrr", "validation MRR")):
             pairs = ((event.get(clock), event.get(measure)) for event in events)
-            points = [pair for pair in pairs if all(isinstance(x, int | float) for x in pair)]
+            points = np.array([p for p in pairs if all(isinstance(x, int | float) for x in p)])
             if len(points) > 1:
-                curves = {f"{measure} #{i}": curve for i, curve in enumerate(_restarts(points), 1)}
-                label = "validation MRR" if measure == "valid_mrr" else measure
+                # The clock of a trace goes back where its run was started again.
+                restarts = np.flatnonzero(np.diff(points[:, 0]) <= 0) + 1
+                curves = enumerate(np.split(points, restarts), 1)
+                lines = {f"{measure} #{i}": curve.T for i, curve in curves}
                 title = f"{label[:1].upper()}{label[1:]} by {clock}"
-                yield _drawn(title, figures.steps, curves, label, clock)
+                yield _figure(title, figures.steps, lines, label, clock)
 
 
-def _restarts(points: Sequence[tuple[Any, Any]]) -> list[tuple[list[float], list[float]]]:
-    """The curves in a trace of several runs, cut where the clock goes back."""
-    curves: list[tuple[list[float], list[float]]] = []
-    for x, y in points:
-        if not curves or x <= curves[-1][0][-1]:
-            curves.append(([], []))
-        curves[-1][0].append(x)
-        curves[-1][1].append(y)
-    return curves
-
-
-def _drawn(title: str, draw: Callable[..., Figure], *values: Any) -> Section:
+def _figure(title: str, draw: Callable[..., Figure], *values: Any) -> Section:
     try:
         return Section(title, figure=draw(*values))
     except SettingsError as error:  # without matplotlib a report has its tables
@@ -219,26 +229,24 @@ def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def to_html(title: str, sections: Sequence[Section]) -> str:
     """The sections as one HTML page."""
-    parts = [f"<h1>{html.escape(title)}</h1>"]
+    title = html.escape(title)
+    parts = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>"
+    ]
     for section in sections:
-        parts.append(
-            f"<section{' class=wide' if section.wide else ''}><h2>{html.escape(section.title)}</h2>"
-        )
+        wide = " class=wide" if section.wide else ""
+        parts.append(f"<section{wide}><h2>{html.escape(section.title)}</h2>")
         if section.text:
             parts.append(f"<p>{html.escape(section.text)}</p>")
         if section.rows:
             lines = _html_row("th", section.header), *(_html_row("td", row) for row in section.rows)
-            parts.append("<table>" + "".join(lines) + "</table>")
+            parts.append(f"<table>{''.join(lines)}</table>")
         if section.figure is not None:
             parts.append(f"<figure>{figures.svg(section.figure)}</figure>")
         parts.append("</section>")
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    head += f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n'
-        + "\n".join(parts)
-        + "\n</body></html>\n"
-    )
+    return "\n".join([*parts, "</body></html>\n"])
 
 
 def to_markdown(title: str, sections: Sequence[Section]) -> str:

@@ -1,4 +1,4 @@
-"""How answers are ranked, and what is measured beside that."""
+"""The settings of evaluations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EvaluateSettings(Settings):
     reliability: bool = setting(False, "Also measure whether scores can be read as probabilities.")
 
     @classmethod
-    def taken(cls, values: dict[str, Any]) -> Self:
-        """The settings of an evaluation among some values, taken out of them."""
+    def pop_from(cls, values: dict[str, Any]) -> Self:
+        """The settings of an evaluation among some values, which lose them."""
         names = [field.name for field in settings_of(cls) if field.name in values]
         return cls(**{name: values.pop(name) for name in names})

@@ -1,7 +1,4 @@
-"""Questions as frozen first-order formulas.
-
-`str()` writes a formula in the text syntax, which reads back as the same formula.
-"""
+"""Questions as frozen first-order formulas; `str()` writes what the text syntax reads back."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class Variable:
     name: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _WORD.fullmatch(self.name):
+        if not isinstance(self.name, str) or not re.fullmatch(rf"{tokens.LETTER}+", self.name):
             raise QueryError(
                 f"{self.name!r} is no name for a variable: use letters, digits and underscores"
             )
@@ -71,7 +68,7 @@ class Formula:
 
     def __post_init__(self) -> None:
         if isinstance(self, And | Or):
-            object.__setattr__(self, "parts", tuple(self.parts))  # a list will do
+            vars(self).update(parts=tuple(self.parts))  # a list will do
         parts = children(self)
         for part in parts:
             if not isinstance(part, Formula):
@@ -82,22 +79,30 @@ class Formula:
             raise QueryError(
                 f"'{type(self).__name__}' joins two formulas or more, not {len(parts)}"
             )
-        free = frozenset[Variable]().union(*(part.free for part in parts))
-        self._keep(1 + max((part.depth for part in parts), default=0), free)
+        depth = 1 + max((part.depth for part in parts), default=0)
+        self._set(depth, (variable for part in parts for variable in part.free))
 
-    def _keep(self, depth: int, free: frozenset[Variable]) -> None:
-        """Stores the depth and the free variables; refuses what is too deep for recursion."""
+    def _set(self, depth: int, free: Iterable[Variable]) -> None:
+        """Sets the depth and the free variables; refuses what is too deep for recursion."""
         if depth > MAX_DEPTH:
             raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
-        object.__setattr__(self, "depth", depth)
-        object.__setattr__(self, "free", free)
+        vars(self).update(depth=depth, free=frozenset(free))
+
+    def _set_leaf(self, terms: Sequence[object], problem: str) -> None:
+        """Sets the depth and the free variables of a formula over terms, which it checks."""
+        for term in terms:
+            if not isinstance(term, Entity | Variable):
+                raise QueryError(f"{problem} {term!r}")
+        self._set(1, (term for term in terms if isinstance(term, Variable)))
 
     def __repr__(self) -> str:
         return f"<{self}>"
 
     def same_as(self, other: Formula) -> bool:
         """Whether two formulas are equal up to bound names and the order within `&` and `|`."""
-        return _canonical(self, {}) == _canonical(other, {})
+        from tacit.query.plans.canonical import signature
+
+        return signature(self) == signature(other)
 
     def __and__(self, other: Formula) -> And:
         return And((*parts_of(self, And), *parts_of(other, And)))
@@ -113,9 +118,8 @@ class Formula:
 class Atom(Formula):
     """`relation(subject, object)`.
 
-    For an inverse relation, the atom of the forward one has its arguments swapped.
-
-    The relation may be a variable where the atom is the whole question: `?r : ?r(Paris, France)`.
+    The atom of an inverse relation is that of the forward one with its arguments swapped. The
+    relation may be a variable where the atom is the whole question: `?r : ?r(Paris, France)`.
 
     >>> france, german, c = Entity("France"), Entity("German"), Variable("c")
     >>> print(Atom("borders", france, c) & ~Atom("speaks", c, german))
@@ -131,15 +135,9 @@ class Atom(Formula):
             raise QueryError(
                 f"the relation of an atom is a label or Variable(...), not {self.relation!r}"
             )
-        for term in self.terms:
-            if not isinstance(term, Entity | Variable):
-                raise QueryError(
-                    f"an atom is about Entity(...) and Variable(...), not about {term!r}"
-                )
-        self._keep(
-            1,
-            frozenset(term for term in (self.relation, *self.terms) if isinstance(term, Variable)),
-        )
+        self._set_leaf(self.terms, "an atom is about Entity(...) and Variable(...), not about")
+        if isinstance(self.relation, Variable):
+            self._set(1, self.free | {self.relation})
 
     @property
     def terms(self) -> tuple[Term, Term]:
@@ -163,14 +161,9 @@ class Inequality(Formula):
     right: Term
 
     def __post_init__(self) -> None:
-        for term in self.terms:
-            if not isinstance(term, Entity | Variable):
-                raise QueryError(
-                    f"an inequality is between Entity(...) and Variable(...), not {term!r}"
-                )
+        self._set_leaf(self.terms, "an inequality is between Entity(...) and Variable(...), not")
         if self.left == self.right and isinstance(self.left, Variable):
             raise QueryError(f"'{self}' holds of nothing; an inequality must be between two terms")
-        self._keep(1, frozenset(term for term in self.terms if isinstance(term, Variable)))
 
     @property
     def terms(self) -> tuple[Term, Term]:
@@ -222,7 +215,7 @@ class Exists(Formula):
         if not isinstance(self.variable, Variable):
             raise QueryError(f"what exists is a Variable(...), not {self.variable!r}")
         super().__post_init__()
-        object.__setattr__(self, "free", self.free - {self.variable})
+        self._set(self.depth, self.free - {self.variable})
 
     def __str__(self) -> str:
         return f"exists {self.variable} . {self.part}"
@@ -247,8 +240,7 @@ class Query:
     targets: tuple[Variable, ...]
     formula: Formula
     count: bool = False
-    # the source text, for messages that point at a name
-    text: str = field(default="", compare=False)
+    text: str = field(default="", compare=False)  # the source, for messages that point at a name
 
     def __init__(
         self,
@@ -257,20 +249,12 @@ class Query:
         count: bool = False,
         text: str = "",
     ) -> None:
-        listed = tuple(targets) if isinstance(targets, Iterable) else (targets,)
-        if not all(isinstance(target, Variable) for target in listed) or not isinstance(
-            formula, Formula
-        ):
+        variables = tuple(targets) if isinstance(targets, Iterable) else (targets,)
+        if not all(isinstance(v, Variable) for v in variables) or not isinstance(formula, Formula):
             raise QueryError(
                 f"a query is Query(Variable(...), formula), not Query({targets!r}, {formula!r})"
             )
-        for name, value in (
-            ("targets", listed),
-            ("formula", formula),
-            ("count", count),
-            ("text", text),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(targets=variables, formula=formula, count=count, text=text)
         _check_targets(self)
 
     @property
@@ -285,16 +269,13 @@ class Query:
         """The kind of question: `entities`, `tuples`, `truth`, `count` or `relations`."""
         if isinstance(self.formula, Atom) and isinstance(self.formula.relation, Variable):
             return "relations"
-        return (
-            "count" if self.count else {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
-        )
+        if self.count:
+            return "count"
+        return {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
 
     def __str__(self) -> str:
-        return " ".join(
-            filter(
-                None, ["count" * self.count, ", ".join(map(str, self.targets)), f": {self.formula}"]
-            )
-        )
+        targets = ", ".join(map(str, self.targets))
+        return " ".join(filter(None, ["count" * self.count, targets, f": {self.formula}"]))
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -304,16 +285,9 @@ class Query:
 
         With a `graph` or a run, names are resolved in it and its entities counted.
         """
-        from tacit.query.plans.compile import compile_query
-        from tacit.query.plans.describe import describe
-        from tacit.query.question import bind
-        from tacit.sources import load
+        from tacit.query.plans.describe import describe_query
 
-        prepared = compile_query(self)
-        known = None if graph is None else load(graph)
-        if known is not None:
-            bind(prepared, known)
-        return f"{self}\n\n{describe(prepared, k, known.num_entities if known else None)}"
+        return describe_query(self, graph, k)
 
     def same_as(self, other: Query) -> bool:
         """Whether two queries are equal up to variable names and the order within `&` and `|`.
@@ -325,30 +299,28 @@ class Query:
         >>> one.same_as(Query(x, one.formula))
         False
         """
+        from tacit.query.plans.canonical import signature
 
-        def written(query: Query) -> tuple[bool, int, str]:
-            scope = {target: -place for place, target in enumerate(query.targets)}
-            return query.count, len(scope), _canonical(query.formula, scope)
-
-        return written(self) == written(other)
+        ours = self.count, len(self.targets), signature(self.formula, self.targets)
+        theirs = other.count, len(other.targets), signature(other.formula, other.targets)
+        return ours == theirs
 
 
 def _check_targets(query: Query) -> None:
     """Refuses targets that no search can list."""
-    targets = query.targets
     names = ", ".join(map(str, query.targets))
-    if len(set(targets)) < len(targets):
+    if len(set(query.targets)) < len(query.targets):
         raise QueryError(f"the variables that are asked for, {names}, must differ")
-    if len(targets) > MAX_TARGETS:
+    if len(query.targets) > MAX_TARGETS:
         raise QueryError(
             f"a question asks for at most {MAX_TARGETS} variables, not for {names}; ask it in parts"
         )
-    if query.count and len(targets) != 1:
+    if query.count and len(query.targets) != 1:
         raise QueryError(f"a count must be of one variable, not of {names or 'none'}")
     for atom in atoms(query.formula):
         if isinstance(atom.relation, Variable) and (
             query.formula != atom
-            or targets != (atom.relation,)
+            or query.targets != (atom.relation,)
             or query.count
             or Variable in map(type, atom.terms)
         ):
@@ -359,36 +331,12 @@ def _check_targets(query: Query) -> None:
             )
 
 
-def _canonical(formula: Formula, scope: dict[Variable, int], depth: int = 1) -> str:
-    """Writes a formula as a text that is equal for equal formulas.
-
-    A bound variable is numbered by the quantifiers around its own, and parts are sorted.
-    """
-    if isinstance(formula, Atom | Inequality):
-        ends = [
-            str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name) for e in formula.terms
-        ]
-        if isinstance(formula, Inequality):
-            return "!=".join(sorted(ends))
-        # a variable relation is the only atom of its query
-        relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"
-        return f"{relation}({','.join(ends)})"
-    if isinstance(formula, Exists):
-        return f"E({_canonical(formula.part, {**scope, formula.variable: depth}, depth + 1)})"
-    if isinstance(formula, And | Or):
-        parts = sorted(_canonical(part, scope, depth) for part in flat(formula, type(formula)))
-        return f"{type(formula).__name__}({','.join(parts)})"
-    return f"N({','.join(_canonical(part, scope, depth) for part in children(formula))})"
-
-
 def _bracketed(part: Formula, around: type[Formula]) -> str:
     loose: dict[type, tuple[type, ...]] = {Or: (Or, Exists), And: (And, Or, Exists)}
     tight = not isinstance(part, loose.get(around, (And, Or, Exists, Inequality)))
     return str(part) if tight else f"({part})"
 
 
-_WORD = re.compile(f"{tokens.LETTER}+")
-_PLAIN = re.compile(tokens.NAME)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"})
 
 
@@ -398,21 +346,19 @@ def quoted(name: str) -> str:
     >>> quoted("France"), quoted("New York"), quoted('say "hi"')
     ('France', '"New York"', '"say \\\\"hi\\\\""')
     """
-    if _PLAIN.fullmatch(name) and name.lower() not in tokens.KEYWORDS:
+    if re.fullmatch(tokens.NAME, name) and name.lower() not in tokens.KEYWORDS:
         return name
     return f'"{name.translate(_ESCAPES)}"'
 
 
 def children(formula: Formula) -> tuple[Formula, ...]:
     """The formulas directly inside a formula."""
-    if isinstance(formula, And | Or):
-        return formula.parts
     if isinstance(formula, Not | Exists):
         return (formula.part,)
-    return ()
+    return formula.parts if isinstance(formula, And | Or) else ()
 
 
-def rebuilt(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
+def map_children(formula: Formula, change: Callable[[Formula], Formula]) -> Formula:
     """Applies `change` to every formula directly inside a formula."""
     if isinstance(formula, And | Or):
         return type(formula)(tuple(map(change, formula.parts)))

@@ -24,7 +24,7 @@ from tacit.query.formula import (
     Variable,
     flat,
 )
-from tacit.query.plans.elimination import components
+from tacit.query.plans.scopes import components
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query, quoted
 from tacit.query.outline import outline
-from tacit.query.sampling.betae_structures import Ids
+from tacit.query.plans.sets import Ids
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text import parse

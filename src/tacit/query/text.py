@@ -24,9 +24,9 @@ from tacit.query.formula import (
     Variable,
     exists,
     leaves,
-    rebuilt,
+    map_children,
 )
-from tacit.query.plans.elimination import quantified
+from tacit.query.plans.scopes import quantified
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -235,7 +235,7 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
         if isinstance(part, Inequality):
             return Inequality(*map(term, part.terms))
         if not isinstance(part, Atom):
-            return rebuilt(part, walk)
+            return map_children(part, walk)
         relation = label(part.relation) if isinstance(part.relation, str) else part.relation
         return Atom(relation, *map(term, part.terms))
 

@@ -85,7 +85,7 @@ class Comparison:
         """
         from rich.markup import escape
 
-        from tacit.evaluate.tables import columns_of, empty_table, percentages
+        from tacit.evaluate.results import columns_of, empty_table, percentages
 
         figures = [percentages({"mrr": row.results.mrr}) for row in self.rows]
         table = empty_table(

@@ -274,7 +274,7 @@ class Run(QuestionAnswering):
         from tacit.evaluate.settings import EvaluateSettings
 
         settings["split"] = split
-        protocol = EvaluateSettings.taken(settings)
+        protocol = EvaluateSettings.pop_from(settings)
         if (candidates := settings.get("candidates")) in ("scan", "index"):
             raise SettingsError(
                 f"candidates is '{candidates}', but an evaluation ranks all entities; leave it out",

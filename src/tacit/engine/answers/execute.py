@@ -82,8 +82,8 @@ def _check_supported(reasoner: Reasoner, kind: str, plan: Plan) -> None:
             f"the question asks for {_NOUNS[kind]}, and {reasoner.name} orders the answers to one "
             f"question for entities, by scores that are no probabilities; {reasoner.remedy}"
         )
-    for root in (*(held.ranking for held in plan.held), plan.root):
-        reasoner.check(replace(plan, root=root, held=()))
+    for root in plan.roots:
+        reasoner.check(replace(plan, root=root, enumerated=()))
 
 
 def _entities(executions: Sequence[Execution]) -> Iterator[Answers]:
@@ -248,14 +248,16 @@ def _tuples(execution: Execution) -> Answers:
     bound = execution.bound
     entities, relations = execution.slots
     search, tuples = _search_tuples(execution)
-    last_plan = replace(plan, held=())  # the row of the last variable
+    last_plan = replace(plan, enumerated=())  # the row of the last variable
     start = execution.span.start
     answers = []
     columns = (column[start:].tolist() for column in vars(tuples).values())
     for ids, score, known in zip(*columns, strict=True):
         named = {bound.compiled.variables[v]: i for v, i in zip(plan.targets, ids, strict=True)}
         row = dict(zip(plan.targets, ids, strict=True))
-        filled = torch.tensor([[*bound.entities, *(row.pop(each.variable) for each in plan.held)]])
+        filled = torch.tensor(
+            [[*bound.entities, *(row.pop(each.variable) for each in plan.enumerated)]]
+        )
         (last,) = row.values()
         answers.append(
             execution.answer_with_reasons(named, score, known, last_plan, (filled, relations), last)

@@ -132,8 +132,8 @@ class TupleSearch:
             return self
         bound = torch.zeros(1)
         known = torch.ones(1, dtype=torch.bool)
-        for held in self.plan.held:
-            entities, bound, known = self._enumerated(held, entities)
+        for target in self.plan.enumerated:
+            entities, bound, known = self._enumerated(target, entities)
             if not len(entities):  # no value is possible
                 break
         most = max(1, self.reasoner.batch(self.plan) // 4)
@@ -257,7 +257,7 @@ class TupleSearch:
                 ]
                 self.doubts.levels[flag] = torch.cat(levels).unique()
             rows, last = _best(group_scores, cut)
-            filled = {held.variable: entities[rows, held.slot] for held in self.plan.held}
+            filled = {held.variable: entities[rows, held.slot] for held in self.plan.enumerated}
             columns = [filled.get(target, last) for target in self.plan.targets]
             fresh = Tuples(torch.stack(columns, dim=1), scores[rows, last], known[rows, last])
             self.tuples = self.tuples.best_with(fresh, count, known_first)
@@ -277,8 +277,8 @@ class TupleSearch:
         The step `implied_by` gives the implied ones; their values are raised to `least`, or to
         nothing with `new`.
         """
-        plan = replace(self.plan, root=step, held=())
-        symbolic = replace(self.plan, root=implied_by, held=())
+        plan = replace(self.plan, root=step, enumerated=())
+        symbolic = replace(self.plan, root=implied_by, enumerated=())
         relations = self.relations.expand(len(entities), -1)
         known = torch.zeros(len(entities), self.reasoner.num_entities, dtype=torch.bool)
         if self.index is not None:
@@ -311,7 +311,7 @@ class TupleSearch:
         """Bound the tuples with each value, `[P, N]`."""
         if isinstance(step, Everything):
             return torch.zeros(len(entities), self.reasoner.num_entities)
-        plan = replace(self.plan, root=step, held=())
+        plan = replace(self.plan, root=step, enumerated=())
         relations = self.relations.expand(len(entities), -1)
         bounds = self._bounds(plan, entities, relations)
         return (

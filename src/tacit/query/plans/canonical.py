@@ -1,18 +1,20 @@
 """A canonical order for questions, so that the order of writing changes no score.
 
 Conjuncts, disjuncts and neighbouring quantifiers may stand in any order, and variables may have any
-names. A question is a graph of its parts and variables; its *colours* are refined until neighbours
-cannot tell two of them apart (Weisfeiler and Leman), first by structure alone, then by names. Where
-variables still look alike, one of them is singled out and the colours are refined again: of all
-choices, the one with the least picture is taken. Answer variables are singled out first, of equals
-the one that was asked for first: they are what answers tell apart.
+names. A question is a graph of its parts and variables, whose *colours* are refined by those of
+their neighbours until nothing changes (Weisfeiler and Leman), first by structure alone, then by
+names. Where variables still share a colour, one of them gets its own and the colours are refined
+again: of all choices, the one with the least picture is taken. Answer variables come first, of
+equals the first of the question.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 from tacit.query.formula import (
     And,
@@ -27,12 +29,12 @@ from tacit.query.formula import (
     Variable,
     children,
     exists,
-    rebuilt,
+    flat,
+    map_children,
 )
-from tacit.query.plans.elimination import factored
+from tacit.query.plans.scopes import factored
 
-# vertices coloured while choices are compared; past that, parts that look alike are taken as equal
-_BUDGET = 20_000
+_BUDGET = 20_000  # vertices coloured while choices are compared; then parts of a colour are equal
 
 _TARGET = "6 target"
 # Plain parts come first, negated ones last.
@@ -45,17 +47,15 @@ _KINDS: dict[type, str] = {
     Not: "4 not",
 }
 
-# of entities and of relations by slot, as places in their own order
-SlotPlaces = tuple[Sequence[int], Sequence[int]]
+SlotRanks = tuple[Sequence[int], Sequence[int]]  # of the entities and of the relations of slots
 
 
 def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """A query with slots for names, and the names of entities, relations and variables.
 
-    The names of variables begin with those of the targets.
-
     Every occurrence of an entity and every atom's relation has a slot of its own, from left to
-    right; every quantifier has a variable of its own, so that no name is bound twice.
+    right; every quantifier has a variable of its own, so that no name is bound twice. The names of
+    variables begin with those of the targets.
 
     >>> a, t = Entity("a"), Variable("t")
     >>> shape, *names = skeleton(Query(t, Atom("r", a, t) & Atom("s", t, a)))
@@ -80,46 +80,87 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
                 return Inequality(*ends)
             return Atom(slot(relations, str(formula.relation)), *ends)
         if isinstance(formula, Exists):
-            fresh = Variable(slot(variables, formula.variable.name))
-            return Exists(fresh, walk(formula.part, {**scope, formula.variable: fresh}))
-        return rebuilt(formula, lambda part: walk(part, scope))
+            bound = Variable(slot(variables, formula.variable.name))
+            return Exists(bound, walk(formula.part, {**scope, formula.variable: bound}))
+        return map_children(formula, lambda part: walk(part, scope))
 
     scope = {target: Variable(str(number)) for number, target in enumerate(query.targets)}
     shape = Query(scope.values(), walk(query.formula, scope))
     return shape, tuple(entities), tuple(relations), tuple(variables)
 
 
-def canonical(query: Query, names: SlotPlaces) -> Query:
+def canonical(query: Query, names: SlotRanks) -> Query:
     """Puts targets, parts and quantifiers of a query over slots into canonical order."""
     graph = _Graph(names)
     around = [graph.variable(target, _TARGET) for target in query.targets] or [
         graph.vertex(_TARGET)
     ]
-    root = graph.add(merged(query.formula))
+    root = graph.add(flattened(query.formula))
     for target in around:
         graph.join(target, root, "holds")
-    colours = graph.refined(graph.ranked([vertex.kind for vertex in graph.vertices]))
-    colours = graph.refined(
-        graph.ranked(list(zip(colours, [v.name for v in graph.vertices], strict=True)))
+    colours = graph.refine(ranks([vertex.kind for vertex in graph.vertices]))
+    colours = graph.refine(
+        ranks([(c, v.name) for c, v in zip(colours, graph.vertices, strict=True)])
     )
     colours = graph.stable_colours(colours)
     targets = sorted(query.targets, key=lambda target: colours[graph.variables[target]])
-    return Query(targets, graph.written(root, colours))
+    return Query(targets, graph.formula(root, colours))
 
 
-def merged(formula: Formula) -> Formula:
+def ranks(keys: Sequence[Any]) -> list[int]:
+    """The rank of each key among the distinct keys, sorted.
+
+    >>> ranks(["b", "a", "b"])
+    [1, 0, 1]
+    """
+    order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
+    return [order[key] for key in keys]
+
+
+def flattened(formula: Formula) -> Formula:
     """Flattens conjunctions and disjunctions, and moves quantifiers out of conjuncts.
 
     Every quantifier must have a variable of its own, as those of a skeleton do: then `(exists x .
     f) & g` has the value of `exists x . f & g` under every t-norm, since all of them are monotone.
     """
-    formula = rebuilt(formula, merged)
+    formula = map_children(formula, flattened)
     if isinstance(formula, Or):
         return reduce(Formula.__or__, formula.parts)
     if not isinstance(formula, And):
         return formula
     bound, conjuncts = factored(formula)
     return exists(bound, And(tuple(conjuncts)))
+
+
+def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
+    """Writes a formula as a text that is equal for equal formulas.
+
+    A bound variable is numbered by the quantifiers around its own, one of the `free` variables by
+    its place; parts are sorted.
+    """
+
+    def text_of(formula: Formula, scope: dict[Variable, int], depth: int) -> str:
+        match formula:
+            case Atom() | Inequality():
+                ends = [
+                    str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name)
+                    for e in formula.terms
+                ]
+                if isinstance(formula, Inequality):
+                    return "!=".join(sorted(ends))
+                # a variable relation is the only atom of its query
+                relation = repr(formula.relation) if isinstance(formula.relation, str) else "?"
+                return f"{relation}({','.join(ends)})"
+            case Exists(variable, part):
+                return f"E({text_of(part, {**scope, variable: depth}, depth + 1)})"
+            case And() | Or():
+                parts = (text_of(part, scope, depth) for part in flat(formula, type(formula)))
+                return f"{type(formula).__name__}({','.join(sorted(parts))})"
+            case Not(part):
+                return f"N({text_of(part, scope, depth)})"
+        raise TypeError(f"not a formula: {formula!r}")
+
+    return text_of(formula, {variable: -place for place, variable in enumerate(free)}, 1)
 
 
 @dataclass(eq=False)
@@ -132,7 +173,7 @@ class _Vertex:
 
 
 class _Graph:
-    def __init__(self, names: SlotPlaces) -> None:
+    def __init__(self, names: SlotRanks) -> None:
         self.entities, self.relations = names
         self.vertices: list[_Vertex] = []
         self.variables: dict[Variable, int] = {}
@@ -163,9 +204,9 @@ class _Graph:
             if isinstance(formula, Atom):
                 relation = self.relations[int(str(formula.relation))]
                 roles = ("subject", "object")
-            else:  # whose sides may change places
-                ends = sorted(ends)
-                kinds = sorted(kinds)
+            else:  # the sides may change places
+                ends.sort()
+                kinds.sort()
                 relation = -1
                 roles = ("side", "side")
             vertex = self.vertex(f"{kind} {''.join(kinds)}", (relation, *ends))
@@ -174,32 +215,27 @@ class _Graph:
                     self.join(vertex, self.variable(end), role)
         else:
             vertex = self.vertex(kind)
-            inside = formula
-            while isinstance(inside, Exists):
-                self.join(vertex, self.variable(inside.variable), "binds")
-                inside = inside.part
-            for part in [inside] if isinstance(formula, Exists) else children(formula):
+            block = formula
+            while isinstance(block, Exists):
+                self.join(vertex, self.variable(block.variable), "binds")
+                block = block.part
+            for part in [block] if block is not formula else children(formula):
                 self.join(vertex, self.add(part), "holds")
         self.formulas[vertex] = formula
         return vertex
 
-    def ranked(self, keys: Sequence[Hashable]) -> list[int]:
-        order = {key: i for i, key in enumerate(sorted(set(keys)))}  # type: ignore[type-var]
-        return [order[key] for key in keys]
-
-    def pictures(self, colours: Sequence[int]) -> list[tuple[int, tuple[tuple[str, int], ...]]]:
+    def pictures(self, colours: Sequence[int]) -> list[tuple[Any, ...]]:
         """Each vertex with its colour and those of its neighbours."""
-        near = [
-            tuple(sorted((role, colours[other]) for role, other in vertex.near))
-            for vertex in self.vertices
+        return [
+            (colour, tuple(sorted((role, colours[other]) for role, other in vertex.near)))
+            for colour, vertex in zip(colours, self.vertices, strict=True)
         ]
-        return list(zip(colours, near, strict=True))
 
-    def refined(self, colours: list[int]) -> list[int]:
+    def refine(self, colours: list[int]) -> list[int]:
         """Refines colours by those of the neighbours until nothing changes, in the same order."""
         while True:
             self.spent += len(colours)
-            finer = self.ranked(self.pictures(colours))
+            finer = ranks(self.pictures(colours))
             if max(finer) == max(colours):
                 return finer
             colours = finer
@@ -207,38 +243,30 @@ class _Graph:
     def stable_colours(self, colours: list[int]) -> list[int]:
         """Colours that no two variables share, independent of the order of writing."""
         while True:
-            classes: dict[int, list[int]] = {}
+            classes = defaultdict[int, list[int]](list)
             for vertex in self.variables.values():
-                classes.setdefault(colours[vertex], []).append(vertex)
-            ordered = sorted(
-                classes.items(),
-                key=lambda each: (self.vertices[each[1][0]].kind != _TARGET, each[0]),
-            )
-            ties = next((members for _, members in ordered if len(members) > 1), None)
-            if ties is None:
+                classes[colours[vertex]].append(vertex)
+            tied = [colour for colour, members in classes.items() if len(members) > 1]
+            if not tied:
                 return colours
-            if self.spent > _BUDGET:
-                ties = ties[:1]
+            first = min(tied, key=lambda c: (self.vertices[classes[c][0]].kind != _TARGET, c))
+            ties = classes[first][: 1 if self.spent > _BUDGET else None]
             choices = [
-                self.refined([2 * c + (v != chosen) for v, c in enumerate(colours)])
-                for chosen in ties
+                self.refine([2 * c + (v != tie) for v, c in enumerate(colours)]) for tie in ties
             ]
             colours = min(choices, key=lambda choice: sorted(self.pictures(choice)))
 
-    def written(self, vertex: int, colours: Sequence[int]) -> Formula:
+    def formula(self, vertex: int, colours: Sequence[int]) -> Formula:
         """The formula of a vertex, its parts in the order of their colours."""
         formula = self.formulas[vertex]
-        near = self.vertices[vertex].near
-        parts = sorted((other for role, other in near if role == "holds"), key=colours.__getitem__)
-        match formula, [self.written(part, colours) for part in parts]:
+        near = sorted(self.vertices[vertex].near, key=lambda edge: colours[edge[1]])
+        parts = [self.formula(other, colours) for role, other in near if role == "holds"]
+        match formula, parts:
             case Exists(), [part]:
-                number = {other: variable for variable, other in self.variables.items()}
-                bound = sorted(
-                    (other for role, other in near if role == "binds"), key=colours.__getitem__
-                )
-                return exists([number[other] for other in bound], part)
-            case And() | Or(), inside:
-                return type(formula)(tuple(inside))
+                variables = {other: variable for variable, other in self.variables.items()}
+                return exists([variables[other] for role, other in near if role == "binds"], part)
+            case And() | Or(), _:
+                return type(formula)(tuple(parts))
             case Not(), [part]:
                 return Not(part)
             case Inequality(Entity(left), Entity(right)), _:

@@ -35,16 +35,7 @@ from tacit.query.formula import (
     parts_of,
 )
 from tacit.query.plans import plan as steps
-from tacit.query.plans.canonical import canonical, skeleton
-from tacit.query.plans.elimination import (
-    Narrowed,
-    anchored,
-    components,
-    conjunction,
-    narrow,
-    residual_cycles,
-    substitute,
-)
+from tacit.query.plans.canonical import canonical, ranks, skeleton
 from tacit.query.plans.plan import (
     CompiledQuery,
     Edge,
@@ -54,14 +45,22 @@ from tacit.query.plans.plan import (
     Plan,
     has,
 )
-from tacit.query.plans.safety import check_safe
+from tacit.query.plans.scopes import (
+    Narrowed,
+    anchored,
+    check_safe,
+    components,
+    conjunction,
+    narrow,
+    residual_cycles,
+    substitute,
+)
 from tacit.query.plans.traits import sets_in, sets_of
 
 MAX_CUTS = 6  # a condition multiplies the cost of all inside it
-_USUAL = (256, 2**11), (256, 2**15)  # candidates of so many entities, by which costs are compared
-# how many times less a plan must cost to be preferred to one that cuts what something narrows
-_SAVING = 8
-_TRIES = 64  # ways to cut that are compared for one that costs less
+_SIZES = (256, 2**11), (256, 2**15)  # pairs of k and N, by which costs are compared
+_SAVING = 8  # how many times less a plan must cost to be preferred to one that cuts by anchors
+_TRIES = 64  # cuts that are compared
 
 
 def compile_query(query: Query, safe: bool = True) -> CompiledQuery:
@@ -80,7 +79,8 @@ def compile_query(query: Query, safe: bool = True) -> CompiledQuery:
         return _of_relation(query)
     check_safe(query, negation=safe)
     shape, *names = skeleton(query)
-    plan, orders = _ordered(shape, _places(names[0]), _places(names[1]))
+    # The order depends on the ranks of names alone, which most questions of a kind share.
+    plan, orders = _ordered(shape, tuple(ranks(names[0])), tuple(ranks(names[1])))
     entities, relations, variables = (
         tuple(old[i] for i in order) for old, order in zip(names, orders, strict=True)
     )
@@ -90,8 +90,8 @@ def compile_query(query: Query, safe: bool = True) -> CompiledQuery:
 def _of_relation(query: Query) -> CompiledQuery:
     """The plan of an atom whose relation is asked for, its relation slot left open."""
     (atom,) = atoms(query.formula)
-    prepared = compile_query(Query((), Atom("", atom.subject, atom.object), text=query.text))
-    return replace(prepared, relations=(), variables=(query.target.name,))
+    compiled = compile_query(Query((), Atom("", *atom.terms), text=query.text))
+    return replace(compiled, relations=(), variables=(query.target.name,))
 
 
 def compile_template(query: Query) -> CompiledQuery:
@@ -114,30 +114,19 @@ def _ordered(
     return plan, tuple(tuple(map(int, order)) for order in orders)
 
 
-def _places(names: tuple[str, ...]) -> tuple[int, ...]:
-    """The rank of each name among the distinct names, sorted.
-
-    The canonical order depends on nothing else, and most questions of a kind share these ranks.
-    """
-    order = {name: place for place, name in enumerate(sorted(set(names)))}
-    return tuple([order[name] for name in names])
-
-
 @lru_cache(maxsize=4096)
 def _plan(shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
     """The plan of a structure, with other cuts where those cost far less."""
     plan = _plan_by(1, shape, targets, num_variables)
-    if not plan.has(steps.Cutset) and not any(
-        has(held.ranking, steps.Cutset) for held in plan.held
-    ):
+    if not any(has(root, steps.Cutset) for root in plan.roots):
         return plan
     alternative = _plan_by(_TRIES, shape, targets, num_variables)
-    saved = all(_SAVING * sets_in(alternative, *usual) < sets_in(plan, *usual) for usual in _USUAL)
-    return alternative if saved else plan
+    cheaper = all(_SAVING * sets_in(alternative, *size) < sets_in(plan, *size) for size in _SIZES)
+    return alternative if cheaper else plan
 
 
 def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: int) -> Plan:
-    """The plan of a structure, comparing at most `tries` ways to cut.
+    """The plan of a structure, comparing at most `tries` cuts.
 
     All answer variables but the last are enumerated, anchored ones first.
     """
@@ -145,8 +134,8 @@ def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: 
     num_entities = sum(
         isinstance(end, Entity) for leaf in leaves(shape.formula) for end in leaf.terms
     )
-    open_targets = list(shape.targets) or [_NOBODY]
-    held = list[EnumeratedTarget]()
+    open_targets = list(shape.targets) or [Variable("nobody")]
+    enumerated = list[EnumeratedTarget]()
     bounds = list[Node]()
     # Cut slots come after all enumerated ones, beside which a bound is evaluated, too.
     first = num_entities + len(open_targets) - 1
@@ -155,24 +144,25 @@ def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: 
     while len(open_targets) > 1:
         cut = min(open_targets, key=lambda v: not anchored(v, factors))
         open_targets.remove(cut)
-        slot = num_entities + len(held)
-        own = [f for f in factors if f.free <= {cut}]
+        slot = num_entities + len(enumerated)
         marginal = _node(
             exists([*open_targets, *variables][::-1], conjunction(factors)), cut, slots
         )
-        bound = [_node(f, cut, slots) for f in own]
-        held.append(
+        bound = [_node(f, cut, slots) for f in factors if f.free <= {cut}]
+        enumerated.append(
             EnumeratedTarget(
                 int(cut.name), slot, _intersect([*bounds, marginal]), _intersect([*bounds, *bound])
             )
         )
         # In a tuple a value has the score of its bound: the same atoms, read the same way.
         bounds += [steps.At(part, slot) for part in bound]
-        rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f not in own]
+        others = [substitute(f, cut, Entity(str(slot))) for f in factors if not f.free <= {cut}]
         variables, factors = (
-            narrow(exists(variables[::-1], conjunction(rest))) if rest else ([], [])
+            narrow(exists(variables[::-1], conjunction(others))) if others else ([], [])
         )
-    formula = exists(variables[::-1], conjunction(factors)) if held and factors else shape.formula
+    formula = shape.formula
+    if enumerated and factors:
+        formula = exists(variables[::-1], conjunction(factors))
     root = _node(formula, open_targets[0], slots) if factors else steps.Everything()
     return Plan(
         _intersect([*bounds, root]),
@@ -180,18 +170,15 @@ def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: 
         num_relations,
         num_variables,
         targets,
-        tuple(held),
+        tuple(enumerated),
     )
 
 
 class _Slots(NamedTuple):
-    """The slots left for cut variables, and how many ways to cut may be compared."""
+    """The free slots for cut variables, and the number of cuts that may be compared."""
 
-    left: range
+    free: range
     tries: int
-
-
-_NOBODY = Variable("nobody")  # the target of a yes-or-no question
 
 
 class _NeedsCut(Exception):  # noqa: N818
@@ -199,10 +186,7 @@ class _NeedsCut(Exception):  # noqa: N818
 
 
 def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
-    """Compiles a formula whose only free variable is `target` to a fuzzy set.
-
-    `slots` are left for cut variables.
-    """
+    """Compiles a formula whose only free variable is `target` to a fuzzy set."""
     match formula:
         case Atom():
             return _atom(formula)
@@ -212,34 +196,29 @@ def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
             return _message(variable, parts_of(part, And), target, slots)
         case Exists():
             return _block(formula, target, slots)
-    return _joined(formula, lambda part: _node(part, target, slots))
+    return _compound(formula, lambda part: _node(part, target, slots))
 
 
 def _atom(atom: Atom) -> Node:
     """An atom over the target and entities."""
     relation = int(str(atom.relation))
-    subject = atom.subject
-    object_ = atom.object
-    if isinstance(subject, Variable):
-        if isinstance(object_, Variable):
+    slots = [int(term.name) for term in atom.terms if isinstance(term, Entity)]
+    match slots:
+        case []:
             return steps.Loop(relation)
-        return steps.Row(int(object_.name), steps.Relation(relation, flip=True))
-    if isinstance(object_, Variable):
-        return steps.Row(int(subject.name), steps.Relation(relation))
+        case [slot]:
+            return steps.Row(slot, steps.Relation(relation, flip=atom.subject in atom.free))
     # All values of a cut variable, whose slots are later, share the rows of the query's entities.
-    first = int(subject.name)
-    second = int(object_.name)
-    return steps.At(
-        steps.Row(min(first, second), steps.Relation(relation, flip=second < first)),
-        max(first, second),
-    )
+    first, second = sorted(slots)
+    row = steps.Row(first, steps.Relation(relation, flip=slots != [first, second]))
+    return steps.At(row, second)
 
 
 def _inequality(formula: Inequality) -> Node:
     """An inequality between the target and an entity, or between two entities."""
-    slots = sorted(int(term.name) for term in formula.terms if isinstance(term, Entity))
-    others = steps.Row(slots[0], steps.Unequal())
-    return others if len(slots) == 1 else steps.At(others, slots[1])
+    first, *second = sorted(int(term.name) for term in formula.terms if isinstance(term, Entity))
+    others = steps.Row(first, steps.Unequal())
+    return steps.At(others, *second) if second else others
 
 
 def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -> Edge:
@@ -259,16 +238,16 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -
             if variables:
                 raise _NeedsCut
             return _intersect([_edge(factor, source, target, slots) for factor in factors])
-    return _joined(formula, lambda part: _edge(part, source, target, slots))
+    return _compound(formula, lambda part: _edge(part, source, target, slots))
 
 
-def _joined(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOrEdge:
+def _compound(formula: Formula, step: Callable[[Formula], NodeOrEdge]) -> NodeOrEdge:
     """Compiles the parts of a conjunction, disjunction or negation and joins them."""
     match formula:
         case And(parts):
             return _intersect([step(part) for part in parts])
         case Or(parts):
-            return _merged(steps.Union, [step(part) for part in parts])
+            return _flatten(steps.Union, [step(part) for part in parts])
         case Not(part):
             return steps.Complement(step(part))
     raise TypeError(f"not a formula: {formula!r}")
@@ -280,55 +259,52 @@ def _message(
     """`max_s` over the values of a variable that meets the target alone, or nothing else."""
     index = int(variable.name)
     own = [f for f in factors if target not in f.free]
-    shared = [f for f in factors if target in f.free]
-    if not shared:
-        return steps.Best(index, _intersect([_node(f, variable, slots) for f in own]))
+    links = [f for f in factors if target in f.free]
     try:
-        edge = _intersect([_edge(f, variable, target, slots) for f in shared])
+        edges = [_edge(f, variable, target, slots) for f in links]
     except _NeedsCut:
         return _cutset([variable], factors, target, slots)
-    return steps.Project(index, _intersect([_node(f, variable, slots) for f in own]), edge)
+    source = _intersect([_node(f, variable, slots) for f in own])
+    return steps.Project(index, source, _intersect(edges)) if edges else steps.Best(index, source)
 
 
 def _block(formula: Exists, target: Variable, slots: _Slots) -> Node:
     """Compiles quantifiers over a conjunction: messages, and a cutset for every cycle."""
     variables, factors = narrow(formula)
-    tied = frozenset(variables)
-    own = [f for f in factors if not f.free & tied]
-    knots = []
-    for knot in components(variables, factors):
-        inside = [f for f in factors if f.free & frozenset(knot)]
-        if not any(anchored(variable, inside) for variable in knot):
+    own = [f for f in factors if f.free.isdisjoint(variables)]
+    cutsets = list[Node]()
+    for component in components(variables, factors):
+        inside = [f for f in factors if not f.free.isdisjoint(component)]
+        if not any(anchored(variable, inside) for variable in component):
             # Only factors of the target can rank the values to try, so they go inside.
             inside += [f for f in own if target in f.free]
             own = [f for f in own if target not in f.free]
-        knots.append(_cutset(knot, inside, target, slots))
-    return _intersect([*(_node(f, target, slots) for f in own), *knots])
+        cutsets.append(_cutset(component, inside, target, slots))
+    return _intersect([*(_node(f, target, slots) for f in own), *cutsets])
 
 
 def _cutset(
     variables: Sequence[Variable], factors: Sequence[Formula], target: Variable, slots: _Slots
 ) -> Node:
     """Cuts one of the variables, which leaves a smaller problem, and in the end a tree."""
-    if not slots.left:
+    if not slots.free:
         raise PlanError(
             f"the variables form cycles, and more than {MAX_CUTS} of them would have to be tried "
             "inside one another; ask the question in parts"
         )
-    ranks = {
-        v: (residual_cycles(v, variables, factors), not anchored(v, factors)) for v in variables
-    }
-    cut = min(variables, key=ranks.__getitem__)
-    # variables that leave as few cycles
-    ties = [v for v in variables if v != cut and ranks[v][0] == ranks[cut][0]]
+    cycles = {v: residual_cycles(v, variables, factors) for v in variables}
+    fewest = min(cycles.values())
+    ties = [v for v in variables if cycles[v] == fewest]
+    cut = min(ties, key=lambda v: not anchored(v, factors))
+    ties.remove(cut)
     cuts = [*((v, variables, factors) for v in (cut, *ties)), *_lifted(variables, factors)]
-    usual, *others = cuts[: slots.tries]
-    share = slots._replace(tries=slots.tries // (1 + len(others)))
-    choices = [_cut(*usual, target, share)]
-    for each in others:
+    first, *others = cuts[: slots.tries]
+    slots = slots._replace(tries=slots.tries // (1 + len(others)))
+    choices = [_cut(*first, target, slots)]
+    for other in others:
         with suppress(PlanError):  # which takes too many more cuts
-            choices.append(_cut(*each, target, share))
-    return min(choices, key=lambda step: sets_of(step, *_USUAL[0])) if others else choices[0]
+            choices.append(_cut(*other, target, slots))
+    return min(choices, key=lambda step: sets_of(step, *_SIZES[0])) if others else choices[0]
 
 
 def _lifted(
@@ -338,18 +314,15 @@ def _lifted(
 
     `(exists x . f) | g` is `exists x . (f | g)`.
     """
-    for place, factor in enumerate(factors):
+    for i, factor in enumerate(factors):
         parts = factor.parts if isinstance(factor, Or) else ()
         for part in parts:
             if isinstance(part, Exists) and part.variable not in variables:
                 lifted = Or(
-                    (*parts_of(part.part, Or), *(other for other in parts if other is not part))
+                    (*parts_of(part.part, Or), *(each for each in parts if each is not part))
                 )
-                yield (
-                    part.variable,
-                    [*variables, part.variable],
-                    [*factors[:place], lifted, *factors[place + 1 :]],
-                )
+                changed = [*factors[:i], lifted, *factors[i + 1 :]]
+                yield part.variable, [*variables, part.variable], changed
 
 
 def _cut(
@@ -360,14 +333,14 @@ def _cut(
     slots: _Slots,
 ) -> steps.Cutset:
     """Compiles a cutset that tries the values of one of the variables."""
-    slot = slots.left[0]
-    deeper = slots._replace(left=slots.left[1:])
+    slot = slots.free[0]
+    body_slots = slots._replace(free=slots.free[1:])
     own = [f for f in factors if f.free == {cut}]
-    rest = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
+    others = [substitute(f, cut, Entity(str(slot))) for f in factors if f.free != {cut}]
     ranking = [_node(f, cut, slots) for f in own] or _neighbours(cut, factors, slots)
-    inner = exists([variable for variable in variables if variable != cut], conjunction(rest))
-    body: list[Node] = [steps.At(_node(f, cut, deeper), slot) for f in own]
-    body.append(_node(inner, target, deeper))
+    inner = exists([v for v in variables if v != cut], conjunction(others))
+    body: list[Node] = [steps.At(_node(f, cut, body_slots), slot) for f in own]
+    body.append(_node(inner, target, body_slots))
     return steps.Cutset(
         int(cut.name), slot, _intersect(ranking), _intersect(body), bounded=bool(own or not ranking)
     )
@@ -379,24 +352,24 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> lis
     They bound nothing: here an atom is read from the neighbour, in the body from the value that is
     tried.
     """
-    ranking: list[Node] = []
+    ranking = list[Node]()
     pairs = [f.free - {cut} for f in factors if cut in f.free and len(f.free) == 2]
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if f.free == {neighbour}]
-        shared = [f for f in factors if f.free == {cut, neighbour}]
-        if anchored(neighbour, own) and not all(isinstance(f, Inequality) for f in shared):
+        links = [f for f in factors if f.free == {cut, neighbour}]
+        if anchored(neighbour, own) and not all(isinstance(f, Inequality) for f in links):
             with suppress(_NeedsCut):
-                edge = _intersect([_edge(f, neighbour, cut, slots) for f in shared])
-                reach = _intersect([_node(f, neighbour, slots) for f in own])
-                ranking.append(steps.Project(int(neighbour.name), reach, edge))
+                edge = _intersect([_edge(f, neighbour, cut, slots) for f in links])
+                source = _intersect([_node(f, neighbour, slots) for f in own])
+                ranking.append(steps.Project(int(neighbour.name), source, edge))
     return ranking
 
 
 def _intersect(parts: Sequence[NodeOrEdge]) -> NodeOrEdge:
-    return _merged(steps.Intersect, parts) if parts else steps.Everything()
+    return _flatten(steps.Intersect, parts) if parts else steps.Everything()
 
 
-def _merged(
+def _flatten(
     kind: type[steps.Intersect[Any]] | type[steps.Union[Any]], parts: Sequence[NodeOrEdge]
 ) -> NodeOrEdge:
     """One node over all parts, nested ones of its kind flattened."""

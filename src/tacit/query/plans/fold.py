@@ -81,9 +81,6 @@ class Fold(Visitor[End, Value], ABC):
 
     `Project`, `Best`, `Cutset`, `Everything` and `Unequal` have methods only in algebras that
     support them.
-
-    `Project`, `Best`, `Cutset`, `Everything` and `Unequal` have a value of their own, by the
-    method of an algebra that has one.
     """
 
     def intersect(self, step: Intersect[Step], place: EvalContext[End]) -> Value:

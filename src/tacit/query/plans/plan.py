@@ -28,7 +28,7 @@ at `t`. How a plan is walked stands in `tacit.query.plans.fold`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -130,13 +130,10 @@ class Best:
 
 @dataclass(frozen=True)
 class Cutset:
-    """The best of `body` over candidates for a cut variable, which fills an extra entity slot.
+    """The best of `body` over candidates for a cut variable, which fills an extra slot.
 
-    The value of a `bounded` body never exceeds that of its candidate; for others the candidates
-    only give an order to try.
-
-    A `bounded` body is worth no more than its candidate; else what candidates are worth says which
-    to try, no more.
+    The value of a `bounded` body never exceeds that of its candidate; otherwise the values of the
+    candidates only say which to try.
     """
 
     variable: int
@@ -177,20 +174,20 @@ class EnumeratedTarget:
     @property
     def ranking(self) -> Node:
         """The marginal, unless it scores every entity and the bound tells values apart."""
-        scanned = any(
+        scans = any(
             isinstance(step, Project) and not anchored(step.source) for step in walk(self.marginal)
         )
-        telling = any(
+        selective = any(
             anchored(part) and not isinstance(part, At | Best) for part in conjuncts(self.bound)
         )
-        return self.bound if scanned and telling else self.marginal
+        return self.bound if scans and selective else self.marginal
 
 
 @dataclass(frozen=True)
 class Plan:
     """The structure shared by all queries that differ only in their entities and relations.
 
-    The root is the fuzzy set of the last answer variable, given the others, which are held.
+    The root is the fuzzy set of the last answer variable, for values of the enumerated ones.
     """
 
     root: Node
@@ -200,7 +197,12 @@ class Plan:
     num_variables: int
     # the answer variables, in the order of the question; none for a yes-or-no question
     targets: tuple[int, ...] = (0,)
-    held: tuple[EnumeratedTarget, ...] = ()
+    enumerated: tuple[EnumeratedTarget, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The sets whose best members are tried: of each enumerated target, then the root."""
+        return (*(target.ranking for target in self.enumerated), self.root)
 
     def has(self, *kinds: type) -> bool:
         """Whether a step of one of some kinds occurs anywhere in the plan."""
@@ -220,16 +222,13 @@ class CompiledQuery:
 
 def children(step: Step) -> tuple[Step, ...]:
     """The steps directly inside a step."""
-    values: list[Any] = [getattr(step, f.name) for f in fields(step)]
-    parts = [
-        value if isinstance(value, tuple) else (value,)
-        for value in values
-        if not isinstance(value, int)
-    ]
-    return tuple(part for several in parts for part in several)
+    parts = (value for value in vars(step).values() if not isinstance(value, int))
+    return tuple(
+        inner for part in parts for inner in (part if isinstance(part, tuple) else (part,))
+    )
 
 
-def said_inside(step: Step) -> tuple[Step, ...]:
+def asserted_children(step: Step) -> tuple[Step, ...]:
     """The children of a step, without the candidates of a cutset, which its body repeats."""
     return (step.body,) if isinstance(step, Cutset) else children(step)
 
@@ -242,13 +241,11 @@ class StepChange(Protocol):
 
 def map_children(step: NodeOrEdge, change: StepChange) -> NodeOrEdge:
     """Applies `change` to every step directly inside a step."""
-    changed = dict[str, Any]()
-    for f in fields(step):
-        value = getattr(step, f.name)
-        if not isinstance(value, int):
-            changed[f.name] = (
-                tuple(map(change, value)) if isinstance(value, tuple) else change(value)
-            )
+    changed: dict[str, Any] = {
+        name: tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+        for name, value in vars(step).items()
+        if not isinstance(value, int)
+    }
     return replace(step, **changed)
 
 
@@ -272,20 +269,19 @@ def has(step: Step, *kinds: type) -> bool:
 @lru_cache(maxsize=65536)
 def reads(step: Step) -> tuple[frozenset[int], frozenset[int]]:
     """The entity slots and relation slots that a step reads, without those its cutsets fill."""
-    entities = {step.slot} if isinstance(step, Row | At) else set[int]()
-    relations = (
-        {step.slot}
-        if isinstance(step, Relation)
-        else {step.relation}
-        if isinstance(step, Loop)
-        else set[int]()
-    )
-    for slots, along in map(reads, children(step)):
-        entities |= slots
-        relations |= along
-    return frozenset(entities - {step.slot} if isinstance(step, Cutset) else entities), frozenset(
-        relations
-    )
+    entities = set[int]()
+    relations = set[int]()
+    match step:
+        case Row(slot) | At(_, slot):
+            entities.add(slot)
+        case Relation(slot) | Loop(slot):
+            relations.add(slot)
+    for inner_entities, inner_relations in map(reads, children(step)):
+        entities |= inner_entities
+        relations |= inner_relations
+    if isinstance(step, Cutset):
+        entities.discard(step.slot)
+    return frozenset(entities), frozenset(relations)
 
 
 def ends_of(edge: Edge) -> Iterator[Relation | Unequal | Source | Target | Everything]:
@@ -317,8 +313,7 @@ def anchored(step: Step) -> bool:
 
 def single_atom(step: Step) -> tuple[int, Relation] | None:
     """The entity slot and the relation of a set that is one atom's row; None for any other."""
-    return (
-        (step.slot, step.edge)
-        if isinstance(step, Row) and isinstance(step.edge, Relation)
-        else None
-    )
+    match step:
+        case Row(slot, Relation() as relation):
+            return slot, relation
+    return None

@@ -1,17 +1,20 @@
-"""One set of entities per query, for a whole batch of queries."""
+"""Sets of entities, one per query of a batch: of any size, and as answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import DataError
 from tacit.graph.fact_index import Ints, distinct, spread, within
 
+Ids = NDArray[np.int32]
 Flags = NDArray[np.bool_]
-_BLOCK = 1 << 18  # pairs (query, entity) handed out at a time
+_BLOCK = 1 << 18  # pairs (query, entity) of a block of members
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +36,13 @@ class Sets:
 
     @classmethod
     def finite(cls, keys: Ints, num_queries: int, num_entities: int) -> Sets:
-        """The sets that hold just the keys."""
+        """The sets of the members that the keys say."""
         return cls(keys, np.zeros(num_queries, dtype=bool), num_entities)
 
     @classmethod
-    def all_where(cls, true: Flags, num_entities: int) -> Sets:
-        """All entities for some queries, none for the others."""
-        return cls(np.empty(0, dtype=np.int64), true, num_entities)
+    def all_where(cls, mask: Flags, num_entities: int) -> Sets:
+        """All entities for the queries of a mask, none for the others."""
+        return cls(np.empty(0, dtype=np.int64), mask, num_entities)
 
     def __len__(self) -> int:
         return len(self.cofinite)
@@ -86,15 +89,15 @@ class Sets:
     @property
     def size(self) -> int:
         """How many entities all sets hold together, none written out."""
-        left_out = int(self.cofinite[self.rows].sum())
-        return int(self.cofinite.sum()) * self.num_entities + len(self.keys) - 2 * left_out
+        excluded = int(self.cofinite[self.rows].sum())
+        return int(self.cofinite.sum()) * self.num_entities + len(self.keys) - 2 * excluded
 
     def take(self, rows: Ints) -> Sets:
         """The sets of some queries, in the given order and with repetitions."""
         starts, ends = (
             np.searchsorted(self.keys, row * self.num_entities) for row in (rows, rows + 1)
         )
-        # what takes a key from its query to its place
+        # the distance from the keys of a query to those of its place
         shift = (np.arange(len(rows)) - rows) * self.num_entities
         _, at = spread(starts, ends)
         keys = self.keys[at] + np.repeat(shift, ends - starts)
@@ -107,22 +110,15 @@ class Sets:
         if not self.cofinite.any():
             keys = distinct(moved, num_queries * self.num_entities)
             return Sets.finite(keys, num_queries, self.num_entities)
-        # A union with complements lacks what all of them leave out and no plain set holds.
-        left_out = self.cofinite[owner]
-        held = distinct(moved[~left_out])
+        # A union with complements lacks what all of them exclude and no plain set has.
+        excluded = self.cofinite[owner]
+        inside = distinct(moved[~excluded])
         complements = np.bincount(rows[self.cofinite], minlength=num_queries)
-        outside, times = np.unique(moved[left_out], return_counts=True)
+        outside, times = np.unique(moved[excluded], return_counts=True)
         outside = outside[times == complements[outside // self.num_entities]]
-        outside = outside[~within(outside, held)]
-        held = held[complements[held // self.num_entities] == 0]
-        return Sets(np.sort(np.concatenate([held, outside])), complements > 0, self.num_entities)
-
-    def listed(self) -> Ints:
-        """The sorted keys of all members, with complements written out."""
-        if not self.cofinite.any():
-            return self.keys
-        parts = [rows * self.num_entities + entities for rows, entities in self.members()]
-        return np.sort(np.concatenate([self.keys[:0], *parts]))
+        outside = outside[~within(outside, inside)]
+        inside = inside[complements[inside // self.num_entities] == 0]
+        return Sets(np.sort(np.concatenate([inside, outside])), complements > 0, self.num_entities)
 
     def members(self, block: int = _BLOCK) -> Iterator[tuple[Ints, Ints]]:
         """All `(query, entity)` pairs, in blocks of bounded size."""
@@ -137,9 +133,88 @@ class Sets:
         step = max(1, block // self.num_entities)
         for start in range(0, len(cofinite), step):
             few = cofinite[start : start + step]
-            everything = (few[:, None] * self.num_entities + np.arange(self.num_entities)).ravel()
-            rows, entities = np.divmod(
-                everything[~within(everything, self.keys)], self.num_entities
-            )
+            keys = (few[:, None] * self.num_entities + np.arange(self.num_entities)).ravel()
+            rows, entities = np.divmod(keys[~within(keys, self.keys)], self.num_entities)
             if len(rows):
                 yield rows, entities
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerSets:
+    """The sorted answers of many queries in one array.
+
+    Those of query `q` are `ids[offsets[q]:offsets[q + 1]]`.
+
+    >>> answers = AnswerSets.of([{5, 2}, set()])
+    >>> len(answers), answers[0], answers.counts
+    (2, array([2, 5], dtype=int32), array([2, 0]))
+    """
+
+    offsets: NDArray[np.int64]  # [Q + 1]
+    ids: Ids
+
+    @classmethod
+    def of(cls, sets: Iterable[Collection[int]]) -> AnswerSets:
+        """Builds answer sets from one collection of ids per query."""
+        sets = list(sets)
+        values = list(chain.from_iterable(sets))
+        # Nested lists would be arrays of many dimensions, with more values than memory.
+        numbers = all(issubclass(kind, int | np.integer) for kind in set(map(type, values)))
+        flat = np.array(values if numbers else [None]) if values else np.empty(0, dtype=np.int64)
+        if flat.dtype.kind != "i" or ((flat < 0) | (flat > np.iinfo(np.int32).max)).any():
+            raise DataError("answers must be entity ids: whole numbers from 0")
+        rows = np.repeat(np.arange(len(sets)), [len(ids) for ids in sets])
+        return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
+
+    @classmethod
+    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> AnswerSets:
+        """Builds answer sets from sorted distinct keys `query · N + entity`."""
+        offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
+        return cls(offsets, (keys % num_entities).astype(np.int32))
+
+    @classmethod
+    def none(cls, num_queries: int) -> AnswerSets:
+        """Empty answer sets."""
+        return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, query: int) -> Ids:
+        at = range(len(self))[query]
+        return self.ids[self.offsets[at] : self.offsets[at + 1]]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of answers of each query."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The query that each of `ids` answers."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def keys(self, num_entities: int) -> NDArray[np.int64]:
+        """The answers as sorted distinct keys `query · N + entity`."""
+        return self.rows * num_entities + self.ids
+
+    def minus(self, other: AnswerSets) -> AnswerSets:
+        """The answers that another set lacks."""
+        width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
+        return self.where(~within(self.keys(width), other.keys(width)))
+
+    def where(self, mask: NDArray[np.bool_]) -> AnswerSets:
+        """The answers that a mask over `ids` selects."""
+        counts = np.bincount(self.rows[mask], minlength=len(self))
+        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[mask])
+
+    def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
+        """The answers of some queries, in the given order."""
+        _, at = spread(self.offsets[queries], self.offsets[queries + 1])
+        return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
+
+    def to_sets(self) -> list[set[int]]:
+        """One set of ids per query."""
+        flat = self.ids.tolist()
+        ends = self.offsets.tolist()
+        return [set(flat[start:end]) for start, end in pairwise(ends)]

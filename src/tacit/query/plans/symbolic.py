@@ -14,48 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.graph.fact_index import FactIndex, Ints, distinct
-from tacit.graph.graph import Graph
 from tacit.query.plans import plan as steps
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import Edge, Plan, Step, conjuncts
-from tacit.query.plans.sets import Flags, Sets
-from tacit.query.sampling.betae_structures import Ids
-from tacit.query.sampling.queries import AnswerSets, QuerySet
+from tacit.query.plans.sets import AnswerSets, Flags, Ids, Sets
 
-GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "train": ((), ("train",)),
-    "valid": (("train",), ("train", "valid")),
-    "test": (("train", "valid"), ("train", "valid", "test")),
-}  # the splits that easy answers follow from, and those that all answers follow from
 # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
 BATCH = 512
 COPIES = 1 << 15  # sources an edge is followed from, or values of a cut variable, at once
 _FACTS = 1 << 23  # facts followed at once
 _FIRST = 16  # values of an answer variable whose tuples are counted at first
-
-
-def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
-    """Adds the easy and hard answers that queries have in a split."""
-    easy, hard = easy_and_hard(
-        queries.shape.plan, queries.entities, queries.relations, graph, split
-    )
-    return replace(queries, easy=easy, hard=hard)
-
-
-def easy_and_hard(
-    plan: Plan, entities: Ids, relations: Ids, graph: Graph, split: str
-) -> tuple[AnswerSets, AnswerSets]:
-    """The answers on the smaller graph of a split, and those only on the larger one.
-
-    With negation an answer on the smaller graph may be none on the larger; it stays easy, as in
-    BetaE's files.
-    """
-    smaller, larger = GRAPHS[split]
-    every = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
-    if not smaller:
-        return AnswerSets.none(len(every)), every
-    easy = answers(plan, entities, relations, graph.index(*smaller), graph.num_entities)
-    return easy, every.minus(easy)
 
 
 def answers(
@@ -69,8 +37,16 @@ def answers(
     for start in range(0, len(entities), BATCH):
         batch = slice(start, start + BATCH)
         sets = SetFold(index, num_entities, entities[batch], relations[batch]).of(plan.root)
-        keys.append(sets.listed() + start * num_entities)
+        keys.append(_member_keys(sets) + start * num_entities)
     return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
+
+
+def _member_keys(sets: Sets) -> Ints:
+    """The sorted keys of all members, with complements written out."""
+    if not sets.cofinite.any():
+        return sets.keys
+    keys = [rows * sets.num_entities + entities for rows, entities in sets.members()]
+    return np.sort(np.concatenate([sets.keys[:0], *keys]))
 
 
 def holds(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> Flags:
@@ -81,36 +57,31 @@ def holds(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entit
 def count_tuples(
     plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int, most: int
 ) -> int:
-    """How many tuples answer one query with several answer variables.
+    """How many tuples answer one query with several answer variables, or `most`.
 
     Its entity slots are `[1, E]`, its relation slots `[1, R]`.
-
-    Counting stops where there are `most` of them or more.
     """
-    *inner, root = (
-        replace(plan, root=step, held=())
-        for step in (*(each.marginal for each in plan.held), plan.root)
-    )
+    *outer, last = (*(target.marginal for target in plan.enumerated), plan.root)
 
-    def count(rows: Ids, steps_left: Sequence[Plan], limit: int) -> int:
-        # few at first: one value may lead to all that are wanted
+    def count(rows: Ids, depth: int, limit: int) -> int:
         total = 0
         start = 0
-        size = _FIRST
+        size = _FIRST  # one value may lead to as many tuples as are counted
         while start < len(rows) and total < limit:
             few = rows[start : start + size]
             along = relations.repeat(len(few), axis=0)
-            if steps_left:
-                sets = answers(steps_left[0], few, along, index, num_entities)
-                filled = np.concatenate([few[sets.rows], sets.ids[:, None]], axis=1)
-                total += count(filled, steps_left[1:], limit - total)
+            if depth < len(outer):
+                step = replace(plan, root=outer[depth], enumerated=())
+                values = answers(step, few, along, index, num_entities)
+                filled = np.concatenate([few[values.rows], values.ids[:, None]], axis=1)
+                total += count(filled, depth + 1, limit - total)
             else:
-                total += SetFold(index, num_entities, few, along).of(root.root).size
-            start = start + size
+                total += SetFold(index, num_entities, few, along).of(last).size
+            start += size
             size = min(BATCH, 2 * size)
         return total
 
-    return min(most, count(entities, inner, most))
+    return min(most, count(entities, 0, most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +92,9 @@ class Ends:
     entities: NDArray[np.integer]
 
 
+Context = EvalContext[Ends]
+
+
 @dataclass(frozen=True, eq=False)
 class SetFold(Fold[Ends, Sets]):
     """Evaluates queries that share a plan as sets, one per query or per source of an edge."""
@@ -129,82 +103,78 @@ class SetFold(Fold[Ends, Sets]):
     num_entities: int
     entities: NDArray[np.integer]  # [Q, E]
     relations: NDArray[np.integer]  # [Q, R]
-    known: dict[Step, Sets] = field(default_factory=dict)
+    cache: dict[Step, Sets] = field(default_factory=dict)
 
-    def of(self, step: Step, place: EvalContext[Ends] = EVERYWHERE) -> Sets:
+    def of(self, step: Step, place: Context = EVERYWHERE) -> Sets:
         """Evaluates a step; the set of a step without a source is computed once."""
         if place.source is not None:
             return super().of(step, place)
-        if step not in self.known:
-            self.known[step] = super().of(step, EVERYWHERE)
+        if step not in self.cache:
+            self.cache[step] = super().of(step, EVERYWHERE)
         if place.target is None:
-            return self.known[step]
-        held = self.known[step].contains(place.target.rows, place.target.entities)
-        return Sets.all_where(held, self.num_entities)
+            return self.cache[step]
+        holds = self.cache[step].contains(place.target.rows, place.target.entities)
+        return Sets.all_where(holds, self.num_entities)
 
     def entity(self, slot: int) -> Ends:
         """The entities of a slot, one a query."""
-        return Ends(self._every, self.entities[:, slot])
+        return Ends(np.arange(len(self.entities)), self.entities[:, slot])
 
-    def relation(self, step: steps.Relation, place: EvalContext[Ends]) -> Sets:
-        """The entities that known facts lead to from each source."""
+    def relation(self, step: steps.Relation, place: Context) -> Sets:
+        """The entities that facts lead to from each source."""
         source = place.start
         at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
         return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
-    def project(self, step: steps.Project, place: EvalContext[Ends]) -> Sets:
+    def project(self, step: steps.Project, place: Context) -> Sets:
         """The entities an edge leads to from a set."""
         source = self.of(step.source)
         edge = step.edge
         if isinstance(edge, steps.Relation):
-            return self.followed(source, edge)
+            return self.hop(source, edge)
         union = self._nothing
         for rows, sources in self.bounded(source, edge).members(COPIES):
-            union = union | self.of(edge, EvalContext(Ends(rows, sources))).union_by(
-                rows, len(self.entities)
-            )
+            targets = self.of(edge, EvalContext(Ends(rows, sources)))
+            union |= targets.union_by(rows, len(self.entities))
         return union
 
-    def followed(self, source: Sets, edge: steps.Relation) -> Sets:
+    def hop(self, source: Sets, edge: steps.Relation) -> Sets:
         """The entities that facts of a relation lead to from a set."""
         union = self._nothing
         for rows, sources in self.bounded(source, edge).members():
-            for portion in self._portions(sources, self._directed(edge, rows)):
-                at, tails = self.index.neighbours(
-                    sources[portion], self._directed(edge, rows[portion])
-                )
+            relations = self._directed(edge, rows)
+            for portion in _portions(self.index, sources, relations):
+                at, tails = self.index.neighbours(sources[portion], relations[portion])
                 keys = rows[portion][at] * self.num_entities + tails
                 keys = distinct(keys, len(self.entities) * self.num_entities)
-                union = union | Sets.finite(keys, len(self.entities), self.num_entities)
+                union |= self._finite(keys)
         return union
 
-    def unequal(self, step: steps.Unequal, place: EvalContext[Ends]) -> Sets:
+    def unequal(self, step: steps.Unequal, place: Context) -> Sets:
         """All entities but each source."""
         source = place.start
         keys = np.arange(len(source.rows)) * self.num_entities + source.entities
         return ~Sets.finite(keys, len(source.rows), self.num_entities)
 
-    def loop(self, step: steps.Loop, place: EvalContext[Ends]) -> Sets:
+    def loop(self, step: steps.Loop, place: Context) -> Sets:
         """The entities that a relation leads back to themselves."""
-        at, loops = self.index.loops.neighbours(
-            self.relations[:, step.relation], np.zeros_like(self._every)
-        )
-        return self._finite(self._every[at], loops)
+        relations = self.relations[:, step.relation]
+        rows, loops = self.index.loops.neighbours(relations, np.zeros_like(relations))
+        return self._finite(rows * self.num_entities + loops)
 
-    def best(self, step: steps.Best, place: EvalContext[Ends]) -> Sets:
+    def best(self, step: steps.Best, place: Context) -> Sets:
         """Everything, where the set holds anything."""
         return Sets.all_where(self.of(step.part).nonempty(), self.num_entities)
 
-    def cutset(self, step: steps.Cutset, place: EvalContext[Ends]) -> Sets:
+    def cutset(self, step: steps.Cutset, place: Context) -> Sets:
         """The union of the body over candidates for a cut variable.
 
         Each candidate fills the slot in a copy of its query.
         """
         union = self._nothing
         for rows, values in self.of(step.candidates).members(COPIES):
-            union = union | self.copies(step, rows, values).of(step.body).union_by(
-                rows, len(self.entities)
-            )
+            copies = self.copies(step, rows, values).of(step.body)
+            union |= copies.union_by(rows, len(self.entities))
         return union
 
     def copies(self, step: steps.Cutset, rows: Ints, values: Ints) -> SetFold:
@@ -215,50 +185,35 @@ class SetFold(Fold[Ends, Sets]):
         entities[:, step.slot] = values
         return SetFold(self.index, self.num_entities, entities, self.relations[rows])
 
-    def target(self, step: steps.Target, place: EvalContext[Ends]) -> Sets:
-        """A set as a whole, for every source."""
+    def target(self, step: steps.Target, place: Context) -> Sets:
+        """A whole set, for every source."""
         return self.of(step.part).take(place.start.rows)
 
-    def everything(self, step: Step, place: EvalContext[Ends]) -> Sets:
+    def everything(self, step: Step, place: Context) -> Sets:
         """All entities, for every query or source."""
         size = len(self.entities) if place.source is None else len(place.source.rows)
         return Sets.all_where(np.ones(size, dtype=bool), self.num_entities)
 
-    def all(self, parts: Sequence[Sets], place: EvalContext[Ends]) -> Sets:
+    def all(self, parts: Sequence[Sets], place: Context) -> Sets:
         """The intersection; complements come last, as a difference from something finite."""
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
-    def any(self, parts: Sequence[Sets], place: EvalContext[Ends]) -> Sets:
+    def any(self, parts: Sequence[Sets], place: Context) -> Sets:
         return reduce(Sets.__or__, parts)
 
-    def negation(self, step: steps.Complement[Step], part: Sets, place: EvalContext[Ends]) -> Sets:
+    def negation(self, step: steps.Complement[Step], part: Sets, place: Context) -> Sets:
         return ~part
 
     @property
     def _nothing(self) -> Sets:
-        return Sets.finite(np.empty(0, dtype=np.int64), len(self.entities), self.num_entities)
+        return self._finite(np.empty(0, dtype=np.int64))
 
-    @property
-    def _every(self) -> Ints:
-        return np.arange(len(self.entities))
-
-    def _finite(self, rows: Ints, entities: NDArray[np.integer]) -> Sets:
-        keys = rows * self.num_entities + entities
+    def _finite(self, keys: Ints) -> Sets:
         return Sets.finite(keys, len(self.entities), self.num_entities)
 
     def _directed(self, relation: steps.Relation, rows: Ints) -> NDArray[np.integer]:
         ids: NDArray[np.integer] = self.relations[rows, relation.slot] ^ relation.flip
         return ids
-
-    def _portions(self, heads: Ints, relations: NDArray[np.integer]) -> Iterator[slice]:
-        """Slices of pairs with about as many tails as are good to have in memory at once."""
-        if len(heads) * self.index.most_tails <= _FACTS:
-            yield slice(None)
-            return
-        ends = np.cumsum(self.index.counts(heads, relations))
-        cuts = np.searchsorted(ends, np.arange(_FACTS, ends[-1] if len(ends) else 0, _FACTS)) + 1
-        for start, end in pairwise([0, *cuts.tolist(), len(heads)]):
-            yield slice(start, end)
 
     def bounded(self, source: Sets, edge: Edge) -> Sets:
         """Restricts a complement to the sources of some relation that the edge requires."""
@@ -270,5 +225,18 @@ class SetFold(Fold[Ends, Sets]):
         rows = np.flatnonzero(source.cofinite)
         ids = self._directed(relation, rows)
         at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
-        bound = replace(self._finite(rows[at], heads), cofinite=~source.cofinite)
-        return source & bound
+        keys = rows[at] * self.num_entities + heads
+        return source & Sets(keys, ~source.cofinite, self.num_entities)
+
+
+def _portions(
+    index: FactIndex, heads: NDArray[np.integer], relations: NDArray[np.integer]
+) -> Iterator[slice]:
+    """Slices of pairs with about as many tails as fit in memory at once."""
+    if len(heads) * index.most_tails <= _FACTS:
+        yield slice(None)
+        return
+    ends = np.cumsum(index.counts(heads, relations))
+    cuts = np.searchsorted(ends, np.arange(_FACTS, ends[-1] if len(ends) else 0, _FACTS)) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(heads)]):
+        yield slice(start, end)

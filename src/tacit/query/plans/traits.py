@@ -30,16 +30,13 @@ def is_hop_free(step: Step) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def drops(step: Step) -> bool:
-    """Whether a beam may drop candidates in a step, since some set in it is anchored."""
-    return any(isinstance(part, Search) and anchored(source_of(part)) for part in walk(step))
-
-
-@lru_cache(maxsize=65536)
 def negates_hops(step: Step) -> bool:
     """Whether a step negates a hop, a part of which a beam may have missed."""
-    denied = (part for part in walk(step) if isinstance(part, steps.Complement))
-    return any(has(part, steps.Project, steps.Cutset, steps.Best) for part in denied)
+    return any(
+        has(part, steps.Project, steps.Cutset, steps.Best)
+        for part in walk(step)
+        if isinstance(part, steps.Complement)
+    )
 
 
 def requires_beam(step: Step) -> bool:
@@ -73,25 +70,21 @@ def is_bounded_by_parts(step: Step) -> bool:
 
 def without_hops(plan: Plan) -> bool:
     """Whether a plan only joins rows, so that an answer has the value of its own atoms."""
-    joined = (
-        steps.Row,
-        steps.Relation,
-        steps.Unequal,
-        steps.Intersect,
-        steps.Union,
-        steps.Complement,
-    )
-    return all(isinstance(step, joined) for step in walk(plan.root))
+    connectives = steps.Intersect, steps.Union, steps.Complement
+    plain = steps.Row, steps.Relation, steps.Unequal, *connectives
+    return all(isinstance(step, plain) for step in walk(plan.root))
 
 
 def listable(plan: Plan) -> bool:
     """Whether lists can answer a plan: anchored sets, simple hops, no negated hop."""
     return (
-        anchored(plan.root) and not negates_hops(plan.root) and all(map(_listed, walk(plan.root)))
+        anchored(plan.root)
+        and not negates_hops(plan.root)
+        and all(map(_is_listable, walk(plan.root)))
     )
 
 
-def _listed(step: Step) -> bool:
+def _is_listable(step: Step) -> bool:
     match step:
         case steps.Project(_, source, steps.Relation()):
             return anchored(source)
@@ -113,28 +106,23 @@ def sets_in(plan: Plan, k: int, num_entities: int) -> int:
     >>> sets_in(compile_query(query).plan, 256, 10_000)
     259
     """
-    slots = frozenset[int]()
+    width = min(k, num_entities)
     total = 0
-    for held in plan.held:
-        total += sets_of(held.ranking, k, num_entities, ((slots, min(k, num_entities)),))
-        slots |= {held.slot}
-    return total + sets_of(plan.root, k, num_entities, ((slots, min(k, num_entities)),))
+    for i, root in enumerate(plan.roots):
+        slots = frozenset(target.slot for target in plan.enumerated[:i])
+        total += sets_of(root, k, num_entities, ((slots, width),))
+    return total
 
 
 def sets_of(step: Step, k: int, num_entities: int, tried: Tried = ()) -> int:
     """How many fuzzy sets a step computes, inside variables that are tried."""
-    every = num_entities
     times = prod(count for slots, count in tried if slots & reads(step)[0])
-    inside = tried
+    width = min(k, num_entities)
     match step:
         case steps.Project(_, source, edge):
-            times *= min(k if anchored(source) else every, every, _FEW if of_sets(edge) else every)
+            few = min(_FEW, num_entities) if of_sets(edge) else num_entities
+            times *= min(few, width) if anchored(source) else few
         case steps.Cutset(_, slot, candidates):
-            inside = (
-                *tried,
-                (
-                    frozenset({slot}),
-                    every if isinstance(candidates, steps.Everything) else min(k, every),
-                ),
-            )
-    return times + sum(sets_of(part, k, num_entities, inside) for part in children(step))
+            values = num_entities if isinstance(candidates, steps.Everything) else width
+            tried = (*tried, (frozenset({slot}), values))
+    return times + sum(sets_of(part, k, num_entities, tried) for part in children(step))

@@ -1,16 +1,16 @@
 """Fills the slots of a plan backwards from its answers, for a whole batch.
 
 From an answer a relation is drawn among those that lead to it, then an entity it leads from, and so
-on down to the entity slots. Negated parts are filled as if they were not, so that they speak of an
-answer of the rest: that is what the negation takes away. Where a walk goes on, it does not return
-by the relation it came by (`r` after `r^-1`), for that says little; BetaE's queries keep the same
-rule.
+on down to the entity slots. Negated parts are filled as if they were not negated: then they hold of
+an answer of the other parts, which the negation takes away. A walk does not return by the relation
+it came by (`r` after `r^-1`), as in BetaE's queries.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,20 +35,20 @@ from tacit.query.plans.plan import (
     Target,
     Unequal,
     Union,
-    said_inside,
+    asserted_children,
 )
 from tacit.query.plans.sets import Flags
 
-Met = tuple[Ints, Ints | None]  # entities, and the relations by which a walk has come to them
+Arrival = tuple[Ints, Ints | None]  # entities, and the relations by which a walk reaches them
+Slot = tuple[str, int]  # an entity slot, "e", or a relation slot, "r"
+Context = EvalContext[Arrival]
 
 
-class Grounding(Visitor[Met, None]):
+class Grounding(Visitor[Arrival, None]):
     """Fills slots for `B` queries of one plan, so that each query has its target as answer.
 
-    Negations are ignored.
-
-    `alive` says which rows could be filled: entities without facts, and relations that cannot be
-    had together, leave others dead.
+    Negations are ignored. `alive` says which rows are filled: entities may lack facts, and pairs of
+    entities a relation.
     """
 
     def __init__(
@@ -69,50 +69,49 @@ class Grounding(Visitor[Met, None]):
         self.relations = np.zeros((len(targets), plan.num_relations), dtype=np.int32)
         self.edges = _Edges(self)
         # slots of cut variables, filled by the first part that meets them
-        self.cut: dict[int, Met] = {}
+        self.cut: dict[int, Arrival] = {}
         self.alive = np.ones(len(targets), dtype=bool)
         self.of(plan.root, EvalContext(target=(targets, None)))
 
     def put_in_order(self) -> Flags:
         """Sorts interchangeable parts by their ids; returns which rows repeat one.
 
-        So a question is written one way only, and two queries of one plan are the same where their
-        ids are.
+        Then two queries of one plan are the same where their ids are.
         """
         return self._put_in_order(self.plan.root)
 
-    def row(self, step: Row, place: EvalContext[Met]) -> None:
+    def row(self, step: Row, place: Context) -> None:
         sources, _ = self.edges.of(step.edge, replace(place, source=self.cut.get(step.slot)))
         self._fill(step.slot, sources)
 
-    def project(self, step: Project, place: EvalContext[Met]) -> None:
+    def project(self, step: Project, place: Context) -> None:
         self.of(step.source, EvalContext(target=self.edges.of(step.edge, place)))
 
-    def loop(self, step: Loop, place: EvalContext[Met]) -> None:
+    def loop(self, step: Loop, place: Context) -> None:
         targets, _ = place.end
         self.relations[:, step.relation] = self.between(targets, targets)
 
-    def intersect(self, step: Intersect[Node] | Union[Node], place: EvalContext[Met]) -> None:
+    def intersect(self, step: Intersect[Node] | Union[Node], place: Context) -> None:
         for part in sorted(step.parts, key=lambda part: isinstance(part, At | Complement)):
-            self.of(part, _without_relation(place.end))
+            self.of(part, _by_any(place.end))
 
     union = intersect
 
-    def complement(self, step: Complement[Node], place: EvalContext[Met]) -> None:
-        self.of(step.part, _without_relation(place.end))
+    def complement(self, step: Complement[Node], place: Context) -> None:
+        self.of(step.part, _by_any(place.end))
 
-    def at(self, step: At, place: EvalContext[Met]) -> None:
-        met = self.cut.get(step.slot) or self.anywhere()
-        self._fill(step.slot, met[0])
-        self.of(step.part, EvalContext(target=met))
+    def at(self, step: At, place: Context) -> None:
+        arrival = self.cut.get(step.slot) or self.anywhere()
+        self._fill(step.slot, arrival[0])
+        self.of(step.part, EvalContext(target=arrival))
 
-    def best(self, step: Best, place: EvalContext[Met]) -> None:
+    def best(self, step: Best, place: Context) -> None:
         self.of(step.part, EvalContext(target=self.anywhere()))
 
-    def cutset(self, step: Cutset, place: EvalContext[Met]) -> None:
-        self.of(step.body, _without_relation(place.end))
+    def cutset(self, step: Cutset, place: Context) -> None:
+        self.of(step.body, _by_any(place.end))
 
-    def everything(self, step: Everything, place: EvalContext[Met]) -> None:
+    def everything(self, step: Everything, place: Context) -> None:
         pass
 
     def _fill(self, slot: int, entities: Ints) -> None:
@@ -121,7 +120,7 @@ class Grounding(Visitor[Met, None]):
         else:
             self.cut[slot] = entities, None
 
-    def anywhere(self) -> Met:
+    def anywhere(self) -> Arrival:
         """Any entities."""
         return self.random.integers(0, self.num_entities, len(self.alive)), None
 
@@ -130,45 +129,45 @@ class Grounding(Visitor[Met, None]):
         keys = self.index.keys
         first = self.starts[targets]
         number = self.starts[targets + 1] - first
-        back = np.full(len(targets), -1)
-        # the fact just walked is among those of the entity: leave its relation out
+        excluded = np.full(len(targets), -1)
+        # the walked fact is among those of the entity, whose relation is not drawn again
         if came_by is not None:
-            back = np.searchsorted(keys, targets * self.index.num_relations + came_by)
+            excluded = np.searchsorted(keys, targets * self.index.num_relations + came_by)
             number = number - 1
         self.alive &= number > 0
         at = first + (self.random.random(len(targets)) * number).astype(np.int64)
-        at += (back >= 0) & (at >= back)
+        at += (excluded >= 0) & (at >= excluded)
         at = np.clip(at, 0, len(keys) - 1)
         begin = self.index.offsets[at]
         end = self.index.offsets[at + 1]
-        picked = begin + (self.random.random(len(targets)) * (end - begin)).astype(np.int64)
-        return self.index.all_tails[picked].astype(np.int64), keys[
-            at
-        ] % self.index.num_relations ^ 1
+        tail = begin + (self.random.random(len(targets)) * (end - begin)).astype(np.int64)
+        relations = keys[at] % self.index.num_relations ^ 1
+        return self.index.all_tails[tail].astype(np.int64), relations
 
     def between(self, sources: Ints, targets: Ints) -> Ints:
         """Draws a relation from each source to its target; rows without one die."""
         rows, at = spread(self.starts[targets], self.starts[targets + 1])
-        back = self.index.keys[at] % self.index.num_relations
-        leads = self.index.contains(targets[rows], back, sources[rows])
+        inverse = self.index.keys[at] % self.index.num_relations
+        leads = self.index.contains(targets[rows], inverse, sources[rows])
         # The last write wins: a random relation of those that lead from the source.
         order = np.argsort(self.random.random(len(rows)) + leads)
-        chosen = np.zeros(len(targets), dtype=np.int64)
-        leading = np.zeros(len(targets), dtype=bool)
-        chosen[rows[order]], leading[rows[order]] = back[order] ^ 1, leads[order]
-        self.alive &= leading
-        return chosen
+        relations = np.zeros(len(targets), dtype=np.int64)
+        exists = np.zeros(len(targets), dtype=bool)
+        relations[rows[order]] = inverse[order] ^ 1
+        exists[rows[order]] = leads[order]
+        self.alive &= exists
+        return relations
 
     def _put_in_order(self, node: Step) -> Flags:
-        twice = np.zeros(len(self.alive), dtype=bool)
-        for part in said_inside(node):
-            twice |= self._put_in_order(part)
+        repeated = np.zeros(len(self.alive), dtype=bool)
+        for part in asserted_children(node):
+            repeated |= self._put_in_order(part)
         if isinstance(node, Intersect | Union):
             for slots in _interchangeable(node.parts, self.plan.num_entities):
-                twice |= self._sort_columns(slots)
-        return twice
+                repeated |= self._sort_columns(slots)
+        return repeated
 
-    def _sort_columns(self, parts: Sequence[Sequence[tuple[str, int]]]) -> Flags:
+    def _sort_columns(self, parts: Sequence[Sequence[Slot]]) -> Flags:
         tables = {"e": self.entities, "r": self.relations}
         # [parts, slots, B]
         values = np.stack([[tables[kind][:, slot] for kind, slot in part] for part in parts])
@@ -182,12 +181,12 @@ class Grounding(Visitor[Met, None]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Edges(Visitor[Met, Met]):
-    """Fills edges that lead to given entities; returns the sources and the relation."""
+class _Edges(Visitor[Arrival, Arrival]):
+    """Fills edges that lead to entities; returns the sources and the relation."""
 
     grounding: Grounding
 
-    def relation(self, step: Relation, place: EvalContext[Met]) -> Met:
+    def relation(self, step: Relation, place: Context) -> Arrival:
         if place.source is None:
             sources, relation = self.grounding.draw(*place.end)
         else:
@@ -196,70 +195,68 @@ class _Edges(Visitor[Met, Met]):
         self.grounding.relations[:, step.slot] = relation ^ step.flip
         return sources, relation
 
-    def unequal(self, step: Unequal, place: EvalContext[Met]) -> Met:
-        met = place.source or self.grounding.anywhere()
+    def unequal(self, step: Unequal, place: Context) -> Arrival:
+        arrival = place.source or self.grounding.anywhere()
         (targets, _) = place.end
-        self.grounding.alive &= met[0] != targets
-        return met[0], None
+        self.grounding.alive &= arrival[0] != targets
+        return arrival[0], None
 
-    def intersect(self, step: Intersect[Edge] | Union[Edge], place: EvalContext[Met]) -> Met:
-        ways = []
+    def intersect(self, step: Intersect[Edge] | Union[Edge], place: Context) -> Arrival:
+        arrivals = []
         for part in sorted(step.parts, key=_relations_first):
-            ways.append(self.of(part, place))
-            place = replace(place, source=ways[0])
-        return ways[0][0], next((relation for _, relation in ways if relation is not None), None)
+            arrivals.append(self.of(part, place))
+            place = replace(place, source=arrivals[0])
+        relations = (relation for _, relation in arrivals if relation is not None)
+        return arrivals[0][0], next(relations, None)
 
     union = intersect
 
-    def complement(self, step: Complement[Edge], place: EvalContext[Met]) -> Met:
+    def complement(self, step: Complement[Edge], place: Context) -> Arrival:
         alive = self.grounding.alive.copy()
         sources, _ = self.of(step.part, place)
-        # a negated relation need not hold: any that leads to the target will do
-        self.grounding.alive = alive
+        self.grounding.alive = alive  # a negated relation need not hold
         return sources, None
 
-    def source(self, step: Source, place: EvalContext[Met]) -> Met:
-        met = place.source or self.grounding.anywhere()
-        self.grounding.of(step.part, _without_relation(met))
-        return met
+    def source(self, step: Source, place: Context) -> Arrival:
+        arrival = place.source or self.grounding.anywhere()
+        self.grounding.of(step.part, _by_any(arrival))
+        return arrival
 
-    def target(self, step: Target, place: EvalContext[Met]) -> Met:
-        self.grounding.of(step.part, _without_relation(place.end))
+    def target(self, step: Target, place: Context) -> Arrival:
+        self.grounding.of(step.part, _by_any(place.end))
         return place.source or self.grounding.anywhere()
 
 
-def _without_relation(met: Met) -> EvalContext[Met]:
-    """The same entities, reached by any relation."""
-    return EvalContext(target=(met[0], None))
+def _by_any(arrival: Arrival) -> Context:
+    """The same entities, whatever relation a walk reaches them by."""
+    return EvalContext(target=(arrival[0], None))
 
 
 def _relations_first(part: Edge) -> int:
     return 0 if isinstance(part, Relation) else 1 if isinstance(part, Intersect | Union) else 2
 
 
-def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list[tuple[str, int]]]]:
+def _interchangeable(parts: Sequence[Step], num_entities: int) -> list[list[list[Slot]]]:
     """Groups the slots of parts that differ only in their slots."""
-    groups: dict[tuple[object, ...], list[list[tuple[str, int]]]] = {}
+    groups = defaultdict[tuple[object, ...], list[list[Slot]]](list)
     for part in parts:
-        marks: list[object] = []
-        slots: list[tuple[str, int]] = []
-        _describe(part, num_entities, marks, slots)
-        groups.setdefault(tuple(marks), []).append(slots)
+        signature: list[object] = []
+        slots: list[Slot] = []
+        _describe(part, num_entities, signature, slots)
+        groups[tuple(signature)].append(slots)
     return [group for group in groups.values() if len(group) > 1 and group[0]]
 
 
-def _describe(
-    node: Step, num_entities: int, marks: list[object], slots: list[tuple[str, int]]
-) -> None:
-    marks.append(type(node))
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if field.name == "relation" or (field.name == "slot" and isinstance(node, Relation)):
+def _describe(step: Step, num_entities: int, signature: list[object], slots: list[Slot]) -> None:
+    """Collects what tells a step apart, and the slots of a query in it."""
+    signature.append(type(step))
+    for name, value in vars(step).items():
+        if name == "relation" or (name == "slot" and isinstance(step, Relation)):
             slots.append(("r", value))
-        elif field.name == "slot" and value < num_entities:
+        elif name == "slot" and value < num_entities:
             slots.append(("e", value))
-        elif isinstance(value, int) and field.name != "variable":
-            marks.append(value)
-    for inner in said_inside(node):
-        _describe(inner, num_entities, marks, slots)
-    marks.append(None)
+        elif isinstance(value, int) and name != "variable":
+            signature.append(value)
+    for inner in asserted_children(step):
+        _describe(inner, num_entities, signature, slots)
+    signature.append(None)

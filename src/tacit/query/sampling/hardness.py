@@ -10,17 +10,16 @@ infinite where it is false, an answer costs the least sum of `m` over the atoms 
 `not`                       0 where what it denies is false by all facts, infinite where it is true
 =========================== =======================================================================
 
-So only atoms outside negations count. For queries of the 14 shapes every hard answer costs at least
-1; where a negation stands inside another, an answer may be hard for what it denies alone, and cost
-0. An atom counts each time it is used.
+So only atoms outside negations count, each time they are used. For queries of the 14 shapes every
+hard answer costs at least 1; where a negation stands inside another, a hard answer may cost 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from tacit.errors import DataError
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph, no_triples
 from tacit.query.plans import symbolic
-from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold, Visitor
+from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
     Complement,
@@ -39,13 +38,13 @@ from tacit.query.plans.plan import (
     Step,
     Target,
     Union,
-    said_inside,
+    asserted_children,
 )
-from tacit.query.plans.sets import Sets
-from tacit.query.plans.symbolic import GRAPHS, Ends, SetFold
-from tacit.query.sampling.queries import QuerySet
+from tacit.query.plans.sets import Flags, Sets
+from tacit.query.plans.symbolic import Context, Ends, SetFold
+from tacit.query.sampling.queries import GRAPHS, QuerySet
 
-Levels = tuple[Sets, ...]  # level `c`: what can be had for `c` missing links, and for no fewer
+Levels = tuple[Sets, ...]  # level `c`: the entities that cost `c` missing links
 
 
 def missing_links(
@@ -56,10 +55,11 @@ def missing_links(
     `observed` names the splits whose facts are known, by default all before the split.
     """
     smaller, larger = GRAPHS[split]
-    known = smaller if observed is None else tuple(observed)
+    if observed is None:
+        observed = smaller
     indexes = [
-        _index(graph, [name for name in larger if (name in known) == is_known])
-        for is_known in (True, False)
+        _index(graph, [name for name in larger if (name in observed) == is_observed])
+        for is_observed in (True, False)
     ]
     costs = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(queries), symbolic.BATCH):
@@ -73,11 +73,12 @@ def missing_links(
             cost[level.contains(part.hard.rows, part.hard.ids)] = links
         costs.append(cost)
     missing = np.concatenate(costs)
-    if lost := int((missing < 0).sum()):
+    if unexplained := int((missing < 0).sum()):
         raise DataError(
-            f"{lost:,} of the {len(missing):,} hard answers of the {queries.name} queries do not "
-            f"follow from the {'+'.join(larger)} facts of {graph.name}, so nobody can tell what "
-            "they are missing; give the graph that the queries were made of, with all its splits"
+            f"{unexplained:,} of the {len(missing):,} hard answers of the {queries.name} queries "
+            f"do not follow from the {'+'.join(larger)} facts of {graph.name}, so nobody can tell "
+            "what they are missing; give the graph that the queries were made of, with all its "
+            "splits"
         )
     return missing
 
@@ -89,25 +90,14 @@ def most_links(step: Step) -> int:
     >>> [most_links(SHAPES[name].plan.root) for name in ("1p", "2u", "up", "3p", "3in")]
     [1, 1, 2, 3, 2]
     """
-    return _MostLinks().of(step)
-
-
-class _MostLinks(Visitor[None, int]):
-    """Counts the atoms that an answer can need, summed over conjunctions."""
-
-    def relation(self, step: Relation | Loop, place: EvalContext[None]) -> int:
-        return 1
-
-    loop = relation
-
-    def complement(self, step: Complement[Step], place: EvalContext[None]) -> int:
-        return 0
-
-    def union(self, step: Union[Step], place: EvalContext[None]) -> int:
-        return max(map(self.of, step.parts))  # the others may not hold at all
-
-    def generic_visit(self, step: Step, place: EvalContext[None]) -> int:
-        return sum(map(self.of, said_inside(step)))
+    match step:
+        case Relation() | Loop():
+            return 1
+        case Complement():
+            return 0
+        case Union(parts):
+            return max(map(most_links, parts))
+    return sum(map(most_links, asserted_children(step)))
 
 
 def _index(graph: Graph, splits: Sequence[str]) -> FactIndex:
@@ -122,100 +112,91 @@ class CostFold(Fold[Ends, Levels]):
     """
 
     folds: tuple[SetFold, ...]  # over the observed facts, over the missing ones
-    seen: dict[Step, Levels] = field(default_factory=dict)
+    cache: dict[Step, Levels] = field(default_factory=dict)
 
-    def of(self, step: Step, place: EvalContext[Ends] = EVERYWHERE) -> Levels:
+    def of(self, step: Step, place: Context = EVERYWHERE) -> Levels:
         """Evaluates a step; the value of a whole set is computed once."""
         if place.source is not None:
             return super().of(step, place)
-        if step not in self.seen:
-            self.seen[step] = super().of(step, EVERYWHERE)
+        if step not in self.cache:
+            self.cache[step] = super().of(step, EVERYWHERE)
         if place.target is None:
-            return self.seen[step]
+            return self.cache[step]
         rows = place.target.rows
         entities = place.target.entities
-        return tuple(self._where(level.contains(rows, entities)) for level in self.seen[step])
+        return tuple(self._where(level.contains(rows, entities)) for level in self.cache[step])
 
     def entity(self, slot: int) -> Ends:
         """The entities of a slot, one per query."""
         return self.folds[0].entity(slot)
 
-    def relation(self, step: Relation | Loop, place: EvalContext[Ends]) -> Levels:
+    def relation(self, step: Relation | Loop, place: Context) -> Levels:
         """Entities by observed facts at cost 0, and by missing facts at cost 1."""
         return _least(enumerate(fold.of(step, place) for fold in self.folds))
 
     loop = relation
 
-    def project(self, step: Project, place: EvalContext[Ends]) -> Levels:
+    def project(self, step: Project, place: Context) -> Levels:
         """The least sum of the costs of the source and the edge."""
-        priced = []
+        priced = list[tuple[int, Sets]]()
         for cost, source in enumerate(self.of(step.source)):
             if isinstance(step.edge, Relation):
-                hops = [fold.followed(source, step.edge) for fold in self.folds]
-                priced += [(cost + more, level) for more, level in enumerate(hops)]
+                hops = (fold.hop(source, step.edge) for fold in self.folds)
+                priced += enumerate(hops, cost)
                 continue
             priced.append((cost, self._nothing))
-            bounds = [fold.bounded(source, step.edge) for fold in self.folds]
-            for rows, sources in (bounds[0] | bounds[1]).members(symbolic.COPIES):
+            bounds = (fold.bounded(source, step.edge) for fold in self.folds)
+            for rows, sources in reduce(Sets.__or__, bounds).members(symbolic.COPIES):
                 edge = self.of(step.edge, EvalContext(Ends(rows, sources)))
-                priced += [
-                    (cost + more, level.union_by(rows, self._size))
-                    for more, level in enumerate(edge)
-                ]
+                priced += enumerate(self._union_by(edge, rows), cost)
         return _least(priced)
 
-    def best(self, step: Best, place: EvalContext[Ends]) -> Levels:
+    def best(self, step: Best, place: Context) -> Levels:
         """The least cost of a member, for every entity."""
-        return _least(
-            (cost, self._where(level.nonempty())) for cost, level in enumerate(self.of(step.part))
-        )
+        return _least(enumerate(self._where(level.nonempty()) for level in self.of(step.part)))
 
-    def cutset(self, step: Cutset, place: EvalContext[Ends]) -> Levels:
+    def cutset(self, step: Cutset, place: Context) -> Levels:
         """The least cost of the body over the values of a cut variable.
 
         The candidates add no cost of their own.
         """
         priced = [(0, self._nothing)]
-        for rows, values in _whole(self.of(step.candidates)).members(symbolic.COPIES):
+        for rows, values in _union(self.of(step.candidates)).members(symbolic.COPIES):
             copies = CostFold(tuple(fold.copies(step, rows, values) for fold in self.folds))
-            priced += [
-                (cost, level.union_by(rows, self._size))
-                for cost, level in enumerate(copies.of(step.body))
-            ]
+            priced += enumerate(self._union_by(copies.of(step.body), rows))
         return _least(priced)
 
-    def target(self, step: Target, place: EvalContext[Ends]) -> Levels:
+    def target(self, step: Target, place: Context) -> Levels:
         """A whole set, for every source."""
         return tuple(level.take(place.start.rows) for level in self.of(step.part))
 
-    def everything(self, step: Step, place: EvalContext[Ends]) -> Levels:
+    def everything(self, step: Step, place: Context) -> Levels:
         """All entities, at cost 0."""
         return (self.folds[0].of(step, place),)
 
     unequal = everything
 
-    def all(self, parts: Sequence[Levels], place: EvalContext[Ends]) -> Levels:
+    def all(self, parts: Sequence[Levels], place: Context) -> Levels:
         """The sum of the costs of the parts."""
         return reduce(_sum, parts)
 
-    def any(self, parts: Sequence[Levels], place: EvalContext[Ends]) -> Levels:
+    def any(self, parts: Sequence[Levels], place: Context) -> Levels:
         """The least cost of the parts."""
-        return _least((cost, level) for part in parts for cost, level in enumerate(part))
+        return _least(chain.from_iterable(map(enumerate, parts)))
 
-    def negation(self, step: Complement[Step], part: Levels, place: EvalContext[Ends]) -> Levels:
+    def negation(self, step: Complement[Step], part: Levels, place: Context) -> Levels:
         """Entities for which the part is false by all facts, at cost 0."""
-        return (~_whole(part),)
-
-    @property
-    def _size(self) -> int:
-        return len(self.folds[0].entities)
+        return (~_union(part),)
 
     @property
     def _nothing(self) -> Sets:
-        return self._where(np.zeros(self._size, dtype=bool))
+        return self._where(np.zeros(len(self.folds[0].entities), dtype=bool))
 
-    def _where(self, true: Any) -> Sets:
-        return Sets.all_where(true, self.folds[0].num_entities)
+    def _where(self, mask: Flags) -> Sets:
+        return Sets.all_where(mask, self.folds[0].num_entities)
+
+    def _union_by(self, levels: Levels, rows: Ints) -> Iterator[Sets]:
+        return (level.union_by(rows, len(self.folds[0].entities)) for level in levels)
 
 
 def _least(priced: Iterable[tuple[int, Sets]]) -> Levels:
@@ -240,6 +221,6 @@ def _sum(first: Levels, second: Levels) -> Levels:
     return _least((a + b, x & y) for a, x in enumerate(first) for b, y in enumerate(second))
 
 
-def _whole(levels: Levels) -> Sets:
+def _union(levels: Levels) -> Sets:
     """The union of all levels."""
     return reduce(Sets.__or__, levels)

@@ -1,13 +1,12 @@
-"""Queries of one shape with their answers, and their BetaE files."""
+"""Queries of one shape with their easy and hard answers, and their BetaE files."""
 
 from __future__ import annotations
 
 import pickle
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,95 +15,25 @@ from numpy.typing import NDArray
 
 from tacit.disk import exists
 from tacit.errors import DataError
-from tacit.graph.fact_index import distinct, spread, within
 from tacit.graph.formats.files import atomic_folder
 from tacit.graph.formats.pickles import load_pickle
-from tacit.graph.graph import SPLITS, LabelStamp
-from tacit.query.sampling.betae_structures import Ids, from_tuples, to_tuples
-from tacit.query.sampling.shapes import Encoding, Shape, parse_shapes, shape_of
+from tacit.graph.graph import SPLITS, Graph, LabelStamp
+from tacit.query.plans.plan import Plan
+from tacit.query.plans.sets import AnswerSets, Ids
+from tacit.query.plans.symbolic import answers
+from tacit.query.sampling.shapes import (
+    Encoding,
+    Shape,
+    from_tuples,
+    parse_shapes,
+    shape_of,
+    to_tuples,
+)
 
-
-@dataclass(frozen=True, eq=False)
-class AnswerSets:
-    """The sorted answers of many queries in one array.
-
-    Those of query `q` are `ids[offsets[q]:offsets[q + 1]]`.
-
-    >>> answers = AnswerSets.of([{5, 2}, set()])
-    >>> len(answers), answers[0], answers.counts
-    (2, array([2, 5], dtype=int32), array([2, 0]))
-    """
-
-    offsets: NDArray[np.int64]  # [Q + 1]
-    ids: Ids
-
-    @classmethod
-    def of(cls, sets: Iterable[Collection[int]]) -> AnswerSets:
-        """Builds answer sets from one collection of ids per query."""
-        sets = list(sets)
-        values = list(chain.from_iterable(sets))
-        # Nested lists would be arrays of many dimensions, with more values than memory.
-        numbers = all(issubclass(kind, int | np.integer) for kind in set(map(type, values)))
-        flat = np.array(values if numbers else [None]) if values else np.empty(0, dtype=np.int64)
-        if flat.dtype.kind != "i" or (
-            len(flat) and not 0 <= flat.min() <= flat.max() <= np.iinfo(np.int32).max
-        ):
-            raise DataError("answers must be entity ids: whole numbers from 0")
-        rows = np.repeat(np.arange(len(sets)), [len(ids) for ids in sets])
-        return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
-
-    @classmethod
-    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> AnswerSets:
-        """Builds answer sets from sorted distinct keys `query · N + entity`."""
-        offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
-        return cls(offsets, (keys % num_entities).astype(np.int32))
-
-    @classmethod
-    def none(cls, num_queries: int) -> AnswerSets:
-        """Empty answer sets."""
-        return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, query: int) -> Ids:
-        at = range(len(self))[query]
-        return self.ids[self.offsets[at] : self.offsets[at + 1]]
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """The number of answers of each query."""
-        return np.diff(self.offsets)
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The query that each of `ids` answers."""
-        return np.repeat(np.arange(len(self)), self.counts)
-
-    def keys(self, num_entities: int) -> NDArray[np.int64]:
-        """The answers as sorted distinct keys `query · N + entity`."""
-        return self.rows * num_entities + self.ids
-
-    def minus(self, other: AnswerSets) -> AnswerSets:
-        """The answers that another set lacks."""
-        width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
-        return self.where(~within(self.keys(width), other.keys(width)))
-
-    def where(self, mask: NDArray[np.bool_]) -> AnswerSets:
-        """The answers that a mask over `ids` selects."""
-        counts = np.bincount(self.rows[mask], minlength=len(self))
-        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[mask])
-
-    def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
-        """The answers of some queries, in the given order."""
-        _, at = spread(self.offsets[queries], self.offsets[queries + 1])
-        return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
-
-    def to_sets(self) -> list[set[int]]:
-        """One set of ids per query."""
-        flat = self.ids.tolist()
-        ends = self.offsets.tolist()
-        return [set(flat[start:end]) for start, end in pairwise(ends)]
+# the splits that easy answers follow from, and those that all answers follow from
+GRAPHS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    split: (SPLITS[:i], SPLITS[: i + 1]) for i, split in enumerate(SPLITS)
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +51,7 @@ class QuerySet:
     easy: AnswerSets
     hard: AnswerSets
     encoding: Encoding = "dnf"
-    stamp: LabelStamp | None = None  # of the labels that the ids are of; None where nobody looked
+    stamp: LabelStamp | None = None  # of the labels of the ids, if known
 
     @property
     def name(self) -> str:
@@ -163,15 +92,38 @@ class QuerySet:
 QuerySets = Mapping[str, QuerySet]  # by shape
 
 
+def with_answers(queries: QuerySet, graph: Graph, split: str) -> QuerySet:
+    """Adds the easy and hard answers that queries have in a split."""
+    easy, hard = easy_and_hard(
+        queries.shape.plan, queries.entities, queries.relations, graph, split
+    )
+    return replace(queries, easy=easy, hard=hard)
+
+
+def easy_and_hard(
+    plan: Plan, entities: Ids, relations: Ids, graph: Graph, split: str
+) -> tuple[AnswerSets, AnswerSets]:
+    """The answers on the smaller graph of a split, and those only on the larger one.
+
+    With negation an answer on the smaller graph may be none on the larger; it stays easy, as in
+    BetaE's files.
+    """
+    smaller, larger = GRAPHS[split]
+    both = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
+    if not smaller:
+        return AnswerSets.none(len(both)), both
+    easy = answers(plan, entities, relations, graph.index(*smaller), graph.num_entities)
+    return easy, both.minus(easy)
+
+
 def checksum(sets: Mapping[str, QuerySet]) -> str:
     """A checksum of query sets, as eight hexadecimal digits."""
     crc = 0
     for name, queries in sorted(sets.items()):
-        answers = (
-            part for each in (queries.easy, queries.hard) for part in (each.offsets, each.ids)
-        )
+        arrays: list[NDArray[Any]] = [queries.entities, queries.relations]
+        arrays += [queries.easy.offsets, queries.easy.ids, queries.hard.offsets, queries.hard.ids]
         crc = zlib.crc32(name.encode(), crc)
-        for ids in (queries.entities, queries.relations, *answers):
+        for ids in arrays:
             crc = zlib.crc32(np.ascontiguousarray(ids, dtype=np.int64).tobytes(), crc)
     return f"{crc:08x}"
 
@@ -188,7 +140,7 @@ def read_queries(
     A shape that the folder does not have is an error, unless `absent_ok`.
 
     Unions in De Morgan's form are sets of their own, `2u-DM` and `up-DM`. Train queries without a
-    file of answers have none here; `tacit.query.plans.symbolic.with_answers` finds them.
+    file of answers have none here; `with_answers` finds them.
     """
     folder = Path(folder)
     path = folder / f"{split}-queries.pkl"
@@ -198,19 +150,14 @@ def read_queries(
     for structure, queries in _table(path, "structures and their queries").items():
         try:
             shape, encoding = shape_of(structure)
-            by_name[shape.name if encoding == "dnf" else f"{shape.name}-DM"] = (
-                shape,
-                encoding,
-                queries,
-            )
+            name = shape.name if encoding == "dnf" else f"{shape.name}-DM"
+            by_name[name] = shape, encoding, queries
         except (DataError, TypeError, RecursionError) as error:
             raise DataError(f"cannot be read as queries: {error}", path) from None
     requested = (
-        list(by_name)
-        if shapes is None
-        else parse_shapes(shapes)
+        parse_shapes(shapes)
         if isinstance(shapes, str)
-        else tuple(shapes)
+        else tuple(by_name if shapes is None else shapes)
     )
     absent = [name for name in requested if name not in by_name]
     if absent and not absent_ok:
@@ -241,9 +188,9 @@ def _query_set(
         )
     except (DataError, TypeError, RecursionError) as error:
         raise DataError(f"{shape.name} cannot be read: {error}", path) from None
-    if hard is not None and (lost := sum(query not in hard for query in queries)):
+    if hard is not None and (missing := sum(query not in hard for query in queries)):
         raise DataError(
-            f"{shape.name} has {lost:,} of {len(queries):,} queries that the file of answers "
+            f"{shape.name} has {missing:,} of {len(queries):,} queries that the file of answers "
             "beside it does not have; take both from one place",
             path,
         )
@@ -288,18 +235,13 @@ def without_queries(folder: str | Path, split: str) -> DataError:
         return DataError(
             f"{reason}; a folder of queries is needed, which has {split}-queries.pkl", folder
         )
-    return DataError(
-        f"no {split}-queries.pkl; a folder of queries has {_splits_of(Path(folder))}", folder
-    )
-
-
-def _splits_of(folder: Path) -> str:
     names = [f"{split}-queries.pkl" for split in SPLITS if has_queries(folder, split)]
-    return (
+    present = (
         f"{' and '.join(names)} here"
         if names
         else "train-, valid- or test-queries.pkl, and this one has none"
     )
+    return DataError(f"no {split}-queries.pkl; a folder of queries has {present}", folder)
 
 
 def write_queries(
@@ -309,11 +251,11 @@ def write_queries(
     queries: dict[Any, set[Any]] = defaultdict(set)
     easy: dict[Any, set[int]] = defaultdict(set)
     hard: dict[Any, set[int]] = defaultdict(set)
-    for queried in sets.values() if isinstance(sets, Mapping) else sets:
-        tuples = queried.tuples()
-        queries[queried.shape.encoded(queried.encoding)].update(tuples)
-        easy.update(zip(tuples, queried.easy.to_sets(), strict=True))
-        hard.update(zip(tuples, queried.hard.to_sets(), strict=True))
+    for query_set in sets.values() if isinstance(sets, Mapping) else sets:
+        tuples = query_set.tuples()
+        queries[query_set.shape.encoded(query_set.encoding)].update(tuples)
+        easy.update(zip(tuples, query_set.easy.to_sets(), strict=True))
+        hard.update(zip(tuples, query_set.hard.to_sets(), strict=True))
     tables: dict[str, Any] = {"queries": queries}
     tables |= (
         {"answers": hard} if split == "train" else {"easy-answers": easy, "hard-answers": hard}

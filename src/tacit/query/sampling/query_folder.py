@@ -25,19 +25,18 @@ from tacit.graph.formats.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import fingerprint
-from tacit.query.plans.symbolic import with_answers
+from tacit.query.plans.sets import AnswerSets, Ids
 from tacit.query.sampling import sampling
-from tacit.query.sampling.betae_structures import Ids, label
 from tacit.query.sampling.queries import (
-    AnswerSets,
     QuerySet,
     has_queries,
     read_queries,
+    with_answers,
     write_queries,
 )
-from tacit.query.sampling.sampling import Sample, can_miss, links_wanted
+from tacit.query.sampling.sampling import Sample, can_miss, missing_range
 from tacit.query.sampling.settings import SampleSettings
-from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, parse_shapes
+from tacit.query.sampling.shapes import SHAPES, Encoding, Shape, label, parse_shapes
 from tacit.sources import NameOrPath, load, take_reading
 
 if TYPE_CHECKING:
@@ -74,35 +73,26 @@ def queries_for(
         plain = [name for name in sets if not name.endswith("-DM")]
         sets = {name: sets[name] for name in dict.fromkeys([*SHAPES, *plain]) if name in plain}
     translation = _translation(graph, folder, split)
-    stamp = graph.label_stamp()
-    carried = {
-        name: replace(_translated(each, translation, folder), stamp=stamp)
-        for name, each in sets.items()
-    }
-    return {
-        name: with_answers(queries, graph, "train")
-        if split == "train" and not len(queries.hard.ids)
-        else queries
-        for name, queries in carried.items()
-    }
+    for name, queries in sets.items():
+        queries = _translate(queries, translation, folder)
+        if split == "train" and not len(queries.hard.ids):
+            queries = with_answers(queries, graph, "train")
+        sets[name] = replace(queries, stamp=graph.label_stamp())
+    return sets
 
 
 def _translation(graph: Graph, folder: Path, split: str) -> Translation:
     """Maps the ids of a folder to those of a graph."""
     if all((folder / name).is_file() for name in MAPS):
-        has_facts = all((folder / f"{split}.txt").is_file() for split in SPLITS)
-        source_graph = read_betae(folder, folder.name) if has_facts else None
-        entities = (
-            source_graph.entities if source_graph else read_vocabulary(folder / MAPS[0], "entity")
+        if not all((folder / f"{split}.txt").is_file() for split in SPLITS):
+            entities = read_vocabulary(folder / MAPS[0], "entity")
+            relations = read_vocabulary(folder / MAPS[1], "relation")
+            return Translation(_ids(entities, graph.entities), _ids(relations, graph.relations))
+        source = read_betae(folder, folder.name)
+        translation = Translation(
+            _ids(source.entities, graph.entities), _ids(source.relations, graph.relations)
         )
-        relations = (
-            source_graph.relations
-            if source_graph
-            else read_vocabulary(folder / MAPS[1], "relation")
-        )
-        translation = Translation(_ids(entities, graph.entities), _ids(relations, graph.relations))
-        if source_graph:
-            _check_facts(graph, source_graph, translation, folder)
+        _check_facts(graph, source, translation, folder)
         return translation
     if _recorded(folder, split) != fingerprint(graph)._asdict():
         raise DataError(
@@ -120,21 +110,20 @@ def _ids(source: Vocabulary, target: Vocabulary) -> NDArray[np.int64]:
     return np.array([ids.get(name, -1) for name in source], dtype=np.int64)
 
 
-def _check_facts(graph: Graph, source_graph: Graph, translation: Translation, folder: Path) -> None:
+def _check_facts(graph: Graph, source: Graph, translation: Translation, folder: Path) -> None:
     """Raises a `DataError` if a folder's facts differ from those of the graph.
 
-    A run could have trained on the facts that the queries ask for.
-
-    A graph may lack the facts to validate and test with; those that it has must be the folder's.
+    A run could have trained on the facts that the queries ask for. A graph may lack the facts to
+    validate and test with; those that it has must be the folder's.
     """
     for split in SPLITS:
-        mine = graph.split(split)
-        theirs = _translated_facts(source_graph.split(split), translation)
-        known = theirs[(theirs >= 0).all(axis=1)]
-        present, named = fact_keys((mine, known), graph.num_entities, graph.num_relations)
-        others = np.setxor1d(present, named)
-        if (len(mine) or split == SPLITS[0]) and (len(others) or len(known) < len(theirs)):
-            different = counted(len(others) + len(theirs) - len(known), "fact")
+        facts = graph.split(split)
+        theirs = _translate_facts(source.split(split), translation)
+        named = theirs[(theirs >= 0).all(axis=1)]
+        ours, others = fact_keys((facts, named), graph.num_entities, graph.num_relations)
+        number = len(np.setxor1d(ours, others)) + len(theirs) - len(named)
+        if number and (len(facts) or split == SPLITS[0]):
+            different = counted(number, "fact")
             raise DataError(
                 f"its queries were made of other facts than {graph.name} has: {different} of "
                 f"{split} in one and not in the other; sample queries of this graph, or open the "
@@ -143,22 +132,19 @@ def _check_facts(graph: Graph, source_graph: Graph, translation: Translation, fo
             )
 
 
-def _translated_facts(facts: Triples, translation: Translation) -> Triples:
-    """Translates facts to the ids of the graph, forward where a relation became an inverse."""
-    heads = translation.entities[facts[:, 0]]
-    tails = translation.entities[facts[:, 2]]
+def _translate_facts(facts: Triples, translation: Translation) -> Triples:
+    """Facts in the ids of the graph, forward where a relation becomes an inverse."""
+    heads, tails = translation.entities[facts[:, [0, 2]].T]
     relations = translation.relations[facts[:, 1]]
-    turned = relations % 2 == 1
-    columns = (np.where(turned, tails, heads), relations - turned, np.where(turned, heads, tails))
-    columns[1][relations < 0] = -1
-    read: Triples = np.stack(columns, axis=1)
-    return read
+    inverse = relations % 2 == 1
+    columns = np.where(inverse, tails, heads), relations & ~1, np.where(inverse, heads, tails)
+    return np.stack(columns, axis=1)
 
 
-def _translated(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
-    """Translates queries to the ids of the graph."""
+def _translate(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
+    """Queries in the ids of the graph."""
 
-    def carried(ids: Ids, kind: str) -> Ids:
+    def translate(ids: Ids, kind: str) -> Ids:
         table = translation.entities if kind == "entity" else translation.relations
         if int(ids.max(initial=-1)) >= len(table):
             last = len(table) - 1
@@ -166,27 +152,25 @@ def _translated(queries: QuerySet, translation: Translation, folder: Path) -> Qu
                 f"{queries.name} queries name {kind} {ids.max()}, but its labels end at {last}",
                 folder,
             )
-        translated: Ids = table[ids].astype(np.int32)
-        if (translated < 0).any():
-            missing = counted(len(np.unique(ids[translated < 0])), f"{kind} label")
-            problem = (
+        new_ids: Ids = table[ids].astype(np.int32)
+        if (new_ids < 0).any():
+            missing = counted(len(np.unique(ids[new_ids < 0])), f"{kind} label")
+            raise DataError(
                 f"{queries.name} queries name {missing} that the graph does not have; "
-                "they are of another graph"
+                "they are of another graph",
+                folder,
             )
-            raise DataError(problem, folder)
-        return translated
+        return new_ids
 
     def answers(sets: AnswerSets) -> AnswerSets:
-        ids = carried(sets.ids, "entity")
+        ids = translate(sets.ids, "entity")
         width = int(ids.max(initial=0)) + 1
         return AnswerSets.of_keys(np.sort(sets.rows * width + ids), len(sets), width)
 
-    entities = carried(queries.entities, "entity")
-    relations = carried(queries.relations, "relation")
     return replace(
         queries,
-        entities=entities,
-        relations=relations,
+        entities=translate(queries.entities, "entity"),
+        relations=translate(queries.relations, "relation"),
         easy=answers(queries.easy),
         hard=answers(queries.hard),
     )
@@ -204,36 +188,32 @@ def check_ids(queries: Mapping[str, QuerySet], graph: Graph) -> None:
             "queries are neither a query folder nor query sets by shape; give one of them",
             "queries",
         )
-    for name, chosen in queries.items():
-        if chosen.stamp is not None and chosen.stamp != graph.label_stamp(*chosen.stamp[:2]):
+    for name, query_set in queries.items():
+        stamp = query_set.stamp
+        if stamp is not None and stamp != graph.label_stamp(*stamp[:2]):
             raise DataError(
                 f"the {name} queries are of another graph, whose ids mean other things in "
                 f"{graph.name}; sample queries of this graph, or give the folder that theirs are in"
             )
-        entities = np.concatenate(
-            [part.ravel() for part in (chosen.entities, chosen.easy.ids, chosen.hard.ids)]
-        )
         for kind, ids, size in (
-            ("entity", entities, graph.num_entities),
-            ("relation", chosen.relations, graph.num_relations),
+            ("entity", query_set.entities, graph.num_entities),
+            ("entity", query_set.easy.ids, graph.num_entities),
+            ("entity", query_set.hard.ids, graph.num_entities),
+            ("relation", query_set.relations, graph.num_relations),
         ):
-            wrong = ids[(ids < 0) | (ids >= size)]
-            if wrong.size:
+            invalid = ids[(ids < 0) | (ids >= size)]
+            if invalid.size:
                 raise DataError(
-                    f"the {name} queries speak of {kind} {wrong[0]:,}, but {graph.name} has 0 to "
+                    f"the {name} queries speak of {kind} {invalid[0]:,}, but {graph.name} has 0 to "
                     f"{size - 1:,}; give queries of the graph the run was made for"
                 )
 
 
 def _recorded(folder: Path, split: str) -> Any:
     """The recorded fingerprint of the graph that a folder was sampled from, or None."""
-    path = folder / f"{split}-sample.json"
     try:
-        return (
-            from_json(path.read_text(encoding="utf-8")).get("fingerprint")
-            if path.is_file()
-            else None
-        )
+        text = (folder / f"{split}-sample.json").read_text(encoding="utf-8")
+        return from_json(text).get("fingerprint")
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -262,32 +242,32 @@ def sample(
     easy. Options of `tacit.load` say how the graph is read.
     """
     reading = take_reading(settings)
-    chosen = SampleSettings.of(settings)
-    split = chosen.split
+    options = SampleSettings.of(settings)
+    split = options.split
     if out is not None and has_queries(out, split) and not force:
         raise DataError(
             f"holds {split} queries; choose another folder, or replace them by `force=True`", out
         )
-    links = None if chosen.missing is None else links_wanted(chosen.missing, split)
+    links = None if options.missing is None else missing_range(options.missing, split)
     requested = shapes_of(shapes, templates, links)
-    for shape in requested.values() if out is not None else ():
-        shape.encoded()  # what no file can hold is refused before it is drawn
+    if out is not None:
+        for shape in requested.values():
+            shape.encoded()  # what no file can hold is refused before it is drawn
     loaded = load(graph, **reading)
-    options = chosen.to_dict()
+    values = options.to_dict()
     samples = {}
     with counting(progress) as counts:
         for name, shape in requested.items():
-            drawn = sampling.sample(loaded, shape, progress=counts(name, chosen.count), **options)
+            result = sampling.sample(loaded, shape, progress=counts(name, options.count), **values)
             encoding: Encoding = "dm" if name != shape.name else "dnf"
-            queries = replace(drawn.queries, encoding=encoding, stamp=loaded.label_stamp())
-            samples[name] = replace(drawn, queries=queries)
-    if not any(len(drawn.queries) for drawn in samples.values()):
+            queries = replace(result.queries, encoding=encoding, stamp=loaded.label_stamp())
+            samples[name] = replace(result, queries=queries)
+    if not any(len(result.queries) for result in samples.values()):
         raise SettingsError(f"no query found; {'; '.join(map(str, samples.values()))}")
     if out is not None:
-        report = {
-            name: value for name, value in options.items() if name != "missing" or value is not None
-        }
-        _write(loaded, Path(out), split, samples, report)
+        if links is None:
+            del values["missing"]
+        _write(loaded, Path(out), samples, values)
     return samples
 
 
@@ -298,29 +278,24 @@ def shapes_of(
 ) -> dict[str, Shape]:
     """The shapes of names and templates, by the names that a folder gives them.
 
-    Where nothing is said they are all 14, or those that can miss so many links.
+    By default they are all 14, or those that can miss so many links.
     """
+    from tacit.query.text import parse
+
     templates = [templates] if isinstance(templates, str) else list(templates)
-    chosen = parse_shapes(names or "all") if names or not templates else ()
-    shapes = {name: SHAPES[name.removesuffix("-DM")] for name in chosen}
+    parsed = parse_shapes(names or "all") if names or not templates else ()
+    shapes = {name: SHAPES[name.removesuffix("-DM")] for name in parsed}
     if links is not None and not names:
         shapes = {name: shape for name, shape in shapes.items() if can_miss(shape, links)}
-    if templates:
-        from tacit.query.text import parse
-
-        for text in templates:
-            shape = Shape.of(text, parse(text))
-            name = text if shape.structure is None else label(shape.structure)
-            shapes.setdefault(name, SHAPES.get(name, replace(shape, name=name)))
+    for text in templates:
+        shape = Shape.of(text, parse(text))
+        name = text if shape.structure is None else label(shape.structure)
+        shapes.setdefault(name, SHAPES.get(name, replace(shape, name=name)))
     return shapes
 
 
 def _write(
-    graph: Graph,
-    folder: Path,
-    split: str,
-    samples: Mapping[str, Sample],
-    settings: Mapping[str, Any],
+    graph: Graph, folder: Path, samples: Mapping[str, Sample], settings: Mapping[str, Any]
 ) -> None:
     """Writes queries as a BetaE folder, with their graph and a report of the sampling."""
     from tacit import __version__
@@ -329,22 +304,21 @@ def _write(
         write_betae(graph, folder)
     elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
         raise DataError("holds another graph; choose another folder", folder)
-    write_queries(
-        folder, split, [drawn.queries for drawn in samples.values() if len(drawn.queries)]
-    )
-    shapes = {
-        name: {
-            "queries": len(drawn.queries),
-            "tries": drawn.tries,
-            "turned_down": drawn.turned_down,
-        }
-        for name, drawn in samples.items()
-    }
-    about = {
+    split = settings["split"]
+    write_queries(folder, split, [each.queries for each in samples.values() if len(each.queries)])
+    report = {
         "tacit": __version__,
         "graph": graph.name,
         "fingerprint": fingerprint(graph)._asdict(),
-        "split": split,
+        **settings,
+        "shapes": {
+            name: {
+                "queries": len(each.queries),
+                "tries": each.tries,
+                "turned_down": each.rejected,
+            }
+            for name, each in samples.items()
+        },
     }
     with atomic_file(folder / f"{split}-sample.json") as file:
-        file.write(json.dumps({**about, **settings, "shapes": shapes}, indent=2).encode() + b"\n")
+        file.write(json.dumps(report, indent=2).encode() + b"\n")

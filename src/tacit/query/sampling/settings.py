@@ -1,4 +1,4 @@
-"""Which queries are drawn."""
+"""The settings of sampling."""
 
 from __future__ import annotations
 

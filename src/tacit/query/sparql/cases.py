@@ -15,7 +15,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from tacit.query.formula import And, Entity, Formula, Variable
-from tacit.query.plans.elimination import conjunction, quantified, substitute
+from tacit.query.plans.scopes import conjunction, quantified, substitute
 
 Domain = frozenset[Variable]
 Fixed = frozenset[tuple[Variable, Entity]]

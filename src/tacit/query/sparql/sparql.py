@@ -20,7 +20,7 @@ from typing import Any
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import Formula, Query, Variable, atoms
-from tacit.query.plans.elimination import substitute
+from tacit.query.plans.scopes import substitute
 from tacit.query.question import Column, ParsedQuestion
 from tacit.query.sparql.cases import Cases, Truth, join, union
 from tacit.query.sparql.groups import Groups, triples, visible_variables

@@ -23,7 +23,7 @@ from tacit.query.formula import (
     walk,
 )
 from tacit.query.plans.canonical import skeleton
-from tacit.query.plans.elimination import factored
+from tacit.query.plans.scopes import factored
 
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 

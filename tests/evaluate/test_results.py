@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tacit.evaluate.tables import cell, columns_of, metrics_table, percentages, relations_table
+from tacit.evaluate.results import cell, columns_of, metrics_table, percentages, relations_table
 from tacit.query.sampling.shapes import POSITIVE
 
 RESULTS = {
