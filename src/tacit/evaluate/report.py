@@ -183,13 +183,13 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
             pairs = ((event.get(clock), event.get(measure)) for event in events)
             points = [pair for pair in pairs if all(isinstance(x, int | float) for x in pair)]
             if len(points) > 1:
-                every = list(enumerate(_restarts(points), 1))
-                latest = every[-len(figures.COLOURS) :]  # more fit into no legend
+                numbered = list(enumerate(_restarts(points), 1))
+                latest = numbered[-len(figures.COLOURS) :]  # more fit into no legend
                 curves = {f"{measure} #{i}": curve for i, curve in latest}
                 label = "validation MRR" if measure == "valid_mrr" else measure
                 title = f"{label[:1].upper()}{label[1:]} by {clock}"
-                if len(latest) < len(every):
-                    title += f", the last {len(latest)} of {len(every)} trainings"
+                if len(latest) < len(numbered):
+                    title += f", the last {len(latest)} of {len(numbered)} trainings"
                 yield _drawn(title, figures.steps, curves, label, clock)
 
 
