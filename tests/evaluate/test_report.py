@@ -148,3 +148,19 @@ def test_a_trace_of_two_runs_draws_two_curves(run: RunFolder) -> None:
     assert figure is not None
     times = [np.asarray(line.get_xdata()).tolist() for line in figure.axes[0].lines]
     assert times == [[0, 10], [0, 5]]
+
+
+def test_of_many_trainings_the_last_ones_are_drawn_and_the_others_counted(run: RunFolder) -> None:
+    pytest.importorskip("matplotlib")
+    for _ in range(30):
+        for step in (10, 20):
+            run.trace({"event": "adapt", "step": step, "valid_mrr": 0.1 * step})
+    (drawn,) = (
+        section for section in sections(run) if section.title.startswith("Validation MRR by step")
+    )
+    assert drawn.title == "Validation MRR by step, the last 7 of 30 trainings"
+    assert drawn.figure is not None
+    (axes,) = drawn.figure.axes
+    assert [line.get_label() for line in axes.lines][-1] == "valid_mrr #30"
+    # the legend fits, since a warning is an error here
+    assert "data:image/png" in report(run, "markdown")

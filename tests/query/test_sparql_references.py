@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from tacit.errors import QueryError
+from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind
 from tacit.query.sparql.iris import resolve_iri
@@ -40,6 +42,31 @@ def test_the_declaration_that_is_advised_works(text: str, namespace: str) -> Non
         parse_sparql(text, graph)
     advised = str(caught.value).partition("; ")[2].removesuffix(" declares it")
     bind(compile_query(parse_sparql(f"{advised} {text}", graph).query), graph)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?x { ?x <http://ex.org/has_capital> ?y }",
+        "SELECT ?x { ?x <http://ex.org/capital_of> <http://ex.org/Franc> }",
+        'SELECT ?x { ?x <http://ex.org/capital_of> "Franc" }',
+    ],
+)
+def test_a_term_that_is_advised_works(text: str) -> None:
+    """An inverse relation is no IRI, and a readable name is none of the empty prefix."""
+    graph = Graph.of([("ex:Q1", "ex:capital_of", "ex:Q2"), ("Q3", "ex:capital_of", "ex:Q2")])
+    graph = replace(
+        graph,
+        prefixes=Prefixes({"ex": "http://ex.org/", "": "http://other.org/"}),
+        entities=Vocabulary(graph.entities.labels, names={"ex:Q1": ["France"]}),
+    )
+    with pytest.raises(UnknownName) as caught:
+        parse_sparql(text, graph)
+    unknown = re.search(r"<http://ex.org/(has_capital|Franc)>|\"Franc\"", text)
+    assert unknown is not None
+    assert caught.value.suggestions
+    for term in caught.value.suggestions:
+        bind(compile_query(parse_sparql(text.replace(unknown[0], f"<{term}>"), graph).query), graph)
 
 
 @pytest.mark.parametrize("prefix", ["", "mine"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,30 @@ def test_who_asks_while_a_run_is_read_anew_has_what_was_there_before(
     assert heard == [before]
     assert sorted(known(opened, "?p : lives^-1(t1, ?p)")) == sorted([*before, "zoe"])
     assert heard == [before]  # and nobody else had to wait for it
+
+
+@pytest.mark.parametrize("long", [lambda run: run.adapt(), lambda run: run.index(nlist=2)])
+def test_facts_that_come_right_after_a_training_keep_their_weights(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, long: Callable[[tacit.Run], Any]
+) -> None:
+    """Another thread adds facts between the end of the work and the reading of its results."""
+    opened = tacit.open(run.path, device="cpu")
+    assert known(opened, "?p : lives^-1(t1, ?p)")
+    in_use = RunFolder.in_use
+
+    @contextmanager
+    def followed(folder: RunFolder, changes: bool = False) -> Iterator[None]:
+        monkeypatch.setattr(RunFolder, "in_use", in_use)
+        with in_use(folder, changes):
+            yield
+        opened.add(MORE, new=True)
+
+    kept = SimpleNamespace(summary={"kept": True})
+    monkeypatch.setattr(adaptation, "adapt", lambda *_, **__: kept)
+    monkeypatch.setattr(RunFolder, "in_use", followed)
+    long(opened)
+    assert known(opened, LIVES) == ["t1"]
+    assert opened.engine.scorer.num_entities == opened.graph.num_entities
 
 
 def test_a_plan_and_an_evaluation_are_of_one_moment_of_the_run(

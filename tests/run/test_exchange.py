@@ -15,7 +15,7 @@ import pytest
 from tacit.disk import DRAFT, LOCK, exchanging, finish_exchange, is_device, reading, replacing
 from tacit.errors import RunError
 from tacit.graph.formats.files import atomic_file
-from tacit.graph.formats.writing import WHOLE, write_table
+from tacit.graph.formats.writing import INTEGER, write_table
 
 OLD = {"a": "old", "b": "old", "gone": "old"}
 NEW = {"a": "new", "b": "new", "c": "new"}
@@ -146,7 +146,7 @@ def by_file(path: Path) -> None:
 
 def by_parquet(path: Path) -> None:
     pytest.importorskip("duckdb")
-    write_table(path, {"a": WHOLE}, [(1,)], ".parquet")
+    write_table(path, {"a": INTEGER}, [(1,)], ".parquet")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="devices are no files there")

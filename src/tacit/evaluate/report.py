@@ -204,9 +204,12 @@ def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:
             if len(points) > 1:
                 # The clock of a trace goes back where its run was started again.
                 restarts = np.flatnonzero(np.diff(points[:, 0]) <= 0) + 1
-                curves = enumerate(np.split(points, restarts), 1)
-                lines = {f"{measure} #{i}": curve.T for i, curve in curves}
+                curves = list(enumerate(np.split(points, restarts), 1))
+                latest = curves[-len(figures.COLOURS) :]  # more fit into no legend
+                lines = {f"{measure} #{i}": curve.T for i, curve in latest}
                 title = f"{label[:1].upper()}{label[1:]} by {clock}"
+                if len(latest) < len(curves):
+                    title += f", the last {len(latest)} of {len(curves)} trainings"
                 yield _figure(title, figures.steps, lines, label, clock)
 
 

@@ -106,10 +106,11 @@ class Finders:
             self.check_unwritten(scorer)
             stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
             self._write_codes(Codes.of(keys), weights)
+            written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES, BYTES))
         return {
             "entities": stamp.entities,
             "nlist": stamp.nlist,
-            "bytes": sum((self.run.path / name).stat().st_size for name in (INDEX, CODES, BYTES)),
+            "bytes": written,
             "seconds": time.perf_counter() - began,
         }
 

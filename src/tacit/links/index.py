@@ -57,9 +57,9 @@ def build_index(
     It is stamped with the fingerprint of the weights.
     """
     for name, value, least in (("nlist", nlist, 1), ("seed", seed, 0)):
-        if value is None:
+        if value is None and name == "nlist":
             continue
-        if not isinstance(value, int):
+        if not isinstance(value, int) or isinstance(value, bool):
             raise SettingsError(f"{name} is {value!r}; it must be a whole number", name)
         if not least <= value < 2**31:  # faiss counts in 32 bits
             raise SettingsError(f"{name} is {value}; it must be from {least} to {2**31 - 1}", name)

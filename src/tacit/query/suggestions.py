@@ -37,6 +37,7 @@ class Completions:
 
     def relations(self, typed: str, limit: int) -> Matches:
         """Relations that complete a prefix; an inverse takes its relation's name."""
+        _check(typed, limit)
         words = self.graph.relations
         ids = [i for i in map(words.id, words.complete(typed, 2 * limit)) if i % 2 == 0]
         return [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]
@@ -45,6 +46,7 @@ class Completions:
         self, typed: str, limit: int, relation: str | None = None, end: str = "object"
     ) -> Matches:
         """Entities that complete a prefix, those at an end of a relation first."""
+        _check(typed, limit)
         if end not in ("subject", "object"):
             raise SettingsError(f"end is {end!r}; it must be one of subject, object", "end")
         words = self.graph.entities
@@ -61,6 +63,14 @@ class Completions:
         ids, counts = np.unique(self.graph.facts_by(relation)[:, column], return_counts=True)
         most: list[int] = ids[np.argsort(-counts, kind="stable")][:_MOST_ENTITIES].tolist()
         return most
+
+
+def _check(typed: str, limit: int) -> None:
+    """Raise a `SettingsError` for a prefix or a limit that is none."""
+    if not isinstance(typed, str):
+        raise SettingsError(f"typed is {typed!r}; it must be a text", "typed")
+    if not isinstance(limit, int) or limit < 0:
+        raise SettingsError(f"limit is {limit!r}; it must be a whole number", "limit")
 
 
 def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:

@@ -131,7 +131,9 @@ class Run(QuestionAnswering):
             others = {
                 name: value for name, value in loaded.engine_settings.items() if name not in own
             }
-            self._reload(preloaded=loaded.weights, adapted=True, engine_settings=others)
+            self._reload(
+                preloaded=self._unchanged_weights(loaded), adapted=True, engine_settings=others
+            )
         return result.summary
 
     def encode(
@@ -179,9 +181,9 @@ class Run(QuestionAnswering):
                 f"run '{self.folder.path}' holds an encoder alone; an index is one of a link "
                 "predictor"
             )
-        weights = self.weights
-        built = weights.finders.build(weights.scorer, nlist, seed)
-        self._reload(preloaded=weights)
+        loaded = self._loaded
+        built = loaded.weights.finders.build(loaded.weights.scorer, nlist, seed)
+        self._reload(preloaded=self._unchanged_weights(loaded))
         return built
 
     def add(
@@ -234,6 +236,10 @@ class Run(QuestionAnswering):
         if not existed:
             raise RunError(f"run '{self.folder.path}' has no adapter to drop")
         self._reload(preloaded=self._loaded.weights_in_memory)
+
+    def _unchanged_weights(self, loaded: LoadedRun) -> LoadedWeights | None:
+        """The weights in memory; None where another thread has changed the run since."""
+        return loaded.weights if self._loaded is loaded else None
 
     def _reload(self, **changes: Any) -> None:
         """Replace the loaded run by a changed one, once that is read as a whole."""

@@ -115,6 +115,9 @@ class Completion:
                 "a graph is completed by one process that holds the whole run; open it without "
                 "`shards`"
             )
+        for name, labels in (("relations", relations), ("entities", entities)):
+            if not isinstance(labels, Iterable):
+                raise SettingsError(f"{name} is {labels!r}; it must be labels", name)
         graph = engine.graph
         self.engine = engine
         self.least = math.log(min_score)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import UnknownName
+from tacit.errors import DataError, UnknownName
 from tacit.graph.labels.spelling import Places, Spelling, spaced, word_beginning
 
 _MANY = 100_000  # labels, among which to look for parts of a name takes seconds
@@ -104,6 +104,8 @@ class Vocabulary(Sequence[str]):
 
     def resolve(self, text: str) -> list[int]:
         """The ids of a label or name."""
+        if not isinstance(text, str):
+            raise DataError(f"{self.kind} is {text!r}; it must be a text")
         known = self._find(text)
         if known is not None:
             return [known]

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.errors import DataError, QueryError, UnknownName
+from tacit.errors import DataError, QueryError, SettingsError, UnknownName
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 from tacit.query.plans.compile import compile_query, compile_template
 from tacit.query.plans.plan import (
@@ -304,7 +304,10 @@ def parse_shapes(names: str | Iterable[str]) -> tuple[str, ...]:
     """
     groups = {"all": (*POSITIVE, *NEGATIVE), "positive": POSITIVE, "negative": NEGATIVE}
     expansions = {name: (name,) for name in (*SHAPES, *(f"{u}-DM" for u in DE_MORGAN))} | groups
-    words = names.replace(".", ",").split(",") if isinstance(names, str) else list(names)
+    words = names.replace(".", ",").split(",") if isinstance(names, str) else names
+    words = list(words) if isinstance(words, Iterable) else [words]
+    if not all(isinstance(word, str) for word in words):
+        raise SettingsError(f"shapes is {names!r}; it must be names of shapes", "shapes")
     shapes: dict[str, None] = {}
     for word in filter(None, map(str.strip, words)):
         if word not in expansions:

@@ -216,14 +216,17 @@ def _text(literal: Any) -> str:
 
 
 def _nearest(own_prefixes: Prefixes, label: str, iri: str, vocabulary: Vocabulary) -> list[str]:
-    """Suggests IRIs for an unknown one: its last part in the namespaces of the graph."""
-    if not iri:
-        return vocabulary.nearest(label)
+    """Suggests terms for an unknown one: IRIs, first its last part in the graph's namespaces.
+
+    An inverse relation and a readable name are no terms of SPARQL; a name stands for its IRI.
+    """
     last = re.split(r"[/#:]", iri)[-1]
-    same = [f"{prefix}:{last}" if prefix else last for prefix in own_prefixes]
+    same = [f"{prefix}:{last}" if prefix else last for prefix in own_prefixes] if iri else []
     near = (
         [name for name in same if name in vocabulary]
         or vocabulary.nearest(label)
-        or vocabulary.nearest(last)
+        or (vocabulary.nearest(last) if iri else [])
     )
-    return [own_prefixes.iri(name) or name for name in near[:3]]
+    labels = [vocabulary.labels[i] for text in near for i in vocabulary.resolve(text)]
+    terms = [name if name.startswith('"') else own_prefixes.iri(name) for name in labels]
+    return [term for term in dict.fromkeys(terms) if term][:3]
