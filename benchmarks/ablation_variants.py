@@ -28,8 +28,8 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import literals
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
-from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.ranking import mean_reciprocal_ranks
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import SettingsError
 from tacit.fitting.loop import fit
 from tacit.graph.graph import Graph

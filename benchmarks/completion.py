@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from scaffold import Benchmark, Measured, graph_of, trained, wait
-from tacit.engine.answers.completion import Completion, Prediction
+from tacit.engine.completion import Completion, Prediction
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 

@@ -31,7 +31,7 @@ from tacit.engine.search.best_first import BestFirstSearch
 from tacit.engine.search.block_expansion import BlockExpansion
 from tacit.engine.search.frontier import SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.top_k import TopKRequest
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary

@@ -7,7 +7,7 @@ import torch
 
 from random_engine import CYCLES, KINDS, questions, random_engine, same
 from tacit.engine.search.block_expansion import BlockExpansion
-from tacit.engine.search.top_k import TopKRequest, TopKResult
+from tacit.engine.top_k import TopKRequest, TopKResult
 from tacit.query.plans.plan import Project, walk
 from tacit.query.sampling.shapes import SHAPES
 

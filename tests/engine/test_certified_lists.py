@@ -12,7 +12,7 @@ import torch
 from tables import FactorScorer, TableScorer
 from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.top_k import TopKRequest
 from tacit.graph.graph import Graph
 
 QUESTIONS = (

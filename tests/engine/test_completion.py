@@ -21,9 +21,9 @@ import tacit
 from family_runs import families
 from tables import FactorScorer, TableScorer
 from tacit.cli import app
-from tacit.engine.answers import completion
-from tacit.engine.answers.completion import Completion, Prediction
+from tacit.engine import completion
 from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.completion import Completion, Prediction
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError, TacitError, UnknownName
 from tacit.graph.formats.writing import write_scored
@@ -92,8 +92,8 @@ def test_what_is_found_does_not_depend_on_how_many_rows_are_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = by_fact(list(Completion(engine(), min_score=0.05)))
-    monkeypatch.setattr("tacit.engine.answers.completion._ROWS", {"cpu": 2})
-    monkeypatch.setattr("tacit.engine.answers.completion._PAIRS", 3)
+    monkeypatch.setattr("tacit.engine.completion._ROWS", {"cpu": 2})
+    monkeypatch.setattr("tacit.engine.completion._PAIRS", 3)
     assert by_fact(list(Completion(engine(), min_score=0.05))) == pytest.approx(whole)
 
 

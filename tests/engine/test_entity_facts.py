@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tables import TableScorer
-from tacit.engine.answers.entity_facts import EntityFacts, known_facts, predicted_facts
 from tacit.engine.engine import Engine
+from tacit.engine.entity_facts import EntityFacts, known_facts, predicted_facts
 from tacit.errors import SettingsError, UnknownName
 from tacit.graph.graph import Graph
 

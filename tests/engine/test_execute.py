@@ -14,9 +14,9 @@ from torch import Tensor
 from tables import TableScorer
 from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.engine import Engine
-from tacit.engine.message_reasoner import CertifiedReasoner
 from tacit.engine.reasoner import Explanation, Reasoner
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.search.message_reasoner import CertifiedReasoner
+from tacit.engine.top_k import TopKRequest
 from tacit.errors import PlanError, QueryError, SettingsError, TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.query.plans.plan import Plan

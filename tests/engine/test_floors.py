@@ -19,7 +19,7 @@ from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.floors import Floor, ceilings, floor, floors, potential
 from tacit.engine.search.frontier import FrontierEvaluator, SearchState
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.top_k import TopKRequest
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.plans.plan import Cutset, Everything, walk

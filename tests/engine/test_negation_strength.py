@@ -16,7 +16,7 @@ from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS, Logic
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.top_k import TopKRequest
 from tacit.errors import TacitError
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx

@@ -18,8 +18,8 @@ from quick_world import quick_world
 from source_tree import SRC
 from tacit.cli import app
 from tacit.engine.answers.execute import execute
-from tacit.engine.message_reasoner import CertifiedReasoner
 from tacit.engine.questions import bind_question
+from tacit.engine.search.message_reasoner import CertifiedReasoner
 from tacit.links.precision import even_product
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind, parse_question

@@ -8,8 +8,8 @@ import torch
 
 from served_graphs import Untrained
 from tables import FactorScorer, TableScorer
-from tacit.engine.answers.completion import Completion
 from tacit.engine.atoms.calibration import CALIBRATIONS
+from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.errors import RunError, TacitError
 from tacit.graph.graph import Graph

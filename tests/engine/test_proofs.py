@@ -15,11 +15,11 @@ from bruteforce import LOGICS, BruteForce, Values
 from bruteforce import NEGATIONS as FORMULAS
 from formulas import ENTITIES, RELATIONS, queries
 from tables import FactorScorer
-from tacit.engine.answers.proofs import Proof
 from tacit.engine.engine import Engine
 from tacit.engine.logic import NEGATIONS, NORMS
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.search.proofs import Proof
 from tacit.engine.settings import EngineSettings
+from tacit.engine.top_k import TopKRequest
 from tacit.errors import TacitError
 from tacit.graph.graph import Graph, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary

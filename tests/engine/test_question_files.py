@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from served_graphs import europe, open_europe
 from tacit.cli import app
-from tacit.engine.answers import question_files
-from tacit.engine.answers.question_files import Line, Outcome, outcomes, question_lines
+from tacit.engine import question_files
 from tacit.engine.engine import Engine
+from tacit.engine.question_files import Line, Outcome, outcomes, question_lines
 from tacit.errors import LimitError, SettingsError, TacitError
 
 NAMES = ["France", "Spain", "Portugal", "New York"]

@@ -23,7 +23,7 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import CALIBRATIONS, calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
-from tacit.engine.message_reasoner import MessageReasoner
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.graph.fact_index import FactIndex
 from tacit.query.formula import (
     And,

@@ -15,8 +15,8 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
-from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.reasoner import SymbolicReasoner
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.graph.fact_index import FactIndex
 from tacit.links.scorer import GraphScorer
 from tacit.query.formula import Query

@@ -25,7 +25,7 @@ from tacit.engine.engine import Engine
 from tacit.engine.logic import gather_columns
 from tacit.engine.ranking import hard_ranks
 from tacit.engine.search.hop import Hop
-from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers
+from tacit.engine.top_k import TopKRequest, TopKResult, best_answers
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.factors import FactorModel

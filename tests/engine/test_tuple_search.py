@@ -18,7 +18,7 @@ from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
-from tacit.engine.message_reasoner import MessageReasoner
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.engine.search.tuple_search import TupleRequest, TupleSearch
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph

@@ -14,9 +14,9 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.engine import Engine
 from tacit.engine.logic import Logic
-from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.ranking import batch_size, hard_ranks, mean_reciprocal_ranks
 from tacit.engine.reasoner import Reasoner
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import DataError, SettingsError, TrainingError
 from tacit.evaluate.evaluation import evaluate_engine, queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Interpreter, Values
 from formulas import ENTITIES, RELATIONS, queries
 from tacit.errors import PlanError
+from tacit.query.describe import describe
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Query, Variable
 from tacit.query.plans import compile as compiling
 from tacit.query.plans import plan as p
 from tacit.query.plans.compile import compile_query, compile_template
-from tacit.query.plans.describe import describe
 from tacit.query.text import parse
 
 A, B, C = (Entity(name) for name in ENTITIES)

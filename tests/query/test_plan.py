@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from formulas import queries
 from tacit.cli import app
 from tacit.errors import QueryError, UnknownName
+from tacit.query.describe import describe
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.describe import describe
 from tacit.query.text import parse
 
 PRINTED = {

@@ -19,8 +19,8 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import Logic
-from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import TrainingError
 from tacit.fitting.interruption import breakable
 from tacit.fitting.task import Task, TrainingSchedule, Weights

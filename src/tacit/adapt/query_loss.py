@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit.adapt.streamed_loss import StreamedTotals, streamed
 from tacit.adapt.training_queries import Batch, literals
 from tacit.engine.logic import log1mexp
-from tacit.engine.message_reasoner import MessageReasoner
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Plan
 

@@ -24,7 +24,7 @@ from tacit.adapt.training_queries import Batch, Conjunctions, literals
 from tacit.distributed.threads import spread
 from tacit.engine.atoms.known_facts import KnownTails
 from tacit.engine.logic import LOG2_E
-from tacit.engine.message_reasoner import MessageReasoner
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.links.scorer import ScratchBuffers
 
 # `Z` [Q], and its derivatives by the scale and the shift of each literal [A, Q]

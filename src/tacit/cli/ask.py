@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tacit.engine.answers.answers import Answer, Answers
-    from tacit.engine.answers.question_files import Outcome
     from tacit.engine.engine import Engine
+    from tacit.engine.question_files import Outcome
     from tacit.engine.questions import BoundQuery, ListLength
 
 Params = Annotated[
@@ -78,7 +78,8 @@ def ask(
     device: options.Device = "auto",
 ) -> None:
     """Ask a question of a trained graph, or many."""
-    from tacit.engine.answers import answer_files, question_files
+    from tacit.engine import question_files
+    from tacit.engine.answers import answer_files
     from tacit.engine.answers.answer_table import AnswerTable
     from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
@@ -219,7 +220,7 @@ def _ask_many(
     page: dict[str, Any],
 ) -> None:
     """Ask the questions of a file; where some cannot be answered, the exit code says so."""
-    from tacit.engine.answers.question_files import AskedFile, Tally
+    from tacit.engine.question_files import AskedFile, Tally
 
     questions = AskedFile(engine, file, parameters, page)
     tally = Tally()

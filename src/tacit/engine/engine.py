@@ -26,8 +26,8 @@ from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.finders import Finders
 from tacit.links.scorer import GraphScorer, Scorer
+from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
-from tacit.query.plans.describe import describe
 from tacit.query.plans.traits import listable, sets_in
 from tacit.sources import load, take_reading
 

@@ -12,10 +12,10 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
 from tacit.engine.logic import Logic
-from tacit.engine.message_reasoner import CertifiedReasoner, MessageReasoner
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.search.continuous import ContinuousReasoner
 from tacit.engine.search.list_search import ListReasoner
+from tacit.engine.search.message_reasoner import CertifiedReasoner, MessageReasoner
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex

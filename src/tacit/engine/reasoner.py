@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
 from tacit.engine.logic import ZERO
-from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers
+from tacit.engine.top_k import TopKRequest, TopKResult, best_answers
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
 from tacit.query.plans.fold import EvalContext, Fold
@@ -25,8 +25,8 @@ from tacit.query.plans.plan import Complement, Plan, Relation, Row, Step
 from tacit.query.plans.symbolic import answers as symbolic_sets
 
 if TYPE_CHECKING:
-    from tacit.engine.answers.proofs import Proof
     from tacit.engine.parts import EngineParts
+    from tacit.engine.search.proofs import Proof
 
 _CPU_MEMORY = 2.0  # GB by default
 _CUDA_MEMORY = 8.0

@@ -285,7 +285,7 @@ class Query:
 
         With a `graph` or a run, names are resolved in it and its entities counted.
         """
-        from tacit.query.plans.describe import describe_query
+        from tacit.query.describe import describe_query
 
         return describe_query(self, graph, k)
 

@@ -13,10 +13,10 @@ from tacit.sources import NameOrPath
 # Imports of torch are local, since loading a graph should not wait for it.
 if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answer, Answers, Count
-    from tacit.engine.answers.completion import Completion
-    from tacit.engine.answers.entity_facts import EntityFacts
-    from tacit.engine.answers.question_files import AskedFile
+    from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
+    from tacit.engine.entity_facts import EntityFacts
+    from tacit.engine.question_files import AskedFile
     from tacit.engine.questions import ListLength, Question
     from tacit.fitting.progress import Progress
 
@@ -128,7 +128,7 @@ class QuestionAnswering(ABC):
         best, unless `top` is given. `parameters` are the labels that `$name` stands for in every
         line; the other options are those of `ask_many`.
         """
-        from tacit.engine.answers.question_files import AskedFile
+        from tacit.engine.question_files import AskedFile
 
         return AskedFile(self.engine, Path(path), parameters or {}, {"top": top, **options})
 
@@ -160,7 +160,7 @@ class QuestionAnswering(ABC):
         those of `EngineSettings`. `progress` hears an `Event` after each relation or entity, or
         True shows it.
         """
-        from tacit.engine.answers.completion import Completion
+        from tacit.engine.completion import Completion
 
         # single links need calibrated scores, which an encoder has too
         engine = self.engine.with_settings(**{"search": "beam", "typed": typed, **settings})
@@ -220,7 +220,7 @@ class QuestionAnswering(ABC):
         They are grouped by relation and direction. `relation` selects a single one, such as
         `speaks^-1` for the subjects that speak the entity.
         """
-        from tacit.engine.answers.entity_facts import known_facts, predicted_facts
+        from tacit.engine.entity_facts import known_facts, predicted_facts
 
         if not predicted:
             return known_facts(self.engine, entity, relation)

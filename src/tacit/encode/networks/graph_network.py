@@ -38,9 +38,9 @@ from tacit.encode.spaces.space import Space
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.logic import Logic, log1mexp
-from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.reasoner import Reasoner, step_memory
 from tacit.engine.search.beam_evaluator import BeamEvaluator
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import PlanError
 from tacit.links.scorer import Scorer
 from tacit.query.plans.fold import EvalContext

@@ -26,9 +26,9 @@ from tacit.engine.answers.execution import (
 from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.questions import AskOptions, BoundQuery, threads_to_answer
 from tacit.engine.reasoner import Explanation, Reasoner
-from tacit.engine.search.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
 from tacit.engine.search.tuple_search import TupleRequest, Tuples, TupleSearch
 from tacit.engine.settings import NOTHING_KNOWN
+from tacit.engine.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
 from tacit.errors import PlanError, QueryError, SettingsError
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import count_tuples

@@ -16,7 +16,7 @@ from tacit.engine.answers.witnesses import witness
 from tacit.engine.logic import ZERO
 from tacit.engine.questions import AskOptions, BoundQuery, Span, lowest
 from tacit.engine.reasoner import Explanation, Reasoner
-from tacit.engine.search.top_k import TopKRequest, TopKResult
+from tacit.engine.top_k import TopKRequest, TopKResult
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.symbolic import holds

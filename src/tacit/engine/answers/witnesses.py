@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.engine.answers.aligned_cells import escape_control_chars
 
 if TYPE_CHECKING:
-    from tacit.engine.answers.proofs import Proof
+    from tacit.engine.search.proofs import Proof
     from tacit.graph.graph import Graph
     from tacit.query.plans.plan import CompiledQuery
 

@@ -27,7 +27,7 @@ from tacit.engine.search.frontier import (
     FrontierEvaluator,
     SearchState,
 )
-from tacit.engine.search.top_k import TopKRequest, TopKResult, is_loose, unsettled
+from tacit.engine.top_k import TopKRequest, TopKResult, is_loose, unsettled
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,

@@ -20,7 +20,7 @@ from tacit.engine.atoms.derived_weights import row_keys
 from tacit.engine.atoms.known_facts import IMPOSSIBLE, KnownTails
 from tacit.engine.logic import ZERO, Logic, check_numbers, different
 from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
-from tacit.engine.search.top_k import TopKRequest, TopKResult
+from tacit.engine.top_k import TopKRequest, TopKResult
 from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.engine.logic import ZERO, largest
 from tacit.engine.search.search_context import QueryBatch, SearchContext, by_rows
-from tacit.engine.search.top_k import TopKRequest
+from tacit.engine.top_k import TopKRequest
 from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import (
     At,

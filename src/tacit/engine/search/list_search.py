@@ -13,10 +13,10 @@ from torch import Tensor
 from tacit.distributed.ties import best
 from tacit.engine.atoms.derived_weights import WeightCache
 from tacit.engine.logic import ZERO, Logic, different
-from tacit.engine.message_reasoner import MessageReasoner
 from tacit.engine.search.bounded_evaluator import Bounds, BoundsFold
+from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.engine.search.row_lists import Listing, RowLists
-from tacit.engine.search.top_k import TopKRequest, TopKResult, certainly_below
+from tacit.engine.top_k import TopKRequest, TopKResult, certainly_below
 from tacit.links.retrievers import TopKRetriever
 from tacit.query.plans.fold import EVERYWHERE, EvalContext
 from tacit.query.plans.plan import (

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.reasoner import Reasoner
-from tacit.engine.search.top_k import at_least, blurred, certainly_below, unsettled, within_rounding
+from tacit.engine.top_k import at_least, blurred, certainly_below, unsettled, within_rounding
 from tacit.graph.fact_index import FactIndex
 from tacit.query.plans.plan import EnumeratedTarget, Everything, Intersect, Node, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets

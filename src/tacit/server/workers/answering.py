@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from tacit.engine.answers.answers import Answers
-from tacit.engine.answers.entity_facts import known_facts, predicted_facts
 from tacit.engine.engine import Engine
+from tacit.engine.entity_facts import known_facts, predicted_facts
 from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves

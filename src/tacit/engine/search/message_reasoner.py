@@ -10,7 +10,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from tacit.engine.answers.proofs import FactProofs, Proof, SearchProofs
 from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
 from tacit.engine.logic import Logic, check_numbers
 from tacit.engine.reasoner import Explanation, Reasoner, step_memory
@@ -20,8 +19,9 @@ from tacit.engine.search.bounded_evaluator import BoundedEvaluator
 from tacit.engine.search.coarse_search import CoarseSearch
 from tacit.engine.search.evaluator import Evaluator
 from tacit.engine.search.frontier import ExpandedEvaluator, SearchState
+from tacit.engine.search.proofs import FactProofs, Proof, SearchProofs
 from tacit.engine.search.search_context import QueryBatch, SearchContext
-from tacit.engine.search.top_k import TopKRequest, TopKResult, best_answers, is_loose
+from tacit.engine.top_k import TopKRequest, TopKResult, best_answers, is_loose
 from tacit.links.codes import FEW
 from tacit.query.plans.plan import Plan
 from tacit.query.plans.traits import is_hop_free, without_hops

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.engine.answers.completion import Completion
+from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
 
