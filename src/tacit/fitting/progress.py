@@ -43,7 +43,7 @@ class Event(Count):
     def __str__(self) -> str:
         if self.note:
             return self.note
-        place = f"{self.where}: {self.reached}" if self.what == "count" else self.where
+        place = f"{self.where}: {self.amount}" if self.what == "count" else self.where
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
         measured = f" ({self.measured})" if self.measured else ""
         metric = "" if self.metric is None else f", validation MRR {self.metric:.2%}{measured}"
@@ -52,7 +52,7 @@ class Event(Count):
         return f"{place}{loss}{metric}{rate}{time_left}"
 
     @property
-    def reached(self) -> str:
+    def amount(self) -> str:
         """The number done, with the total if it is known."""
         return f"{self.done:,} of {self.total:,}" if self.total else f"{self.done:,}"
 
@@ -152,7 +152,7 @@ def bar(stream: TextIO | None = None, width: int | None = None) -> Iterator[Prog
                 f"{{:,.0f}} {event.examples}/s": event.rate,
             }
             latest.update({text: value for text, value in figures.items() if value is not None})
-            texts = [event.reached] if counted else []
+            texts = [event.amount] if counted else []
             texts += [text.format(value) for text, value in latest.items()]
             shown_bar.update(
                 tasks[counted],

@@ -102,14 +102,14 @@ class SetProjector(Space):
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
         """A hop of both sets: the network's over the remaining facts, the exact one over all."""
         sets, exact = states.chunk(2, 1)
-        followed = followed_facts(exact == 0.0, relations, self.facts)
+        active = followed_facts(exact == 0.0, relations, self.facts)
         keep = None
         if self.training:
             draws = torch.rand(len(self.facts), device=states.device)
             rate = self.settings.dropout
-            keep = remaining_facts(followed, self.facts, self.inverses, rate, draws)
+            keep = remaining_facts(active, self.facts, self.inverses, rate, draws)
         logits = self.network(sets if self.settings.through else sets.detach(), relations, keep)
-        outside = ~reached_entities(followed, self.facts)
+        outside = ~reached_entities(active, self.facts)
         exact = torch.zeros_like(exact).masked_fill(outside, -torch.inf)
         return torch.cat([logsigmoid(logits), exact], 1)
 

@@ -113,18 +113,18 @@ def inverse_places(facts: SortedFacts) -> Tensor:
 def remaining_facts(
     mask: Tensor, facts: SortedFacts, inverses: Tensor, rate: float, draws: Tensor
 ) -> Tensor:
-    """The facts that remain when followed ones and their inverses are dropped, `[E]`.
+    """The facts that remain when active ones and their inverses are dropped, `[E]`.
 
     `draws [E]` are uniform. An answer must be inferred, not looked up; still every entity keeps a
     fact, the one with the largest draw where all of them would go.
     """
-    followed = mask.any(0)
-    followed = followed | followed[inverses]
+    active = mask.any(0)
+    active = active | active[inverses]
     pairs = torch.minimum(inverses, torch.arange(len(facts), device=inverses.device))
     draws = draws[pairs]  # a fact and its inverse go together
-    order = draws + (~followed).to(draws.dtype)
+    order = draws + (~active).to(draws.dtype)
     largest = order.new_full((facts.num_entities,), -1.0).scatter_reduce(
         0, facts.tails, order, "amax"
     )
     last = order == largest[facts.tails]
-    return ~followed | (draws >= rate) | last | last[inverses]
+    return ~active | (draws >= rate) | last | last[inverses]

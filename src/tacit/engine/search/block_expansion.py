@@ -65,9 +65,9 @@ class BlockExpansion:
                 along = torch.full_like(chunk, relation)
                 for block in pieces(self.atoms.blocks(chunk, along, width)):
                     for query, weights in enumerate(source):
-                        reached = self.logic.conjunction(block.scores, weights[chunk, None])
+                        through = self.logic.conjunction(block.scores, weights[chunk, None])
                         out_part = targets[query, block.columns]
-                        torch.maximum(out_part, reached.amax(dim=0), out=out_part)
+                        torch.maximum(out_part, through.amax(dim=0), out=out_part)
 
     def _is_parallel(self, rows: int) -> bool:
         """Whether several threads can score rows of their own, by products and in memory."""
