@@ -21,7 +21,7 @@ from tacit.engine.top_k import TopKRequest, TopKResult, best_answers
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
 from tacit.query.plans.fold import EvalContext, Fold
-from tacit.query.plans.plan import Complement, Plan, Relation, Row, Step
+from tacit.query.plans.plan import Plan, Relation, Row, Step
 from tacit.query.plans.symbolic import answers as symbolic_sets
 
 if TYPE_CHECKING:
@@ -314,15 +314,15 @@ class _RuledOut(Fold[Tensor, Tensor]):
             loops[at] = ~self.facts.contains(looping, relations.expand_as(loops)[at], looping)
         return loops
 
-    def all(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+    def all(self, parts: Sequence[Tensor]) -> Tensor:
         """Rule out the entities that any part rules out."""
         return reduce(torch.logical_or, parts)
 
-    def any(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+    def any(self, parts: Sequence[Tensor]) -> Tensor:
         """Rule out the entities that every part rules out."""
         return reduce(torch.logical_and, parts)
 
-    def negation(self, step: Complement[Step], part: Tensor, place: EvalContext[Tensor]) -> Tensor:
+    def negation(self, part: Tensor) -> Tensor:
         """Rule out nothing: no atom is certain."""
         return self.nothing
 

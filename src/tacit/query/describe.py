@@ -157,16 +157,22 @@ class _Description(Fold[str, list[_Line]]):
 
     unequal = relation
 
-    def all(self, parts: Sequence[list[_Line]], place: Context) -> list[_Line]:
-        return [self._line("all of", place), *_indented(chain(*parts))]
+    def intersect(self, step: steps.Intersect[Step], place: Context) -> list[_Line]:
+        return [self._line("all of", place), *super().intersect(step, place)]
 
-    def any(self, parts: Sequence[list[_Line]], place: Context) -> list[_Line]:
-        return [self._line("any of", place), *_indented(chain(*parts))]
+    def union(self, step: steps.Union[Step], place: Context) -> list[_Line]:
+        return [self._line("any of", place), *super().union(step, place)]
 
-    def negation(
-        self, step: steps.Complement[Step], part: list[_Line], place: Context
-    ) -> list[_Line]:
-        return [self._line("not", place), *_indented(part)]
+    def complement(self, step: steps.Complement[Step], place: Context) -> list[_Line]:
+        return [self._line("not", place), *super().complement(step, place)]
+
+    def all(self, parts: Sequence[list[_Line]]) -> list[_Line]:
+        return _indented(chain(*parts))
+
+    any = all
+
+    def negation(self, part: list[_Line]) -> list[_Line]:
+        return _indented(part)
 
     def _inner(self, step: Step, target: str) -> list[_Line]:
         return _indented(self.of(step, EvalContext(target=target)))

@@ -20,13 +20,11 @@ from tacit.errors import PlanError
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
-    Complement,
     Cutset,
     Everything,
     Plan,
     Project,
     Relation,
-    Step,
     Unequal,
 )
 
@@ -131,7 +129,7 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         source = self.of(step.source, EvalContext(target=variable))
         edge = self.of(step.edge, replace(place, source=variable))
         self.scope.pop()
-        return self.all((source, edge), place)
+        return self.all((source, edge))
 
     def cutset(self, step: Cutset, place: EvalContext[int]) -> tuple[Links, ...]:
         """The links of the body, with the slot as a variable; candidates add no link."""
@@ -145,19 +143,17 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
         """No link."""
         return ((),)
 
-    def all(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
+    def all(self, parts: Sequence[tuple[Links, ...]]) -> tuple[Links, ...]:
         """The links of all parts together, for each choice of branches."""
         return limited_branches(tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts))
 
-    def any(self, parts: Sequence[tuple[Links, ...]], place: EvalContext[int]) -> tuple[Links, ...]:
+    def any(self, parts: Sequence[tuple[Links, ...]]) -> tuple[Links, ...]:
         """All branches."""
         return limited_branches(branch for part in parts for branch in part)
 
-    def negation(
-        self, step: Complement[Step], part: tuple[Links, ...], place: EvalContext[int]
-    ) -> tuple[Links, ...]:
+    def negation(self, part: tuple[Links, ...]) -> tuple[Links, ...]:
         """Links that deny every branch."""
-        return self.all([(self._denial(branch),) for branch in part], place)
+        return self.all([(self._denial(branch),) for branch in part])
 
     def best(self, step: Best, place: EvalContext[int]) -> NoReturn:
         """Refused: it says nothing of an answer."""

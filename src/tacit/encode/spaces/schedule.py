@@ -23,7 +23,6 @@ from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import (
     At,
     Best,
-    Complement,
     Cutset,
     Everything,
     Loop,
@@ -129,21 +128,21 @@ class _Operations(Fold[int, Branches]):
         """The state of all entities."""
         return (self._number("everything"),)
 
-    def all(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
+    def all(self, parts: Sequence[Branches]) -> Branches:
         """An intersection for each choice of branches."""
         return limited_branches(
             self._number("intersect", choice) if len(choice) > 1 else choice[0]
             for choice in product(*parts)
         )
 
-    def any(self, parts: Sequence[Branches], place: EvalContext[int]) -> Branches:
+    def any(self, parts: Sequence[Branches]) -> Branches:
         """A union, or all branches."""
         branches = tuple(branch for part in parts for branch in part)
         return (self._number("union", branches),) if self.unions else limited_branches(branches)
 
-    def negation(self, step: Complement[Step], part: Branches, place: EvalContext[int]) -> Branches:
+    def negation(self, part: Branches) -> Branches:
         """The complement; of branches, the intersection of their complements."""
-        return self.all([(self._number("complement", (branch,)),) for branch in part], place)
+        return self.all([(self._number("complement", (branch,)),) for branch in part])
 
     def _hops(self, sources: Branches, edge: Relation) -> Branches:
         return tuple(self._number("project", (source,), edge.slot, edge.flip) for source in sources)

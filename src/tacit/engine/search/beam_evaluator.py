@@ -14,7 +14,6 @@ from tacit.engine.search.search_context import by_rows, undominated
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import (
     Best,
-    Complement,
     Cutset,
     Edge,
     Everything,
@@ -22,7 +21,6 @@ from tacit.query.plans.plan import (
     Project,
     Relation,
     Source,
-    Step,
     Unequal,
     ends_of,
 )
@@ -78,13 +76,13 @@ class BeamEvaluator(Evaluator[Tensor]):
     def everything(self, step: Everything, place: EvalContext[Tensor]) -> Tensor:
         return torch.zeros(len(self.queries), 1, device=self.context.atoms.device)
 
-    def all(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+    def all(self, parts: Sequence[Tensor]) -> Tensor:
         return by_rows(self.context.logic.all, parts)
 
-    def any(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+    def any(self, parts: Sequence[Tensor]) -> Tensor:
         return by_rows(self.context.logic.any, parts)
 
-    def negation(self, step: Complement[Step], part: Tensor, place: EvalContext[Tensor]) -> Tensor:
+    def negation(self, part: Tensor) -> Tensor:
         return by_rows(lambda rows: self.context.logic.negation(*rows), [part])
 
     def along(self, edge: Edge, candidates: Tensor, weights: Tensor) -> Tensor:

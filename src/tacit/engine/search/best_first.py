@@ -279,14 +279,12 @@ class _Tightening(Fold[int, set[Search]]):
 
     everything = unequal = relation
 
-    def all(self, parts: Sequence[set[Search]], place: EvalContext[int]) -> set[Search]:
+    def all(self, parts: Sequence[set[Search]]) -> set[Search]:
         return set[Search]().union(*parts)
 
     any = all
 
-    def negation(
-        self, step: Complement[Step], part: set[Search], place: EvalContext[int]
-    ) -> set[Search]:
+    def negation(self, part: set[Search]) -> set[Search]:
         return part
 
 

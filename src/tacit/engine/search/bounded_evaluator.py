@@ -19,7 +19,6 @@ from tacit.engine.search.search_context import QueryBatch, RowGroups, SearchCont
 from tacit.query.plans.fold import EVERYWHERE, End, EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
-    Complement,
     Cutset,
     Edge,
     Project,
@@ -73,13 +72,13 @@ class BoundsFold(Fold[End, Bounds]):
 
     logic: Logic
 
-    def all(self, parts: Sequence[Bounds], place: EvalContext[End]) -> Bounds:
+    def all(self, parts: Sequence[Bounds]) -> Bounds:
         return lift(lambda *bounds: self.logic.all(bounds), *parts)
 
-    def any(self, parts: Sequence[Bounds], place: EvalContext[End]) -> Bounds:
+    def any(self, parts: Sequence[Bounds]) -> Bounds:
         return lift(lambda *bounds: self.logic.any(bounds), *parts)
 
-    def negation(self, step: Complement[Step], part: Bounds, place: EvalContext[End]) -> Bounds:
+    def negation(self, part: Bounds) -> Bounds:
         return lift(self.logic.negation, part.swapped())
 
 
@@ -132,14 +131,14 @@ class BoundedEvaluator(Evaluator[Bounds]):
     def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
         return Bounds.exactly(self.beam.relation(step, place))
 
-    def all(self, parts: Sequence[Bounds], place: EvalContext[Tensor]) -> Bounds:
-        return lift(lambda *bounds: self.beam.all(bounds, place), *parts)
+    def all(self, parts: Sequence[Bounds]) -> Bounds:
+        return lift(lambda *bounds: self.beam.all(bounds), *parts)
 
-    def any(self, parts: Sequence[Bounds], place: EvalContext[Tensor]) -> Bounds:
-        return lift(lambda *bounds: self.beam.any(bounds, place), *parts)
+    def any(self, parts: Sequence[Bounds]) -> Bounds:
+        return lift(lambda *bounds: self.beam.any(bounds), *parts)
 
-    def negation(self, step: Complement[Step], part: Bounds, place: EvalContext[Tensor]) -> Bounds:
-        return lift(lambda bound: self.beam.negation(step, bound, place), part.swapped())
+    def negation(self, part: Bounds) -> Bounds:
+        return lift(self.beam.negation, part.swapped())
 
     def _merged(self, value: Bounds) -> Bounds:
         """The same bounds, known to be exact where no number differs in a single process."""

@@ -20,7 +20,6 @@ from tacit.query.plans.plan import (
     Project,
     Relation,
     Row,
-    Step,
     Unequal,
     Union,
     has,
@@ -209,13 +208,13 @@ class Vectors(Fold[Tensor, Tensor]):
             self.of(step.edge, EvalContext(middle, place.target)), start
         )
 
-    def all(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+    def all(self, parts: Sequence[Tensor]) -> Tensor:
         return self.reasoner.logic.all(parts)
 
-    def any(self, parts: Sequence[Tensor], place: EvalContext[Tensor]) -> Tensor:
+    def any(self, parts: Sequence[Tensor]) -> Tensor:
         return self.reasoner.logic.any(parts)
 
-    def negation(self, step: Complement[Step], part: Tensor, place: EvalContext[Tensor]) -> Tensor:
+    def negation(self, part: Tensor) -> Tensor:
         return self.reasoner.logic.negation(part)
 
 

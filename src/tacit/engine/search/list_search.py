@@ -18,7 +18,7 @@ from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.engine.search.row_lists import Listing, RowLists
 from tacit.engine.top_k import TopKRequest, TopKResult, certainly_below
 from tacit.links.retrievers import TopKRetriever
-from tacit.query.plans.fold import EVERYWHERE, EvalContext
+from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import (
     Intersect,
     Node,
@@ -34,7 +34,6 @@ from tacit.query.plans.plan import (
 )
 from tacit.query.plans.traits import listable
 
-Combination = Callable[[Sequence[Bounds], EvalContext[Tensor]], Bounds]
 _LISTED = 128  # tails listed of a row
 _FIRST = 4  # candidates expanded at first; then twice as many each time
 _CANDIDATES = 64  # candidates listed at first; then four times as many each time
@@ -163,7 +162,10 @@ class Lists(BoundsFold[Tensor]):
         return super(Lists, replace(self, floor=ZERO)).union(step, place)
 
     def joined(
-        self, step: Intersect[Node] | Union[Node], combine: Combination, count: int
+        self,
+        step: Intersect[Node] | Union[Node],
+        combine: Callable[[Sequence[Bounds]], Bounds],
+        count: int,
     ) -> Listing:
         """List the best of each part, valued in all; lists grow until that is enough."""
         size = max(count, _LISTED)
@@ -178,7 +180,7 @@ class Lists(BoundsFold[Tensor]):
                 else listing.at(ids)
                 for part, listing in zip(parts, listed, strict=True)
             ]
-            value = combine(known, EVERYWHERE)
+            value = combine(known)
             cut = float(value.low.topk(count).values[-1]) if len(ids) >= count else ZERO
             open_ = ((value.high > value.low) & (value.high >= cut)).nonzero()[:, 0]
             if len(open_):
@@ -188,7 +190,7 @@ class Lists(BoundsFold[Tensor]):
                     value.high.index_put((open_,), tightened.high),
                 )
             others = [torch.tensor(0.0 if each is None else each.bound) for each in listed]
-            bound = combine([Bounds.exactly(other) for other in others], EVERYWHERE).high
+            bound = combine([Bounds.exactly(other) for other in others]).high
             joined = Listing(ids, value.low, value.high, float(bound))
             if joined.is_decided(count) or size >= _MOST:
                 return joined

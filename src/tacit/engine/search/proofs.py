@@ -16,14 +16,12 @@ from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
-    Complement,
     Cutset,
     Everything,
     Intersect,
     Node,
     Project,
     Relation,
-    Step,
     Unequal,
     Union,
 )
@@ -99,7 +97,7 @@ class SearchProofs(Fold[int, Proof]):
                     for parts in (root.parts[:at], root.parts[at + 1 :])
                 )
                 proofs = self.proofs(varied, answer, count)
-                return [join([*before, proof, *after], place) for proof in proofs]
+                return [join([*before, proof, *after]) for proof in proofs]
         return [self.of(root, place)]
 
     def entity(self, slot: int) -> int:
@@ -136,19 +134,19 @@ class SearchProofs(Fold[int, Proof]):
     def everything(self, step: Everything, place: EvalContext[int]) -> Proof:
         return Proof("true", 0.0)
 
-    def all(self, parts: Sequence[Proof], place: EvalContext[int]) -> Proof:
+    def all(self, parts: Sequence[Proof]) -> Proof:
         return _join("and", parts, self.logic.all)
 
-    def any(self, parts: Sequence[Proof], place: EvalContext[int]) -> Proof:
+    def any(self, parts: Sequence[Proof]) -> Proof:
         return _join("or", parts, self.logic.any)
 
-    def negation(self, step: Complement[Step], part: Proof, place: EvalContext[int]) -> Proof:
+    def negation(self, part: Proof) -> Proof:
         return _join("not", [part], lambda values: self.logic.negation(values[0]))
 
     def _via(self, step: Project, place: EvalContext[int], s: int) -> Proof:
         proof = self.of(step.edge, replace(place, source=s))
         if not isinstance(step.source, Everything):
-            proof = self.all([self.of(step.source, EvalContext(target=s)), proof], place)
+            proof = self.all([self.of(step.source, EvalContext(target=s)), proof])
         return proof.with_value(step.variable, s)
 
     def _best_entity(self, step: Best) -> int:

@@ -85,15 +85,15 @@ class Fold(Visitor[End, Value], ABC):
 
     def intersect(self, step: Intersect[Step], place: EvalContext[End]) -> Value:
         """The t-norm of the parts in the same context."""
-        return self.all([self.of(part, place) for part in step.parts], place)
+        return self.all([self.of(part, place) for part in step.parts])
 
     def union(self, step: Union[Step], place: EvalContext[End]) -> Value:
         """The t-conorm of the parts in the same context."""
-        return self.any([self.of(part, place) for part in step.parts], place)
+        return self.any([self.of(part, place) for part in step.parts])
 
     def complement(self, step: Complement[Step], place: EvalContext[End]) -> Value:
         """The negation of the part in the same context."""
-        return self.negation(step, self.of(step.part, place), place)
+        return self.negation(self.of(step.part, place))
 
     def source(self, step: Source, place: EvalContext[End]) -> Value:
         """The set at the source."""
@@ -124,13 +124,13 @@ class Fold(Visitor[End, Value], ABC):
         """The value of an atom from an entity to another, or to every one."""
 
     @abstractmethod
-    def all(self, parts: Sequence[Value], place: EvalContext[End]) -> Value:
+    def all(self, parts: Sequence[Value]) -> Value:
         """The t-norm of parts."""
 
     @abstractmethod
-    def any(self, parts: Sequence[Value], place: EvalContext[End]) -> Value:
+    def any(self, parts: Sequence[Value]) -> Value:
         """The t-conorm of parts."""
 
     @abstractmethod
-    def negation(self, step: Complement[Step], part: Value, place: EvalContext[End]) -> Value:
-        """The negation of a part, for the step that negates it."""
+    def negation(self, part: Value) -> Value:
+        """The negation of a part."""

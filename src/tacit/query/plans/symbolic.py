@@ -194,14 +194,14 @@ class SetFold(Fold[Ends, Sets]):
         size = len(self.entities) if place.source is None else len(place.source.rows)
         return Sets.all_where(np.ones(size, dtype=bool), self.num_entities)
 
-    def all(self, parts: Sequence[Sets], place: Context) -> Sets:
+    def all(self, parts: Sequence[Sets]) -> Sets:
         """The intersection; complements come last, as a difference from something finite."""
         return reduce(Sets.__and__, sorted(parts, key=lambda part: bool(part.cofinite.any())))
 
-    def any(self, parts: Sequence[Sets], place: Context) -> Sets:
+    def any(self, parts: Sequence[Sets]) -> Sets:
         return reduce(Sets.__or__, parts)
 
-    def negation(self, step: steps.Complement[Step], part: Sets, place: Context) -> Sets:
+    def negation(self, part: Sets) -> Sets:
         return ~part
 
     @property

@@ -176,15 +176,15 @@ class CostFold(Fold[Ends, Levels]):
 
     unequal = everything
 
-    def all(self, parts: Sequence[Levels], place: Context) -> Levels:
+    def all(self, parts: Sequence[Levels]) -> Levels:
         """The sum of the costs of the parts."""
         return reduce(_sum, parts)
 
-    def any(self, parts: Sequence[Levels], place: Context) -> Levels:
+    def any(self, parts: Sequence[Levels]) -> Levels:
         """The least cost of the parts."""
         return _least(chain.from_iterable(map(enumerate, parts)))
 
-    def negation(self, step: Complement[Step], part: Levels, place: Context) -> Levels:
+    def negation(self, part: Levels) -> Levels:
         """Entities for which the part is false by all facts, at cost 0."""
         return (~_union(part),)
 
