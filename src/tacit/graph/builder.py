@@ -78,13 +78,13 @@ class Builder:
         splits = [self.facts(split) for split in SPLITS]
         self._chunks.clear()
         forward = _without_inverses(list(map(label, self.relations)), splits)
-        # a dict of ids is no less than a vocabulary needs
+        # the vocabulary takes the dict over
         entities = Vocabulary(self.entities if label is str else map(label, self.entities))
         graph = assemble(entities, directed(forward), splits, name, self.notes)
         names = {
             label(term): by_rank(ranked)
             for term, ranked in self.names.items()
-            # else it is nothing here that has a name, as is most of a file of names
+            # files of names speak of many terms without facts
             if label is str or term in self.entities or term in self.relations
         }
         return graph.named(names)

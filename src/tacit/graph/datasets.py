@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 DATASETS = {
     "world": "countries, cities, borders, languages, currencies and time zones of the world"
 }
-# what adds the facts of a file to a split
+# the function that adds the facts of a file to a split, by the file's extension
 FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {
     **dict.fromkeys(TABLES, read_table),
     **dict.fromkeys(RDF_FORMATS, read_rdf),
@@ -54,7 +54,7 @@ _PACKED = f"each also as {', '.join(PACKINGS)}"
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder with its split files, or with files of facts; with neither if BetaE's."""
+    """A folder with its split files, or with other files of facts; BetaE's has neither."""
 
     path: Path
     splits: dict[str, Path] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class _Folder:
 
 
 def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options: Any) -> Graph:
-    """Loads a graph as `tacit.load` does, but not of a run; `name` overrides its name.
+    """Loads a graph from any source but a run; `name` overrides its name.
 
     A folder has a file for each of train, valid and test, or is BetaE's, or holds any files of
     facts; these, a single file and a DataFrame have all their facts in train.
@@ -93,14 +93,12 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
                 "holds names, and no facts; read it together with a file of facts",
                 _source_names(sources),
             )
-    # that of a file may be none
+    # the name of a file need not be Unicode
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
         graph = replace(graph, name=text)
-    return (
-        graph
-        if reading.labels is None
-        else read_names(graph, Path(reading.labels), reading.skip_bad)
-    )
+    if reading.labels is None:
+        return graph
+    return read_names(graph, Path(reading.labels), reading.skip_bad)
 
 
 def sources_of(source: Any) -> list[Any]:
@@ -149,22 +147,21 @@ def _load_sources(
     if len(graphs) == 1:
         return graphs[0] if name is None else replace(graphs[0], name=name)
     first, *others = (part.name for part in graphs)
-    graph = join_graphs(
-        graphs,
-        name or (f"{first}+{others[0]}" if len(others) == 1 else f"{first}+{len(others)} more"),
-    )
+    second = others[0] if len(others) == 1 else f"{len(others)} more"
+    graph = join_graphs(graphs, name or f"{first}+{second}")
     known = graph.names
     further = dict[str, list[str]]()
     for iri, ranked in names.items():
         if (label := graph.label_of(iri)) is not None:
             before = known.get(label, ())
             best = by_rank(ranked)
-            # others have been chosen
+            # names from a table of names stay first
             further[label] = best if set(before) <= set(best) else [*before, *best]
     return graph.named(further)
 
 
 def _has_columns(source: Any) -> bool:
+    """Whether a source is a table, or a folder with one."""
     if isinstance(source, _Folder):
         return any(map(_has_columns, (*source.splits.values(), *source.files)))
     if isinstance(source, Path):
@@ -173,8 +170,9 @@ def _has_columns(source: Any) -> bool:
 
 
 def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
+    """The graph of a folder, with the names and prefixes of its own files."""
     path = folder.path
-    name = folder.path.resolve().name
+    name = path.resolve().name
     prefixes = read_prefixes(path)
     own: Ranked = {}
     if folder.files:
@@ -183,12 +181,12 @@ def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
         graph = _read(folder.splits, name, prefixes, reading, own)
     else:
         graph = replace(read_betae(path, name), prefixes=prefixes)
-    chosen = (path / NAMES).exists()
+    has_names = (path / NAMES).exists()
     for iri in own:
-        # else the graph has them, in the order of its file of names
-        if not chosen or graph.label_of(iri) is None:
+        # the folder's table of names goes before those of its RDF files
+        if not has_names or graph.label_of(iri) is None:
             names.setdefault(iri, []).extend(own[iri])
-    return read_names(graph, path / NAMES) if chosen else graph
+    return read_names(graph, path / NAMES) if has_names else graph
 
 
 def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
@@ -214,7 +212,7 @@ def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         if path.is_dir():
             return _Folder(path) if is_betae(path) else _find_splits(path)
         exists = path.exists()
-    except OSError as error:  # a name too long, a folder one may not look into
+    except OSError as error:  # a name is too long, or a folder may not be opened
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
     if not exists:
         raise DataError(
@@ -262,6 +260,7 @@ def _find_splits(folder: Path) -> _Folder:
 def _read(
     splits: dict[str, Path], name: str, declared: Prefixes, reading: ReadSettings, names: Ranked
 ) -> Graph:
+    """The graph of one file per split; `names` collects what RDF files call IRIs."""
     builder = Builder()
     builder.prefixes.update(declared)
     rdf = [path for path in splits.values() if extension(path) in RDF_FORMATS]

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _MOST = 2**63 - 1
-_LOOKUPS = 2**18  # in a large table they wait for memory: a quarter of a second
+_LOOKUPS = 2**18  # keys of one search, which takes up to a quarter of a second in a large table
 
 
 def distinct(keys: Ints, below: int | None = None) -> Ints:
     """The distinct keys in order; `below` is an upper bound that none of them reaches.
 
-    A sort is many times faster than `np.unique`'s hashing; where the keys are many for their range,
+    A sort is many times faster than `np.unique`'s hashing; if the keys are dense in their range,
     marking them in a table is many times faster again.
 
     >>> distinct(np.array([3, 1, 3])), distinct(np.array([3, 1, 3]), below=4)
@@ -49,7 +49,7 @@ def within(keys: Ints, table: Ints) -> NDArray[np.bool_]:
 def _places(table: Ints, keys: Ints) -> NDArray[np.intp]:
     """The insertion position of each key in a sorted table.
 
-    It is computed in parts, since Ctrl-C waits for each to end.
+    It is computed in parts, since Ctrl-C waits for the end of a search.
     """
     if keys.size <= _LOOKUPS:
         return np.searchsorted(table, keys)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from html import escape
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
 
 Triples = NDArray[np.int32]
-# how many entities and relations there are, and a hash of their labels
+# the numbers of entities and relations, and a hash of their labels
 LabelStamp = tuple[int, int, str]
-NamesByLabel = Mapping[str, Sequence[str]]  # readable ones by label, the best first
+NamesByLabel = Mapping[str, Sequence[str]]  # the readable names of a label, the best first
 SPLITS = ("train", "valid", "test")
 INVERSE = "^-1"
 _ABSOLUTE = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20<>"{}|\\^`]*')
@@ -106,22 +106,15 @@ class Graph:
     ) -> Graph:
         """Builds a graph from label triples, read as files are.
 
-        Duplicates and outer spaces are dropped, and `(a, r^-1, b)` is `(b, r, a)`.
-
-        Ids are given in the order of first occurrence; `Graph.notes` says what was dropped.
+        Duplicates and outer spaces are dropped, and `(a, r^-1, b)` is `(b, r, a)`. Ids are in the
+        order of first occurrence; `Graph.notes` lists what was dropped.
         """
         from tacit.graph.builder import Builder
 
         builder = Builder()
         for split, facts in zip(SPLITS, (train, valid, test), strict=True):
-            builder.add(
-                split,
-                [
-                    label
-                    for number, row in enumerate(facts, 1)
-                    for label in _check_row(row, split, number)
-                ],
-            )
+            rows = (_check_row(row, split, number) for number, row in enumerate(facts, 1))
+            builder.add(split, list(chain.from_iterable(rows)))
         return builder.graph(name)
 
     @property
@@ -137,9 +130,7 @@ class Graph:
     def named(self, names: NamesByLabel) -> Graph:
         """The same graph with more readable names, put before those it has.
 
-        An inverse takes the names of its relation.
-
-        A text in place of several names is one name.
+        An inverse takes the names of its relation. A text in place of several names is one name.
 
         >>> graph = Graph.of([("Q90", "P36", "Q142")]).named({"Q90": ["Paris"], "P36": ["capital"]})
         >>> graph.entities.name(0), graph.relations.name(1)
@@ -191,7 +182,7 @@ class Graph:
         )
 
     def iri(self, label: str) -> str | None:
-        """The IRI that a label stands for, whose `label_of` it is; None where there is none."""
+        """The IRI whose `label_of` is a label; None where there is none."""
         iri = self.prefixes.iri(label) or (label[1:-1] if label[:1] + label[-1:] == "<>" else label)
         return iri if self.label_of(iri) == label else None
 
@@ -254,7 +245,7 @@ class Graph:
     def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (default: all), in both directions; cached."""
         for name in splits:
-            self.split(name)  # which refuses a typo
+            self.split(name)  # refuses unknown names
         chosen = tuple(name for name in SPLITS if name in (splits or SPLITS))
         if chosen not in self.indexes:
             self.indexes[chosen] = FactIndex(self.triples(*chosen), self.num_relations)
@@ -262,7 +253,7 @@ class Graph:
 
     @cached_property
     def indexes(self) -> dict[tuple[str, ...], FactIndex]:
-        """The indexes by splits that were sorted before, or read from files."""
+        """The indexes that were built before or read from files, by their splits."""
         return {}
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
@@ -285,12 +276,8 @@ class Graph:
         return {}
 
     def __repr__(self) -> str:
-        facts = (
-            ", ".join(
-                f"{len(self.split(name)):,} {name}" for name in SPLITS if len(self.split(name))
-            )
-            or "no"
-        )
+        sizes = {name: len(self.split(name)) for name in SPLITS}
+        facts = ", ".join(f"{size:,} {name}" for name, size in sizes.items() if size) or "no"
         labels = f"{self.num_entities:,} entities, {self.num_relations // 2:,} relations"
         return f"Graph({self.name}: {labels}, {facts} facts)"
 

@@ -17,18 +17,17 @@ from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 
-ABSENT = 3  # facts that are not there, of which a message speaks
-_SHOWN = 3  # tails of a fact that is not there
+_LISTED_FACTS = 3  # missing facts in a message
+_LISTED_TAILS = 3  # known tails in the reason why a fact is missing
 _BLANK = "_:"
-# facts divided by these have the number of their relation alone
+# divides facts, so that their relation ids become positions among the forward relations
 _FORWARD = np.array([1, 2, 1], dtype=np.int32)
 
 
 def join_graphs(graphs: Sequence[Graph], name: str) -> Graph:
     """Joins graphs split by split; equal labels, or labels of one IRI, are one entity.
 
-    A blank node is a thing of its own graph: those of later graphs get labels that no earlier one
-    has.
+    A blank node belongs to its own graph: those of later graphs get labels that are not in use.
 
     >>> graphs = [Graph.of([("a", "r", "b")]), Graph.of([("b", "r", "c")])]
     >>> join_graphs(graphs, "both").entities.labels
@@ -70,7 +69,7 @@ def _relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str]
         if old.startswith(_BLANK):
             return blank + old.removeprefix(_BLANK)
         text, typed, datatype = old.rpartition('"^^')
-        if typed and text.startswith('"') and '"' not in datatype:  # else it is quoted itself
+        if typed and text.startswith('"') and '"' not in datatype:  # a literal with a datatype
             return text + typed + label(datatype)
         iri = graph.prefixes.iri(old) or (old if prefixes and is_absolute(old) else None)
         return old if iri is None else prefixes.label(iri)
@@ -84,17 +83,17 @@ class Merged(NamedTuple):
     graph: Graph
     changed: int
     unchanged: int
-    # facts that were to be removed and are not there, each with what is
+    # facts to remove that the graph lacks, each with similar ones that it has
     absent: tuple[str, ...] = ()
 
 
 def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     """Adds the facts of another graph, of any split, as train facts.
 
-    A label is looked up as in a question: it may be a readable name that one label alone has, or an
-    IRI. What is not found gets an id behind all others, a relation and its inverse one after the
-    other; names and prefixes come along. Blank nodes are things of their own graph, unless they are
-    not `apart`: then their labels are those of this one.
+    A label is looked up as in a question: it may be a readable name of a single label, or an IRI.
+    New labels get ids behind all others, a relation and its inverse side by side; names and
+    prefixes come along. Blank nodes stay `apart` from those of this graph, or else equal labels
+    are one node.
 
     >>> graph = Graph.of([("France", "borders", "Spain")])
     >>> facts = [("Spain", "borders", "Portugal"), ("Spain", "borders^-1", "France")]
@@ -147,7 +146,7 @@ def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
 def without_facts(graph: Graph, less: Graph) -> Merged:
     """Removes the facts of another graph from every split; all labels stay.
 
-    Where it has none of them that is an error: most likely something is misspelt.
+    It is an error if the graph has none of them: most likely something is misspelt.
     """
     lookup = _Lookup(graph, less, _relabelling(less, graph.prefixes, _BLANK))
     heads = [lookup.find(label, graph.entities) for label in less.entities]
@@ -156,14 +155,14 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     num_listed = len(less.facts())
     facts = _facts_in_ids(graph, less, heads, forward)
     *present, keys = fact_keys([*splits, facts], graph.num_entities, graph.num_relations)
-    targets = distinct(keys)  # a fact may be named twice, by labels and by names
+    targets = distinct(keys)  # labels and names may list a fact twice
     remaining = [split[~within(own, targets)] for split, own in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, remaining))
-    absences = islice(_absences(graph, less, heads, forward), ABSENT)
+    absences = islice(_absences(graph, less, heads, forward), _LISTED_FACTS)
     absent = num_listed - len(facts) + len(targets) - removed
     if num_listed and not removed:
+        # an unknown name is an error with suggestions
         if None in forward:
-            # which says what may have been meant
             graph.relations.id(less.relations[2 * forward.index(None)])
         if None in heads:
             graph.entities.id(less.entities[heads.index(None)])
@@ -196,8 +195,8 @@ def _absences(
         if h in index.tails(t, r):
             reason = f"the graph has it the other way round, {' '.join(fact[::-1])}"
         elif len(tails):
-            shown = ", ".join(graph.entities[i] for i in tails[:_SHOWN].tolist())
-            more = ", ..." if len(tails) > _SHOWN else ""
+            shown = ", ".join(graph.entities[i] for i in tails[:_LISTED_TAILS].tolist())
+            more = ", ..." if len(tails) > _LISTED_TAILS else ""
             reason = f"the graph has {fact[0]} {fact[1]} {shown}{more}"
         else:
             reason = f"the graph has no {fact[1]} of {fact[0]}"
@@ -211,9 +210,9 @@ def _prefixes(graph: Graph, more: Graph) -> Prefixes:
     further = {
         name: namespace for name, namespace in more.prefixes.items() if namespace not in known
     }
-    if not further:  # nor need all labels be looked at
+    if not further:  # spares a look at all labels
         return prefixes
-    # of a literal its datatype
+    # the IRI of a literal is that of its datatype
     labels = (label.rpartition('"^^')[2] for label in (*graph.entities, *graph.relations))
     iris = [iri for label in labels if (iri := prefixes.iri(label)) is not None]
     for name, namespace in further.items():
@@ -226,22 +225,22 @@ def _prefixes(graph: Graph, more: Graph) -> Prefixes:
 
 
 class _Lookup(NamedTuple):
-    """Looks up the labels of another graph; `plain` maps blank nodes and literals."""
+    """Looks up the labels of another graph; `plain` rewrites those that are no IRIs."""
 
     graph: Graph
     other: Graph
     plain: Callable[[str], str]
 
     def find(self, label: str, known: Vocabulary) -> str | None:
-        """The label here of another graph's label; None where there is none."""
+        """The label in this graph for a label of the other; None where there is none."""
         iri = self.other.iri(label)
         if iri is not None:
-            own = (
-                label if label in (iri, f"<{iri}>") and label in known else self.graph.label_of(iri)
-            )
+            if label in known and label in (iri, f"<{iri}>"):
+                return label
+            own = self.graph.label_of(iri)
             if own is not None and own in known:
                 return own
-            # else it stands for another IRI
+            # the same label may stand for another IRI here
             same = label in known and self.graph.iri(label) in (None, iri)
             return label if same else None
         ids = known.resolve(label := self.plain(label))
@@ -253,7 +252,7 @@ class _Lookup(NamedTuple):
         return known[ids[0]] if ids else None
 
     def find_or_name(self, label: str, known: Vocabulary) -> str:
-        """The label here of another graph's label, or a new one where there is none."""
+        """The label in this graph for a label of the other, or a new one."""
         if (own := self.find(label, known)) is not None:
             return own
         iri = self.other.iri(label)
@@ -269,7 +268,7 @@ def _extend(known: Vocabulary, labels: Iterable[str]) -> Vocabulary:
 def _facts_in_ids(
     graph: Graph, more: Graph, heads: Sequence[str | None], forward: Sequence[str | None]
 ) -> Triples:
-    """The facts of another graph in the ids of this one, if all of them are known."""
+    """The facts of another graph in the ids of this one, without those it cannot express."""
     entities, relations = (
         np.array([-1 if label is None else known.id(label) for label in labels], dtype=np.int32)
         for known, labels in ((graph.entities, heads), (graph.relations, forward))
@@ -277,7 +276,7 @@ def _facts_in_ids(
     facts = more.facts()
     rows = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
     rows = rows[(rows >= 0).all(axis=1)]
-    inverse = rows[:, 1] & 1 == 1  # a name may be that of an inverse
+    inverse = rows[:, 1] & 1 == 1  # a forward relation there may be an inverse here
     rows[inverse] = rows[inverse][:, [2, 1, 0]]
     rows[:, 1] &= ~1
     return rows

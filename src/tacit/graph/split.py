@@ -15,11 +15,11 @@ from tacit.graph.statistics import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
-    """Draws splits of the same facts, as `tacit.split` describes."""
+    """Draws splits of the same facts; `tacit.split` documents them."""
     for name, share in (("valid", valid), ("test", test)):
         if not isinstance(share, int | float):
             raise SettingsError(f"{name} is {share!r}; it must be a number", name)
-    if not (valid >= 0 and test >= 0 and valid + test < 1):  # nor is it a number that is none
+    if not (valid >= 0 and test >= 0 and valid + test < 1):  # also refuses NaN
         raise SettingsError(
             f"valid {valid:g} and test {test:g} must be shares that leave something to train on"
         )
@@ -69,7 +69,7 @@ def _groups(graph: Graph) -> NDArray[np.intp]:
 def _cover(facts: NDArray[np.int32], order: NDArray[np.intp]) -> NDArray[np.intp]:
     """The first fact, in an order, of every entity and relation; these stay in train."""
     mixed = facts[order]
-    _, entities = np.unique(mixed[:, [0, 2]], return_index=True)  # flattened: two places a fact
+    _, entities = np.unique(mixed[:, [0, 2]], return_index=True)  # indexes of heads and tails
     _, relations = np.unique(mixed[:, 1], return_index=True)
     first: NDArray[np.intp] = order[np.concatenate([entities // 2, relations])]
     return first

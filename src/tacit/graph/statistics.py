@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from tacit.graph.fact_index import distinct, paired
 from tacit.graph.graph import SPLITS, Graph, Triples
 
-LOOKED_AT = 100_000  # facts by which one relation is taken to be symmetric
-# of the facts of each relation, as Toutanova and Chen (2015) counted the redundancy of FB15k
-ENOUGH = 0.8
+_SAMPLED = 100_000  # facts of a relation that are tested for symmetry
+# share of the facts of relations that repeat each other, by Toutanova and Chen (2015) for FB15k
+_REDUNDANT = 0.8
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
 
 ADVICE = (
@@ -27,8 +27,8 @@ ADVICE = (
     "replace values by ranges that many facts share (1980s, 10-20)."
 )
 KINDS = ("numbers", "dates")
-_FACTS_PER_VALUE = 10  # facts a value has on average from which it says as much as another entity
-_MOSTLY = 0.5  # of a relation's facts end in values
+_FACTS_PER_VALUE = 10  # mean facts of a value that make it as informative as another entity
+_MOSTLY = 0.5  # share of a relation's facts that end in values
 _EXAMPLES = 3
 _NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)?(?:\.\d*)?(?:[eE][+-]?\d+)?%?")
 _TIME = r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?(?:Z|[+-]\d{2}:\d{2})?"
@@ -72,7 +72,7 @@ class ValueRelation:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counts of a graph; an entity's degree counts all splits and both directions."""
+    """The counts of a graph; the degree of an entity counts all splits and both directions."""
 
     name: str
     num_entities: int
@@ -83,7 +83,7 @@ class Statistics:
     degrees: dict[str, float] = field(hash=False)
     hubs: tuple[tuple[str, int], ...]
     relations: tuple[RelationStatistics, ...]  # the most frequent first
-    values: tuple[ValueRelation, ...]  # the relations that have numbers or dates for entities
+    values: tuple[ValueRelation, ...]  # the relations with numbers or dates as entities
     notes: tuple[str, ...]
 
     @classmethod
@@ -112,6 +112,7 @@ class Statistics:
 
 
 def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
+    """The statistics of all relations, the most frequent first."""
     counts = {
         split: np.bincount(graph.split(split)[:, 1], minlength=graph.num_relations)
         for split in SPLITS
@@ -137,7 +138,7 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
             float(total[r] / max(keys[r + 1], 1)),
             float(both[r]),
             tuple(dict.fromkeys(repeats.get(r, ()))),
-            bool(both[r] >= ENOUGH),
+            bool(both[r] >= _REDUNDANT),
         )
         for r in order
     )
@@ -146,8 +147,8 @@ def _relations(graph: Graph) -> tuple[RelationStatistics, ...]:
 def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
     """The pairs of relations that nearly repeat each other, with the smaller overlap.
 
-    The first relation of a pair is forward, and the other odd where it holds the other way round: a
-    relation that is its own inverse, a symmetric one, is among them as `(2i, 2i + 1)`.
+    The first relation of a pair is forward; the other is an inverse, with an odd id, if it repeats
+    the first in the other direction. A symmetric relation is the pair `(2i, 2i + 1)`.
     """
     triples = graph.triples()
     triples = triples[triples[:, 0] != triples[:, 2]]
@@ -166,18 +167,15 @@ def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
         for key, count in zip(both.tolist(), counts.tolist(), strict=True):
             overlap_sizes[divmod(key, size)] += count
         step += 1
-    overlaps = {pair: count / int(sizes[list(pair)].max()) for pair, count in overlap_sizes.items()}
     return {
-        pair: overlaps[pair]
-        for pair in sorted(overlaps)
-        if pair[0] % 2 == 0 and overlaps[pair] >= ENOUGH
+        pair: overlap
+        for pair, count in sorted(overlap_sizes.items())
+        if pair[0] % 2 == 0 and (overlap := count / int(sizes[list(pair)].max())) >= _REDUNDANT
     }
 
 
 def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
-    """For each relation id, the share of facts that hold in both directions.
-
-    A relation is symmetric where that is at least `ENOUGH`.
+    """For each relation id, the share of its facts that hold in both directions.
 
     >>> borders = [("France", "borders", "Spain"), ("Spain", "borders", "France")]
     >>> graph = Graph.of([*borders, ("Paris", "in", "France")])
@@ -194,16 +192,17 @@ def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
 
 
 def is_symmetric(graph: Graph, relation: int) -> bool:
-    """Whether nearly all facts of a relation hold both ways, from a sample if many."""
+    """Whether nearly all facts of a relation, or of a sample, hold in both directions."""
     facts = graph.facts_by(relation)
-    sample = facts[:: 1 + len(facts) // LOOKED_AT]
-    return bool(symmetry(graph, sample)[relation & ~1] >= ENOUGH)
+    sample = facts[:: 1 + len(facts) // _SAMPLED]
+    return bool(symmetry(graph, sample)[relation & ~1] >= _REDUNDANT)
 
 
 def values(graph: Graph) -> tuple[ValueRelation, ...]:
-    """The relations of a graph that have numbers or dates as entities, most first.
+    """The relations of a graph that have numbers or dates as entities, the most frequent first.
 
-    Where both ends of a fact are numbers, or a number has facts of its own, it is an identifier.
+    A number is an identifier if the other end of its fact is one too, or if it has facts as the
+    other end.
     """
     kinds = np.fromiter((_kind(label) for label in graph.entities), np.int8, graph.num_entities)
     facts = graph.facts()
@@ -222,8 +221,8 @@ def values(graph: Graph) -> tuple[ValueRelation, ...]:
             ]
             counts = np.bincount(valued[:, 1], minlength=graph.num_relations)
             for relation in np.flatnonzero((counts > 0) & (counts >= _MOSTLY * total)):
-                ids: NDArray[np.int32] = valued[valued[:, 1] == relation][:, near]
-                different = list(dict.fromkeys(ids.tolist()))
+                ids = valued[valued[:, 1] == relation][:, near].tolist()
+                different = list(dict.fromkeys(ids))
                 examples = tuple(graph.entities[i] for i in different[:_EXAMPLES])
                 sizes = len(ids), len(different)
                 shared = sizes[0] >= _FACTS_PER_VALUE * sizes[1]

@@ -1,8 +1,7 @@
 """Stores a graph in a run folder: labels as text, facts and index as mapped arrays.
 
-Of a million labels or more the run also holds what opens at once: a trie, where marisa-trie is
-installed, and the order in which they complete. Text remains what labels are made of, and is read
-where the trie cannot be.
+With a million labels or more the run also holds files that open at once: a trie, if marisa-trie is
+installed, and the order in which labels complete. The text is read where the trie cannot be.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ GRAPH_FILES = (
     FOLDED,
 )
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
-_KINDS = {  # of arrays; -1 is any number
+_KINDS = {  # types and shapes of arrays; -1 is any number
     FACTS: (np.int32, (-1, 3)),
     **dict.fromkeys((KEYS, OFFSETS), (np.int64, (-1,))),
     TAILS: (np.int32, (-1,)),
     **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
 }
 _UNESCAPED = {r"\\": "\\", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
-_READ_WHOLE = 1 << 24  # bytes
+_READ_WHOLE = 1 << 24  # bytes of an array that is read to be checked
 
 Table = Mapping[str, Any]
 
@@ -67,7 +66,7 @@ class Fingerprint(NamedTuple):
     """Short hashes of the labels and facts that weights and checkpoints depend on."""
 
     labels: str  # in the order of their ids
-    facts: str  # of all splits, in their order
+    facts: str  # of each split in turn
 
 
 def fingerprint(graph: Graph) -> Fingerprint:
@@ -129,7 +128,7 @@ def write_names(graph: Graph, folder: Path) -> None:
     pairs = ((label, name) for label, names in graph.names.items() for name in names)
     text = "".join(f"{_escape(label)}\t{_escape(name)}\n" for label, name in pairs)
     mark = BOM.decode()
-    # the first one is no label's
+    # readers drop one mark, which must not be that of a label
     _write_text(folder / NAMES, mark + text if text.startswith(mark) else text)
 
 
@@ -159,9 +158,10 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
 
 
 def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: set[str]) -> Graph:
+    """Reads a graph from the files that are `present`, of which the `same` are unchanged."""
     described = tables["graph"]
     names: dict[str, list[str]] = {}
-    # which may have been written elsewhere
+    # people may write this file, so its lines are checked
     for number, line in lines(folder / NAMES) if NAMES in present else ():
         label, _, readable = map(_unescape, line.partition("\t"))
         if readable:
