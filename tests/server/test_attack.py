@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -254,25 +255,27 @@ def test_where_uvicorn_does_not_say_whose_a_request_is_all_are_answered(
     ) == 1
 
 
-def test_a_uvicorn_that_hands_out_no_connections_still_bounds_them(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_an_ended_connection_whose_request_still_comes_leaves_the_timeouts_on(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # it has no such protocol
-    monkeypatch.setattr(connections, "getattr", lambda *given: None, raising=False)
-    with running(
-        EUROPE, ServerSettings(workers=1, limits=Limits(seconds=30, connections=3))
-    ) as service:
-        assert service.healthy()
-        silent = [service.connect() for _ in range(4)]
-        try:
-            with httpx.Client(base_url=service.url) as fresh:
-                assert fresh.get("/ready").status_code == 503
-        finally:
-            for connection in silent:
-                connection.close()
-        wait_until(lambda: service.client.get("/ready").status_code == 200)
-        assert service.healthy()
-    assert "slow clients are not let go" in caplog.text
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def app(*request: object) -> None:
+        pass
+
+    async def two_clients() -> Mock:
+        tracked = connections.Connections(app, most=1)
+        first, second = (Mock(**{"is_closing.return_value": False}) for _ in range(2))
+        first.abort.side_effect = lambda: first.is_closing.configure_mock(return_value=True)
+        for port, transport in enumerate((first, second)):
+            transport.get_extra_info.return_value = ("192.0.2.7", port)
+            connections.TimedProtocol(tracked, Mock()).connection_made(transport)
+        first.abort.assert_called_once()
+        await tracked({"type": "http", "method": "GET", "client": ("192.0.2.7", 0)}, Mock(), Mock())
+        await asyncio.sleep(0.2)
+        return second
+
+    asyncio.run(two_clients()).close.assert_called_once()
 
 
 def test_a_scope_without_a_route_is_read_by_its_path(service: Running) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit.server.workers.jobs import failure
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("tacit.server")
@@ -27,7 +27,7 @@ class Connections:
 
     A client that does not send the head of its request in time is disconnected. With more than
     `most` connections, so is the longest silent one: idle sockets cannot keep others out. Clients
-    that wait for a reply stay; where all do, the newest is turned away.
+    that wait for a reply stay; if all of them wait, the newest is refused.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
@@ -56,17 +56,23 @@ class Connections:
         await self.app(scope, receive, send)
 
     def add(self, connection: TimedProtocol) -> None:
-        """Take up a connection, and let go of another one where there are too many."""
+        """Add a connection, and end the longest silent one if there are too many."""
         self.open[connection.address] = connection
         if len(self.open) <= self.most or self.untracked:
             return
-        # The new connection itself, if all others wait for a reply.
-        silent = next(each for each in self.open.values() if not each.awaits_reply)
-        if silent is connection:
+        # An ended connection stays open here until it is lost: its last request may still come.
+        alive = [each for each in self.open.values() if not each.transport.is_closing()]
+        if len(alive) <= self.most:
+            return
+        silent = next(each for each in alive if not each.awaits_reply)
+        if silent is connection:  # all others wait for a reply
             connection.refused = True
         else:
-            del self.open[silent.address]
             silent.transport.abort()
+
+    def protocol(self, **options: Any) -> TimedProtocol:
+        """The protocol of the next connection, from uvicorn's options for its own."""
+        return TimedProtocol(self, H11Protocol(**options))
 
 
 class TimedProtocol(asyncio.Protocol):
@@ -94,7 +100,7 @@ class TimedProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Start the clock again when a further request begins on the same connection."""
-        if self.connections.open.get(self.address) is self:  # not dropped
+        if self.connections.open.get(self.address) is self:  # it moves to the end
             self.connections.open[self.address] = self.connections.open.pop(self.address)
         if self._requests:
             self._next_began = self._next_began or self.awaits_reply
@@ -122,7 +128,7 @@ class TimedProtocol(asyncio.Protocol):
         self.inner.connection_lost(exc)
 
     async def reply(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have a request answered whose head is here."""
+        """Answer a request whose head is here."""
         self._requests += 1
         self._stop_clock()
         self.awaits_reply = scope["method"] in ("GET", "HEAD", "OPTIONS")
@@ -143,7 +149,7 @@ class TimedProtocol(asyncio.Protocol):
                 scope, receive_tracked, send_tracked
             )
         finally:
-            self._requests = self._requests - 1
+            self._requests -= 1
             self.awaits_reply = False
             if self._next_began and not self._requests:
                 self._next_began = False
@@ -165,23 +171,6 @@ class TimedProtocol(asyncio.Protocol):
             and not self.transport.is_closing()
         ):
             self.transport.close()
-
-
-def track_connections(config: uvicorn.Config, connections: Connections) -> None:
-    """Let a server time its connections; where it cannot, limit concurrent requests."""
-    config.load()
-    make_protocol: Callable[..., Any] | None = getattr(config, "http_protocol_class", None)
-    if make_protocol is None:
-        config.limit_concurrency = connections.most
-        connections.untracked = True
-        log.warning("this version of uvicorn hands out no connections: slow clients are not let go")
-        return
-
-    def make_timed(*arguments: Any, **more: Any) -> asyncio.Protocol:
-        inner: asyncio.Protocol = make_protocol(*arguments, **more)
-        return TimedProtocol(connections, inner)
-
-    config.http_protocol_class = make_timed  # type: ignore[assignment]
 
 
 async def _refuse_connection(scope: Scope, receive: Receive, send: Send) -> None:

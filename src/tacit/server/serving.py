@@ -19,7 +19,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tacit.errors import RunError, SettingsError
 from tacit.server.app import create_app
-from tacit.server.connections import Connections, track_connections
+from tacit.server.connections import Connections
 from tacit.server.monitoring import write_log_lines
 from tacit.server.served_run import Served
 from tacit.server.service import Runs, Service
@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
         connections = Connections(app, settings.limits.connections)
         config = uvicorn.Config(
             connections,
-            http="h11",
+            http=connections.protocol,  # type: ignore[arg-type]  # it makes protocols, as a class does
             ws="none",
             log_level="critical",  # faults are logged once, by the application
             access_log=False,
@@ -57,7 +57,6 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=settings.grace,
         )
         self.ended_by: int | None = None  # a signal during the start
-        track_connections(config, connections)
         super().__init__(config)
         for service in self.runs.services.values():
             place = "" if service is self.runs.first else f"?{urlencode({'run': service.name})}"
