@@ -142,6 +142,18 @@ def test_top_beyond_the_graph_and_scores_of_zero(europe: Engine) -> None:
     assert nothing.to_pandas().empty
 
 
+def test_a_least_score_says_how_many_known_answers_it_leaves_out(europe: Engine) -> None:
+    question = "?c : borders(France, ?c)"
+    known = europe.ask(question, top=None).known_total
+    assert known
+    # 0.999 is what a known fact is worth
+    below = f"{known} known answers score less"
+    assert str(europe.ask(question, min_score=1.0)).endswith(f"no answer of such a score: {below}")
+    assert below not in str(europe.ask(question, top=None, min_score=0.9))
+    assert str(europe.ask(": borders(France, Spain)", min_score=1.0)).count("known") == 1
+    assert str(europe.ask(question, offset=10_000)).endswith("no more answers")
+
+
 @pytest.mark.parametrize(
     "bad", [{"k": 0}, {"search": "guess"}, {"observed": "tomorrow"}, {"nonsense": 1}]
 )

@@ -108,9 +108,9 @@ def ask(
     answers = engine.ask(question, **page)
     if out is not None:
         answer_files.write(out, answers)
-        left_out = AnswerTable(answers, _ALL).left_out
+        table = AnswerTable(answers, _ALL)
         what = "a count" if answers.counted else counted(len(answers), "answer")
-        say(f"wrote {what} to {out}" + (left_out and f"; {left_out}"))
+        say("; ".join(filter(None, (f"wrote {what} to {out}", table.left_out, table.below))))
     elif json_:
         typer.echo(answers.to_json(indent=2))
     else:

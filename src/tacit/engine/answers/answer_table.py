@@ -87,7 +87,9 @@ class AnswerTable:
         if (counted := self.answers.counted) is not None:
             counts = f"{counted.known:,} known, {counted.expected:,.1f} expected with predictions"
             return f"{counts}; {self._known_note}" if self._known_note else counts
-        return self._known_note or "no answer"
+        if self.below:
+            return f"no answer of such a score: {self.below}"
+        return self._known_note or ("no more answers" if self.answers.offset else "no answer")
 
     @property
     def notes(self) -> list[str]:
@@ -97,7 +99,7 @@ class AnswerTable:
         if not self.rows:
             return notes
         return [
-            *filter(None, (self._cut_note, self._known_note, answers.uncalibrated)),
+            *filter(None, (self._cut_note, self.below, self._known_note, answers.uncalibrated)),
             *[NO_REASONS] * (answers.explained is False),
             *[ESTIMATED] * answers.estimated,
             *notes,
@@ -137,6 +139,14 @@ class AnswerTable:
         if answers.misses_known:
             missing = f"{'at least ' * answers.known_at_least}{answers.known_total:,} known in all"
         return f"{missing}; {more} lists more"
+
+    @property
+    def below(self) -> str:
+        """How many known answers a least score leaves out; empty where it leaves none out."""
+        if not (number := self.answers.known_below):
+            return ""
+        known = "at least " * self.answers.known_at_least + counted(number, "known answer")
+        return f"{known} {'scores' if known.startswith('1 ') else 'score'} less"
 
     @property
     def _known_note(self) -> str:

@@ -180,6 +180,13 @@ class Answers(Sequence[Answer]):
         return self.left_out is None and (self.known_total or 0) > listed
 
     @property
+    def known_below(self) -> int:
+        """How many known answers score less than the least score of a list that ends by it."""
+        if not self.misses_known or self.cut_by is not None:
+            return 0
+        return (self.known_total or 0) - self.offset - sum(answer.known for answer in self)
+
+    @property
     def uncalibrated(self) -> str:
         """A note that scores are no probabilities; empty where they are."""
         name = self.ordered_by
