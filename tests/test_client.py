@@ -17,7 +17,7 @@ import tacit.client
 from served import running
 from served_graphs import EUROPE, open_europe
 from tacit.client import Client, ServiceError
-from tacit.server.settings import ServerSettings
+from tacit.server.settings import Limits, ServerSettings
 
 QUERY = "?c : borders(France, ?c) & !speaks(?c, German)"
 SECRET = "letmein"
@@ -40,6 +40,22 @@ def test_answers_are_those_of_the_engine(client: Client) -> None:
     assert explained == engine.explain(QUERY, top=1, paths=2).to_dict()
     assert explained["answers"][0]["witnesses"]
     assert "borders" in client.plan(QUERY)
+
+
+def test_what_names_no_number_gets_what_the_service_allows() -> None:
+    engine = open_europe()
+    with running(EUROPE, ServerSettings(workers=1, limits=Limits(top=3))) as service:
+        limited = Client(service.url)
+        assert limited.ask(QUERY) == engine.ask(QUERY, top=3).to_dict()
+        assert limited.explain(QUERY) == engine.explain(QUERY, top=3).to_dict()
+        # three answers for two questions: one each
+        assert [len(reply["answers"]) for reply in limited.ask_many([QUERY, QUERY])] == [1, 1]
+        for path in ("/entity", "/entity/predictions"):
+            response = service.client.get(path, params={"label": "France"})
+            assert response.status_code == 200, response.text
+            assert all(len(each["facts"]) <= 3 for each in response.json()["relations"])
+        with pytest.raises(ServiceError, match="top is 4, this service allows at most 3"):
+            limited.ask(QUERY, top=4)
 
 
 def test_names_health_and_sparql(client: Client) -> None:

@@ -49,23 +49,26 @@ class Client:
     run: str | None = None
     timeout: float = 60.0  # seconds
 
-    def ask(self, query: str, top: int = 10, **settings: Any) -> dict[str, Any]:
-        """Return the best answers to a question as `answers`; settings are those of `/ask`."""
-        return self._call("/ask", {"query": query, "top": top, **settings})
+    def ask(self, query: str, top: int | None = None, **settings: Any) -> dict[str, Any]:
+        """Return the best answers to a question as `answers`; settings are those of `/ask`.
+
+        Without a `top` there are ten, or as many as the service allows.
+        """
+        return self._call("/ask", _question(query, top, settings))
 
     def ask_many(
-        self, queries: Iterable[str], top: int = 10, **settings: Any
+        self, queries: Iterable[str], top: int | None = None, **settings: Any
     ) -> list[dict[str, Any]]:
         """Ask many questions; the reply to a wrong one has an `error` instead of answers."""
         if isinstance(queries, str):  # whose letters are no questions
             raise ServiceError("ask_many takes a list of questions; ask takes one")
-        body = [{"query": query, "top": top, **settings} for query in queries]
+        body = [_question(query, top, settings) for query in queries]
         replies: Any = self._call("/ask", body) if body else ()
         return list(replies)
 
-    def explain(self, query: str, top: int = 10, **settings: Any) -> dict[str, Any]:
+    def explain(self, query: str, top: int | None = None, **settings: Any) -> dict[str, Any]:
         """Return the best answers with their reasons and whether the search missed nothing."""
-        return self._call("/explain", {"query": query, "top": top, **settings})
+        return self._call("/explain", _question(query, top, settings))
 
     def plan(self, query: str, **settings: Any) -> str:
         """The plan of a question, one step per line."""
@@ -155,6 +158,11 @@ class Client:
             raise ServiceError(
                 f"{self.url} replies with something else than JSON; is it Tacit?"
             ) from None
+
+
+def _question(query: str, top: int | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a question; the service knows how many answers are usual."""
+    return {"query": query, **({} if top is None else {"top": top}), **settings}
 
 
 def _service_error(error: urllib.error.HTTPError, url: str) -> ServiceError:

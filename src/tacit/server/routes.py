@@ -186,6 +186,7 @@ async def page() -> FileResponse:
 
 
 async def known(
+    request: Request,
     service: RequestedService,
     label: EntityParameter,
     relation: RelationParameter = None,
@@ -193,6 +194,8 @@ async def known(
     offset: Offset = 0,
 ) -> EntityJob:
     """The job that lists known facts about the entity of a request."""
+    if "limit" not in request.query_params:
+        limit = min(limit, service.limits.top)
     service.limits.allow("top", limit, f"limit is {limit}")
     return EntityJob("entity", label, limit, relation=relation, offset=offset)
 

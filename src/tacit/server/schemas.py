@@ -65,7 +65,9 @@ class PlanRequest(ReadRequest):
 class AskRequest(PlanRequest):
     """A question with the answers wanted."""
 
-    top: int = Field(10, ge=1, description="Answers wanted, at most.")
+    top: int = Field(
+        10, ge=1, description="Answers wanted, at most; unless given, no more than are allowed."
+    )
     offset: int = Field(0, ge=0, description="How many of the best answers to pass over.")
     min_score: float = Field(0.0, ge=0.0, le=1.0, description="The least score of an answer.")
 

@@ -129,11 +129,14 @@ class Service:
 
     async def ask(self, kind: Kind, request: schemas.PlanRequest) -> Response:
         """The response to a question, within the limits."""
+        if isinstance(request, schemas.AskRequest):
+            (request,) = self._with_top([request])
         return await self.answer(self._job(kind, request))
 
     async def ask_each(self, requests: Sequence[schemas.AskRequest]) -> Response:
         """The response to many questions: a reply or an error for each, in order."""
         self.limits.allow("questions", len(requests), f"{len(requests)} questions at once")
+        requests = self._with_top(requests)
         total = sum(each.top for each in requests)
         self.limits.allow("top", total, f"top is {total} of all questions together")
 
@@ -148,6 +151,18 @@ class Service:
         return Reply(
             200, b"[" + b",".join(await asyncio.gather(*map(reply_to, requests))) + b"]"
         ).response()
+
+    def _with_top(self, requests: Sequence[schemas.AskRequest]) -> list[schemas.AskRequest]:
+        """Give those that name no number of answers as many as the limit leaves, or the usual."""
+        named = [each.top for each in requests if "top" in each.model_fields_set]
+        unnamed = len(requests) - len(named)
+        left = max(1, (self.limits.top - sum(named)) // unnamed) if unnamed else 0
+        return [
+            each
+            if "top" in each.model_fields_set
+            else each.model_copy(update={"top": min(each.top, left)})
+            for each in requests
+        ]
 
     def _job(self, kind: Kind, request: schemas.PlanRequest) -> Job:
         """The job of a question; a `LimitError` if it exceeds a limit."""

@@ -42,13 +42,20 @@ async function request(path, options = {}) {
 const post = (path, body, signal) =>
   request(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });
 
-export const ask = (question, signal) => post("/ask", question, signal);
+let most = Infinity; // answers that the service lists
+const allowed = (count) => Math.min(count, most);
+export const ask = (question, signal) => post("/ask", { ...question, top: allowed(question.top) }, signal);
 export const explain = (question, signal) => post("/explain", question, signal);
 export const plan = ({ top, ...question }, signal) => post("/plan", question, signal);
 export const read = (query, signal) => post("/read", { query }, signal);
-export const health = () => request("/health");
+export async function health() {
+  const about = await request("/health");
+  most = about.limits.top;
+  return about;
+}
 export const examples = () => request("/examples");
-const about = (path) => (label, more, signal) => request(`${path}?${new URLSearchParams({ label, ...more })}`, { signal });
+const about = (path) => (label, { limit, ...more }, signal) =>
+  request(`${path}?${new URLSearchParams({ label, limit: allowed(limit), ...more })}`, { signal });
 export const entity = about("/entity");
 export const predictions = about("/entity/predictions");
 /** Names that complete what was typed, each with a note where it is not the label; those first that are `near`, at an end of a relation's facts. */
