@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import permutations
 from pathlib import Path
@@ -99,6 +100,41 @@ def test_columns_that_name_no_order_are_refused(columns: str) -> None:
         column_order(columns)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "from;to;weight",
+        "person;city;relation",
+        "relation;id;name",
+        "von;relation;nach",
+        "nr;source;art;object",
+        "source;source;typ;ziel",
+        '"Name, kurz";relation;"Ort, lang"',
+    ],
+)
+def test_advice_on_columns_works_for_the_file_it_is_about(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "g.csv"
+    cells = ";".join("abcd"[: header.count(";") + 1])
+    path.write_text(f"{header}\n{cells}\n", encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        load(path)
+    advised = re.search(r"such as `columns='([^`]+)'`", str(refused.value))
+    assert advised is not None, refused.value
+    assert len(facts(load(path, columns=advised[1]))) >= 1
+    own = {cell.strip('"') for cell in header.split(";")}
+    is_by_name = len(own) == header.count(";") + 1 and '"' not in header
+    assert (set(advised[1].split(",")) <= own) == is_by_name
+
+
+def test_wrong_columns_are_answered_with_those_of_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "g.tsv", FACTS, (0, 1, 2), "Kopf\tArt\tSchwanz")
+    with pytest.raises(SettingsError, match=r"or as the table does \(Kopf,Art,Schwanz\), or give"):
+        load(path, columns="kopf,art,schwanz")
+    path.write_text("id\tvon\tnach\twie\n1\ta\tb\tr\n")
+    with pytest.raises(DataError, match="or their names if id,von,nach,wie are such; a table with"):
+        load(path)
+
+
 def test_columns_are_for_tables(tmp_path: Path) -> None:
     (tmp_path / "g.nt").write_text("<a:a> <a:r> <a:b> .\n")
     with pytest.raises(SettingsError, match=r"columns is '1,3,2', but .*g\.nt is no table"):
@@ -114,7 +150,7 @@ def test_a_header_that_does_not_tell_the_order_is_refused(tmp_path: Path, header
     with pytest.raises(
         DataError,
         match=r"its first line \(.*\) names columns, but not .*; say which is which, "
-        "such as `columns='head",
+        "such as `columns='",
     ):
         load(path)
     assert facts(load(path, columns="1,2,3")) == FACTS
@@ -242,8 +278,8 @@ def test_names_of_columns_may_be_given_that_say_nothing_themselves(tmp_path: Pat
             "a,b,c,d\n",
             None,
             DataError,
-            "g.csv, line 1: has 4 columns; expected 3 .* or `columns='2,4,3'`, the positions of "
-            "these; .* melted",
+            "g.csv, line 1: has 4 columns; expected 3 .*; give `columns='2,4,3'`, the positions of "
+            "these, or their names if a,b,c,d are such; .* melted",
         ),
         # start: a head?
         ("x,head,rel,tail,start\n", None, DataError, "g.csv, line 1: has 5 columns; expected 3"),

@@ -19,7 +19,6 @@ _ENOUGH = 100  # lines to judge columns by
 _FEWER = 5  # times fewer distinct values than the relations are far fewer
 _LONGEST = 100  # letters of a word that names a column
 _AMBIGUOUS = 0.1  # of the relations that are entities, too, are too many
-_SAY = "say which is which, such as `columns='head,tail,relation'` or `columns='1,3,2'`"
 _MELT = "; a table with a column for each relation is melted into these first"
 _WORDS = {
     "head": "head h subject subj s source src from start node1 entity1 arg1",
@@ -58,13 +57,40 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
         if all(header.count(word) == 1 for word in words):
             head, relation, tail = (header.index(words[i]) for i in roles or USUAL)
             return head, relation, tail
-    names = (
-        "the three, as in 'head,tail,relation',"
-        if len(header) <= 3
-        else f"three of {', '.join(header)}"
-    )
+    names = f"three of {', '.join(header)}"
+    if len(header) <= 3:
+        own = header_names(header)
+        as_there = f" or as the table does ({own})" if own else ""
+        names = f"the three, as in 'head,tail,relation'{as_there},"
     positions = "the positions of head, relation and tail, as in '1,3,2'"
     raise SettingsError(f"columns '{columns}' must name {names} or give {positions}", "columns")
+
+
+def header_names(header: Sequence[str]) -> str:
+    """The columns of a header as the option `columns` names them; empty where it cannot."""
+    is_named = len(set(header)) == len(header) and all(header)
+    has_space = any("," in word or word != word.strip() for word in header)
+    return "" if has_space or not is_named or _are_positions(header) else ",".join(header)
+
+
+def advice(header: Sequence[str]) -> str:
+    """An example of the option `columns` for a table whose header names not all roles.
+
+    Columns that a word names have their roles, others what is left in their order.
+
+    >>> advice(["subject", "kind", "object"]), advice(["id", "from", "kind", "where"])
+    ("`columns='subject,kind,object'`", "`columns='from,kind,where'`")
+    """
+    roles = [_role(word) for word in header]
+    named = {role: roles.index(role) for role in COLUMNS if roles.count(role) == 1}
+    first = min(named.values(), default=0)
+    free = sorted(
+        (place for place in range(len(header)) if place not in named.values()),
+        key=lambda place: (place < first, place),
+    )
+    order = [named[role] if role in named else free.pop(0) for role in COLUMNS]
+    by_name = header_names([header[place] for place in order])
+    return f"`columns='{by_name or ','.join(str(place + 1) for place in order)}'`"
 
 
 def words_of(columns: str) -> list[str]:
@@ -122,7 +148,7 @@ def header_in(
         names = (
             f"its first line ({', '.join(first)}) names columns, but not head, relation and tail"
         )
-        raise DataError(f"{names}; {_SAY}, or delete it", path)
+        raise DataError(f"{names}; say which is which, such as {advice(first)}, or delete it", path)
     return order if explicit else stated
 
 
@@ -133,14 +159,15 @@ def resolve_order(
     stated = header_order(header) if columns is None else column_order(columns, header)
     order = stated or usual
     if stated is None and len(header) != 3:
-        wide = f", or `columns='2,4,3'`, the positions of these{_MELT}" if len(header) > 3 else ""
+        wide = f"; {_choice(header)}{_MELT}" if len(header) > 3 else ""
         number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
     roles = [_role(header[at]) for at in order] if stated is None else COLUMNS
     if any(role not in (None, column) for role, column in zip(roles, COLUMNS, strict=True)):
         names = ", ".join(header)
         raise DataError(
-            f"its columns ({names}) are not all named as head, relation and tail; {_SAY}",
+            f"its columns ({names}) are not all named as head, relation and tail; say which is "
+            f"which, such as {advice(header)}",
             path,
             line,
         )
@@ -148,6 +175,15 @@ def resolve_order(
         problem = f"columns '{columns}' ask for column {max(order) + 1}"
         raise SettingsError(f"{problem}, and {path} has {len(header)}", "columns")
     return order, stated is not None
+
+
+def _choice(header: Sequence[str]) -> str:
+    """How to choose three columns of a wider table."""
+    if any(map(_role, header)):
+        return f"say which these are, such as {advice(header)}"
+    names = header_names(header)
+    by_name = f", or their names if {names} are such" if names else ""
+    return f"give `columns='2,4,3'`, the positions of these{by_name}"
 
 
 def review(

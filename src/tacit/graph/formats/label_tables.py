@@ -17,6 +17,7 @@ from tacit.graph.formats.columns import (
     USUAL,
     Order,
     header_in,
+    header_names,
     header_order,
     is_half_a_header,
     resolve_order,
@@ -79,9 +80,11 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
         order, explicit, facts = _add_text(split, builder, columns, header, bad)
         first = [header[i] for i in order] if len(header) > max(order) else []
         if first and facts >= _SOME and _stands_alone(builder, split, *first):
+            names = header_names(first)
+            cure = f"give `columns='{names}'`" if names else "delete it"
             builder.notes.append(
                 f"{split}: the first line of {path.name} has nothing in common with any other; if "
-                f"it is a header, give `columns='{','.join(first)}'`"
+                f"it is a header, {cure}"
             )
     review(bad, split, builder, header, order, columns, explicit, facts)
     if len(header) <= 3:
