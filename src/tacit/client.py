@@ -86,7 +86,7 @@ class Client:
         Every worker of the service knows the facts then.
 
         A new relation, or a new entity with nearly the name of a known one, is refused without
-        `new`; a name that differs from a known one in case or spaces alone without `force`.
+        `new`; a name that differs from another in case or spaces alone without `force`.
         """
         consent = {name: True for name, value in (("new", new), ("force", force)) if value}
         return self._call("/facts", {"facts": [list(fact) for fact in facts], **consent})

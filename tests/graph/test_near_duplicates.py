@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from pathlib import Path
 
 import pytest
 from rapidfuzz.distance import OSA
 
 from tacit.graph.labels import near_duplicates
-from tacit.graph.labels.near_duplicates import resembling
+from tacit.graph.labels.near_duplicates import alike, resembling
+from tacit.sources import load
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,21 @@ from tacit.graph.labels.near_duplicates import resembling
 )
 def test_names_that_differ_in_case_or_unicode_form_alone_are_the_same(new: str, known: str) -> None:
     assert resembling([new], ["another", known, "Nothing like it"]) == ({new: known}, {})
+    assert alike(["another", known, "Nothing like it", new, "another"]) == {new: known}
+
+
+@pytest.mark.parametrize("separator", ["\t", ";"])
+def test_a_table_whose_names_differ_in_case_alone_is_noted(tmp_path: Path, separator: str) -> None:
+    rows = [("Köln", "in", "DE"), ("köln", "In", "FR"), ("Bonn", "in", "DE")]
+    path = tmp_path / ("g.tsv" if separator == "\t" else "g.csv")
+    path.write_text("".join(separator.join(row) + "\n" for row in rows), encoding="utf-8")
+    note = (
+        "2 pairs differ in case, spaces or Unicode form alone, and each name is one of its own: "
+        "'Köln' and 'köln', 'in' and 'In'"
+    )
+    assert load(path).notes[-1] == load(rows).notes[-1] == load([path, path]).notes[-1] == note
+    (tmp_path / "g.nt").write_text("<a:Ab> <a:r> <a:ab> .\n")  # IRIs mean their case
+    assert load(tmp_path / "g.nt").notes == load(rows[2:]).notes == ()
 
 
 @pytest.mark.parametrize(

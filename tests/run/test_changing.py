@@ -221,6 +221,18 @@ def test_names_that_may_be_misspelt_must_be_agreed_to(run: RunFolder) -> None:
     assert opened.graph.relations.labels[-4::2] == ["lived", "Lives"]
 
 
+def test_added_names_that_differ_from_each_other_in_case_alone_need_force(run: RunFolder) -> None:
+    opened = tacit.open(run.path, device="cpu")
+    facts = [("Neu", "lives", "t0"), ("neu", "lives", "t1")]
+    says = r"1 new name differing from another new one .* alone: 'neu' \('Neu'\); write one name"
+    for consent in ({}, {"new": True}):
+        with pytest.raises(DataError, match=f"{says} for each, .* with `force=True`"):
+            opened.add(facts, **consent)
+    tried = opened.add(facts, dry_run=True)
+    assert (tried.new_names.alike, tried.new_names.is_doubtful) == ({"neu": "Neu"}, True)
+    assert opened.add(facts, force=True).entities == 2
+
+
 def test_a_dry_run_says_what_would_change_and_writes_nothing(run: RunFolder) -> None:
     opened = tacit.open(run.path, device="cpu")
     before = {

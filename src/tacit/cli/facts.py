@@ -102,9 +102,7 @@ def add(
     ] = False,
     force: Annotated[
         bool,
-        Option(
-            "--force", help="Add names, too, that differ from a known one in case or spaces alone."
-        ),
+        Option("--force", help="Add names, too, that differ from another in case or spaces alone."),
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -119,7 +117,7 @@ def add(
     graph = data.read_graph(facts, **reading)
     if not (new or force or dry_run) and _is_attended():
         new_names = add_facts(run, graph, dry_run=True).new_names
-        if new_names.is_doubtful and not new_names.same:
+        if new_names.is_doubtful and not new_names.needs_force:
             for line in new_names.lines():
                 say(line, err=True)
             new = confirm("Add these as they are?", err=True)
@@ -159,8 +157,8 @@ def _report(run: str, change: Change, new: bool = False, force: bool = False) ->
         names = change.new_names
         for line in names.doubts():
             say(line)
-        if names.is_doubtful and not force and (names.same or not new):
-            say(f"to add these as they are, give {'--force' if names.same else '--new'}")
+        if names.is_doubtful and not force and (names.needs_force or not new):
+            say(f"to add these as they are, give {'--force' if names.needs_force else '--new'}")
         return
     say(f"{run}: {change}, in {change.seconds:.1f} s")
     if change.index_removed:

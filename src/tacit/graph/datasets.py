@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from tacit.graph.formats.label_tables import (
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.labels.near_duplicates import alike
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.merging import join_graphs
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
@@ -48,6 +50,8 @@ FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {
     **dict.fromkeys(TABLES, read_table),
     **dict.fromkeys(RDF_FORMATS, read_rdf),
 }
+_COMPARED = 200_000  # entities, at most, whose names are compared: more would delay loading
+_PAIRS = 5  # of names in a note
 _READABLE = ", ".join(FORMATS)
 _PACKED = f"each also as {', '.join(PACKINGS)}"
 
@@ -93,12 +97,30 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
                 "holds names, and no facts; read it together with a file of facts",
                 _source_names(sources),
             )
+    if any(map(_has_columns, located)):
+        graph = replace(graph, notes=(*graph.notes, *_alike_names(graph)))
     # the name of a file need not be Unicode
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
         graph = replace(graph, name=text)
     if reading.labels is None:
         return graph
     return read_names(graph, Path(reading.labels), reading.skip_bad)
+
+
+def _alike_names(graph: Graph) -> list[str]:
+    """A note on the labels of a graph that differ in case, spaces or Unicode form alone."""
+    if graph.num_entities > _COMPARED:
+        return []
+    pairs = alike(graph.entities.labels) | alike(graph.relations.labels[::2])
+    if not pairs:
+        return []
+    shown = [f"'{other}' and '{label}'" for label, other in islice(pairs.items(), _PAIRS)]
+    what = "pair differs" if len(pairs) == 1 else "pairs differ"
+    more = ", ..." if len(pairs) > len(shown) else ""
+    return [
+        f"{len(pairs):,} {what} in case, spaces or Unicode form alone, and each name is one of its "
+        f"own: {', '.join(shown)}{more}"
+    ]
 
 
 def sources_of(source: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
 from tacit.graph.graph import INVERSE, Graph
-from tacit.graph.labels.near_duplicates import resembling
+from tacit.graph.labels.near_duplicates import alike, resembling
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
@@ -43,13 +43,14 @@ class NewNames:
 
     `relations` have the nearest known relation, or None. `near` are new entities that nearly repeat
     a known one, `same` new entities and relations that differ from a known one in case, spaces or
-    the way Unicode writes them alone.
+    the way Unicode writes them alone, `alike` those that differ so from another new one.
     """
 
     entities: tuple[str, ...] = ()
     relations: dict[str, str | None] = field(default_factory=dict)
     near: dict[str, str] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
+    alike: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, before: Graph, after: Graph) -> NewNames:
@@ -61,26 +62,34 @@ class NewNames:
         nearest = {
             label: same.get(label) or _nearest(before.relations, label) for label in relations
         }
-        return cls(entities, nearest, of_entities.near, of_entities.same | same)
+        same |= of_entities.same
+        repeated = alike(entities) | alike(relations)
+        pairs = {label: other for label, other in repeated.items() if label not in same}
+        return cls(entities, nearest, of_entities.near, same, pairs)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether some of the names need consent."""
-        return bool(self.relations or self.near or self.same)
+        return bool(self.relations or self.near or self.needs_force)
+
+    @property
+    def needs_force(self) -> bool:
+        """Whether some of the names differ from another in case or the like alone."""
+        return bool(self.same or self.alike)
 
     def check(self, new: bool, force: bool) -> None:
         """Raise a `DataError` for doubtful names without consent.
 
-        `force` accepts all of them, `new` all but the `same`.
+        `force` accepts all of them, `new` all but the `same` and `alike`.
         """
-        if force or not self.is_doubtful or (new and not self.same):
+        if force or not self.is_doubtful or (new and not self.needs_force):
             return
         doubts = "; ".join(self.doubts(of_new=not new))
-        agree = "`force=True`" if self.same else "`new=True`"
+        agree = "`force=True`" if self.needs_force else "`new=True`"
         known = [*self.same.values(), *self.relations.values(), *self.near.values()]
+        others = "the known names" if any(known) or not self.alike else "one name for each"
         raise DataError(
-            f"nothing was added: {doubts}; write the known names, or add these as they are with "
-            f"{agree}",
+            f"nothing was added: {doubts}; write {others}, or add these as they are with {agree}",
             suggestions=list(dict.fromkeys(filter(None, known)))[:10],
         )
 
@@ -91,13 +100,19 @@ class NewNames:
         return [*entities, *self.doubts()]
 
     def doubts(self, of_new: bool = True) -> list[str]:
-        """The doubtful names as text, a line for each kind; only the `same` unless `of_new`."""
+        """The doubtful names as text, a line for each kind; unless `of_new`, what needs force."""
         doubts = []
         if self.same:
             pairs = [f"'{label}' ('{known}')" for label, known in self.same.items()]
             doubts.append(
                 f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
                 f"Unicode form alone: {join_names(pairs)}"
+            )
+        if self.alike:
+            pairs = [f"'{label}' ('{other}')" for label, other in self.alike.items()]
+            doubts.append(
+                f"{counted(len(pairs), 'new name')} differing from another new one in case, spaces "
+                f"or Unicode form alone: {join_names(pairs)}"
             )
         unlike = {label: known for label, known in self.relations.items() if label not in self.same}
         if unlike and of_new:
@@ -220,7 +235,7 @@ def add_facts(
     triples are the same.
 
     A new relation, or an entity with nearly the name of a known one, needs `new`; a name that
-    differs from a known one in case or spaces alone needs `force`. With `dry_run` nothing is
+    differs from another in case or spaces alone needs `force`. With `dry_run` nothing is
     written and nothing refused.
     """
     merge = partial(with_facts, apart=_is_source(facts))

@@ -204,7 +204,7 @@ class Run(QuestionAnswering):
         many facts, entities and relations are new, and which.
 
         A new relation, or a new entity with nearly the name of a known one, must be agreed to with
-        `new`; a name that differs from a known one in case or spaces alone with `force`. `dry_run`
+        `new`; a name that differs from another in case or spaces alone with `force`. `dry_run`
         says what would change, and writes nothing.
         """
         consent = {"new": new, "force": force, "dry_run": dry_run}

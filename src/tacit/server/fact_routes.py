@@ -59,7 +59,7 @@ class AddedFactsRequest(FactsRequest):
     )
     force: bool = Field(
         default=False,
-        description="Add names, too, that differ from a known one in case or spaces alone.",
+        description="Add names, too, that differ from another in case or spaces alone.",
     )
 
 

@@ -72,6 +72,21 @@ def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
     return Resemblance(same, {name: label for name, label in near.items() if name not in same})
 
 
+def alike(names: Iterable[str]) -> dict[str, str]:
+    """The names that are the same as an earlier one, each with the first of these.
+
+    >>> alike(["Köln", "New York", "KÖLN", "köln", "New_York"])
+    {'KÖLN': 'Köln', 'köln': 'Köln', 'New_York': 'New York'}
+    """
+    first: dict[str, str] = {}
+    pairs = (
+        (name, first.setdefault(_same(name), name))
+        for name in names
+        if len(name) <= _LONGEST and not name.startswith(_NO_NAMES)
+    )
+    return {name: earlier for name, earlier in pairs if name is not earlier}
+
+
 def _words(name: str) -> list[str]:
     """The words of a name, without case and accents; vowel signs belong to their words."""
     text = plain(name)
