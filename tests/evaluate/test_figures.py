@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("matplotlib")
 
@@ -18,7 +18,7 @@ def test_curves_over_steps() -> None:
 
 
 def test_a_reliability_diagram_has_the_diagonal_and_names_the_error() -> None:
-    measured = Reliability.of(np.array([0.25, 0.75]), np.array([0, 1]), bins=2)
+    measured = Reliability.of(torch.tensor([0.25, 0.75]), torch.tensor([0, 1]))
     axes = figures.reliability_diagram({"sigmoid": measured.to_json()}).axes[0]
     assert axes.lines[1].get_xdata().tolist() == [0.25, 0.75]
     assert axes.lines[1].get_ydata().tolist() == [0.0, 1.0]
