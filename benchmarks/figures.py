@@ -25,13 +25,14 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 import tacit
+from scaffold import read_results
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import slots
 from tacit.errors import DataError, SettingsError
 from tacit.evaluate import figures
 from tacit.evaluate.protocol import measure, sample
 from tacit.evaluate.reliability import Reliability, reliability
-from tacit.evaluate.results import percentages, read_results
+from tacit.evaluate.results import percentages
 from tacit.query.sampling.queries import QuerySet, read_queries
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.folder import RunFolder

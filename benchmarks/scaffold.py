@@ -150,6 +150,26 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
+def read_results(path: str | Path) -> dict[str, Any]:
+    """The results in a file written by `tacit eval --json`, their form checked."""
+    from tacit.disk import from_json
+    from tacit.errors import DataError
+    from tacit.evaluate.results import is_results
+
+    path = Path(path)
+    try:
+        results = from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
+    except ValueError as error:
+        raise DataError(f"is not JSON ({error})", path) from None
+    if not is_results(results):
+        raise DataError(
+            "holds no results; write those of an evaluation", path, command="eval RUN --json FILE"
+        )
+    return dict(results)
+
+
 def provenance(given: argparse.Namespace) -> dict[str, Any]:
     """What figures depend on beside settings: seed, device, threads, versions and git head."""
     from tacit.run_folder.folder import versions

@@ -20,9 +20,9 @@ import torch
 
 import tacit
 from comparison import show
-from scaffold import Benchmark, provenance, run_of, write
+from scaffold import Benchmark, provenance, read_results, run_of, write
 from tacit.encode.settings import ENCODERS
-from tacit.evaluate.results import percentages, read_results
+from tacit.evaluate.results import percentages
 from tacit.run_folder.files import ON_PREDICTOR
 
 PREDICTOR = "complex"

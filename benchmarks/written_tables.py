@@ -37,8 +37,9 @@ from typing import Any
 
 from comparison import shown
 from published import published
+from scaffold import read_results
 from tacit.errors import DataError, SettingsError, TacitError
-from tacit.evaluate.results import cell, columns_of, missing_percentages, percentages, read_results
+from tacit.evaluate.results import cell, columns_of, missing_percentages, percentages
 
 TABLES = Path(__file__).with_name("tables.toml")
 NOTHING = "Not measured yet."

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from scaffold import read_results
 from tables import FactorScorer
 from tacit.adapt.adapter import Adapter
 from tacit.adapt.calibrated import Adapted
@@ -20,7 +21,7 @@ from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import DataError, SettingsError, TrainingError
 from tacit.evaluate.evaluation import evaluate_engine, queries_of
 from tacit.evaluate.protocol import evaluate, measure, one_hop_queries
-from tacit.evaluate.results import average, read_results
+from tacit.evaluate.results import average
 from tacit.evaluate.settings import EvaluateSettings
 from tacit.fitting.progress import Event
 from tacit.graph.graph import Graph, directed

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from scaffold import read_results
 from tacit.disk import digest, to_toml
 from tacit.errors import RunError, TacitError
-from tacit.evaluate.results import read_results
 from tacit.fitting.checkpoint import CheckpointStore, TrainerState, read_state
 from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.graph import Graph

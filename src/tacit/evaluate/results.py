@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.disk import from_json
 from tacit.engine.answers.aligned_cells import escape_control_chars
-from tacit.errors import DataError
 from tacit.graph.fact_index import Floats
 from tacit.links.ranking import MEANS, METRICS, by_query
 from tacit.query.sampling.queries import QuerySet
@@ -136,22 +133,6 @@ def average(values: Mapping[str, float], names: Sequence[str]) -> float | None:
     (0.375, None)
     """
     return sum(values[name] for name in names) / len(names) if values.keys() >= {*names} else None
-
-
-def read_results(path: str | Path) -> dict[str, Any]:
-    """The results in a file written by `tacit eval --json`, their form checked."""
-    path = Path(path)
-    try:
-        results = from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path) from None
-    except ValueError as error:
-        raise DataError(f"is not JSON ({error})", path) from None
-    if not is_results(results):
-        raise DataError(
-            "holds no results; write those of an evaluation", path, command="eval RUN --json FILE"
-        )
-    return dict(results)
 
 
 def is_results(data: Any) -> bool:
