@@ -61,21 +61,22 @@ def read_state(run: RunFolder, name: str) -> tuple[TrainerState, bool, dict[str,
     """The state in a checkpoint, whether its training is complete, and its stamp."""
     metadata = run.metadata(name)
     try:
-        position = TrainerState(**from_json(metadata["position"]))
+        state = TrainerState(**from_json(metadata["position"]))
         stamp = dict(from_json(metadata["stamp"]))
-        if metadata["format"] != FORMAT or not position.is_possible():
+        if metadata["format"] != FORMAT or not state.is_possible():
             raise ValueError
     except (KeyError, ValueError, TypeError):
-        raise RunError(
-            f"{run.path / name} is no checkpoint of this version; {restart_hint(name)}",
-            command=COMMANDS.get(name),
-        ) from None
-    return position, "complete" in metadata, stamp
+        raise _unusable(name, f"{run.path / name} is no checkpoint of this version") from None
+    return state, "complete" in metadata, stamp
 
 
 def restart_hint(name: str) -> str:
     """The advice for an unusable checkpoint; an adaptation restarts without `force`."""
     return f"start again {'without `resume=True`' if name == ADAPTATION else 'with `force=True`'}"
+
+
+def _unusable(name: str, problem: str, remedy: str = "") -> RunError:
+    return RunError(f"{problem}; {remedy or restart_hint(name)}", command=COMMANDS.get(name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,7 @@ class Checkpoint:
     ones, or both where they are the same.
     """
 
-    position: TrainerState
+    state: TrainerState
     groups: Mapping[str, Weights]
     complete: bool
 
@@ -133,22 +134,21 @@ class CheckpointStore:
             return None
         run = self.files.run
         path = run.path / self.name
-        position, complete, stored = read_state(run, self.name)
+        state, complete, stored = read_state(run, self.name)
         for what, value in self.stamp.items():
             if stored.get(what) != value:
                 raise _other_stamp(path, what, stored.get(what), value)
         if complete and not run.has(MODEL):
-            raise self._unusable(
-                f"{path} is of a complete training, and {MODEL} with its weights is gone"
-            )
+            problem = f"{path} is of a complete training, and {MODEL} with its weights is gone"
+            raise _unusable(self.name, problem)
         groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for key, tensor in self.files.contents(self.name)[1].items():
             group, _, parameter = key.partition(".")
             groups[group][parameter] = tensor
         if complete:
-            for group in ("model", "best") if position.best_step else ("model",):
+            for group in ("model", "best") if state.best_step else ("model",):
                 groups[group] = groups[group] or self.files.contents(MODEL)[1]
-        return Checkpoint(position, groups, complete)
+        return Checkpoint(state, groups, complete)
 
     def restore(self, task: Task) -> Checkpoint | None:
         """Restore a task from the checkpoint of the run, if there is one."""
@@ -156,54 +156,52 @@ class CheckpointStore:
         if checkpoint is None or self.files is None:
             return None
         groups = checkpoint.groups
-        position = checkpoint.position
+        state = checkpoint.state
         with self.files.run.fits(self.name, restart_hint(self.name)):
             task.module.load_state_dict(groups["model"])
             restore_optimizer(task.optimizer, task.module, groups["optimizer"])
             task.restore(groups["state"])
-        best_file = BEST.format(step=position.best_step)
+        best_file = BEST.format(step=state.best_step)
         in_run = self.best_files is not None and self.files.run.has(best_file)
-        if position.best is not None and not in_run:
+        if state.best is not None and not in_run:
             if not groups["best"]:
-                raise self._unusable(f"the run has no {best_file}, the best weights so far")
+                raise _unusable(self.name, f"the run has no {best_file}, the best weights so far")
             device = next(task.module.parameters()).device
             best = {name: tensor.to(device) for name, tensor in groups["best"].items()}
-            self.keep_best(position.best_step, best)
-        self._step = -1 if checkpoint.complete else position.step
+            self.keep_best(state.best_step, best)
+        self._step = -1 if checkpoint.complete else state.step
         return checkpoint
 
-    def write(self, position: TrainerState, task: Task) -> None:
+    def write(self, state: TrainerState, task: Task) -> None:
         """Write a checkpoint of a task under way."""
-        weights = {"best": self.best, "model": task.module.state_dict()}
-        self._write(position, task, weights, {})
-        self._remove_best_except(position.best_step)
-        self._step = position.step
+        self._write(state, task, task.module.state_dict(), self.best)
+        self._remove_best_except(state.best_step)
+        self._step = state.step
         self._saved = time.monotonic()
 
     def close(
-        self, position: TrainerState, task: Task, last: Weights, best: Weights, best_step: int
+        self, state: TrainerState, task: Task, last: Weights, best: Weights, best_step: int
     ) -> None:
         """Write the checkpoint of a complete training, without the weights that the run has.
 
-        `best` are the best weights of the position, where those of the run are of a later
+        `best` are the best weights of the state, which it holds if those of the run are of a later
         `best_step`.
         """
-        is_same = position.best_step == best_step
-        weights = {"best": {} if is_same else best, "model": last}
-        self._write(position, task, weights, {"complete": "yes"})
-        self._remove_best_except(None if is_same else position.best_step)
+        is_same = state.best_step == best_step
+        self._write(state, task, last, {} if is_same else best, complete=True)
+        self._remove_best_except(None if is_same else state.best_step)
 
     def _write(
-        self,
-        position: TrainerState,
-        task: Task,
-        weights: dict[str, Weights],
-        complete: dict[str, str],
+        self, state: TrainerState, task: Task, last: Weights, best: Weights, complete: bool = False
     ) -> None:
         if self.files is None:
             return
-        optimizer = optimizer_tensors(task.optimizer, task.module)
-        groups = weights | {"optimizer": optimizer, "state": task.state()}
+        groups: dict[str, Weights] = {
+            "model": last,
+            "best": best,
+            "optimizer": optimizer_tensors(task.optimizer, task.module),
+            "state": task.state(),
+        }
         tensors = {
             f"{group}.{key}": tensor
             for group, named in groups.items()
@@ -211,11 +209,13 @@ class CheckpointStore:
         }
         metadata = {
             "format": FORMAT,
-            "position": json.dumps(asdict(position)),
+            "position": json.dumps(asdict(state)),
             "stamp": json.dumps(dict(self.stamp)),
         }
-        tag = f"{position.step}{'-end' if complete else ''}"
-        self.files.write(self.name, tensors, metadata | complete, tag)
+        if complete:
+            metadata["complete"] = "yes"
+        tag = f"{state.step}{'-end' if complete else ''}"
+        self.files.write(self.name, tensors, metadata, tag)
 
     def keep_best(self, step: int, weights: Weights) -> None:
         """Keep the weights of a step as the best ones."""
@@ -239,30 +239,24 @@ class CheckpointStore:
                 if path.name.split("-")[1].split(".")[0] != str(step):
                     run.remove(path.name)
 
-    def _unusable(self, problem: str) -> RunError:
-        hint = restart_hint(self.name)
-        return RunError(f"{problem}; {hint}", command=COMMANDS.get(self.name))
-
 
 def _other_stamp(path: Path, what: str, stored: Any, current: str) -> RunError:
     """The error for a checkpoint with another stamp, with the settings that differ."""
-    difference = ""
+    problem = f"{path} was made with other {what}"
     remedy = f"give those, or {restart_hint(path.name)}"
     with suppress(ValueError, TypeError):
         old, new = (
             dict(from_json(values)) if what == "settings" else {} for values in (stored, current)
         )
+        values = [(name, old.get(name, "unset"), new.get(name, "unset")) for name in old | new]
         differing = [
-            f"{name} {old.get(name, 'unset')}, not {new.get(name, 'unset')}"
-            for name in old | new
-            if old.get(name, "unset") != new.get(name, "unset")
+            f"{name} {first}, not {second}" for name, first, second in values if first != second
         ]
-        difference = f" ({'; '.join(differing)})" if differing else ""
+        if differing:
+            problem += f" ({'; '.join(differing)})"
         if old.keys() != new.keys():  # settings of another version
-            remedy = restart_hint(path.name)
-    return RunError(
-        f"{path} was made with other {what}{difference}; {remedy}", command=COMMANDS.get(path.name)
-    )
+            remedy = ""
+    return _unusable(path.name, problem, remedy)
 
 
 def optimizer_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
@@ -278,7 +272,7 @@ def restore_optimizer(optimizer: Optimizer, module: nn.Module, tensors: Weights)
     """Restore the state of an optimizer; padding rows, which no file holds, become 0."""
     parameters = dict(module.named_parameters())
     # torch keeps the step counts of these optimizers on the device
-    on_device = any(optimizer.defaults.get(how) for how in ("fused", "capturable"))
+    on_device = optimizer.defaults.get("fused") or optimizer.defaults.get("capturable")
     for key, tensor in tensors.items():
         name, _, field = key.rpartition(".")
         parameter = parameters[name]

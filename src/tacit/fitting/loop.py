@@ -180,7 +180,7 @@ class Trainer:
         """Restore the last checkpoint of the run, if there is one."""
         checkpoint = self.checkpoints.restore(self.task)
         if checkpoint is not None:
-            self.state = checkpoint.position
+            self.state = checkpoint.state
             self._loss.fill_(self.state.loss)
             self.clock.resume(self.state)
             if checkpoint.complete:  # the file with its best weights will be replaced
@@ -208,9 +208,9 @@ class Trainer:
         self.task.module.requires_grad_(False).eval()
         if keep is not None:
             keep(self, True)
-            position, best = self._before_end or (state, {})
-            position.seconds = self.clock.seconds
-            self.checkpoints.close(position, self.task, last, best, state.best_step)
+            stored_state, best = self._before_end or (state, {})
+            stored_state.seconds = self.clock.seconds
+            self.checkpoints.close(stored_state, self.task, last, best, state.best_step)
 
     def summary(self) -> dict[str, Any]:
         """The results of the training and its best weights, or of its last ones."""

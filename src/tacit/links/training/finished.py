@@ -28,9 +28,9 @@ def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
                 f"`force=True`, or leave `epochs` at {planned}"
             )
         return True
-    position, complete, _ = read_state(run, CHECKPOINT)
+    state, complete, _ = read_state(run, CHECKPOINT)
     return complete and (
-        settings is None or position.done >= settings.epochs or position.stale >= settings.patience
+        settings is None or state.done >= settings.epochs or state.stale >= settings.patience
     )
 
 
@@ -39,12 +39,12 @@ def unfinished(run: RunFolder) -> str:
     try:
         if not (run.has(MODEL) and run.has(CHECKPOINT)):
             return ""
-        position, complete, _ = read_state(run, CHECKPOINT)
-    except TacitError:  # one that cannot be read stands in nobody's way
+        state, complete, _ = read_state(run, CHECKPOINT)
+    except TacitError:  # a checkpoint that cannot be read keeps nobody from using the run
         return ""
     if complete:
         return ""
     path = shlex.quote(str(run.path))
     epochs = run.settings["train"].get("epochs")
-    stopped = f"the training of run '{run.path}' stopped after epoch {position.done} of {epochs}"
+    stopped = f"the training of run '{run.path}' stopped after epoch {state.done} of {epochs}"
     return f"{stopped}; go on with: tacit train {path} --out {path} --resume"
