@@ -35,6 +35,12 @@ class LoadedWeights:
     # the states of the weight files when they were read, by part
     files: Mapping[str, list[Any]] = field(default_factory=dict)
 
+    def check_unwritten(self, *parts: str) -> None:
+        """Raise a `RunError` if weights of some parts in memory are others than on disk."""
+        models = {"train": self.scorer, "encode": self.encoder}
+        for part in parts:
+            self.finders.check_unwritten(models[part])
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
@@ -123,6 +129,7 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
         if scorer is None:
             raise
         return LoadedWeights(scorer, finders, encoder_error=error, files=files)
+    finders.watch(encoder)
     return LoadedWeights(
         encoder.scorer() if scorer is None else scorer, finders, encoder, files=files
     )

@@ -206,6 +206,24 @@ def test_only_the_network_and_first_vectors_learn(model: str) -> None:
     assert torch.equal(made.relations, before[1])
 
 
+def test_what_a_link_predictor_is_loaded_with_counts_from_the_next_question_on() -> None:
+    predictor = make_model("complex", N, R, RANK)
+    predictor.reset(1.0, torch.Generator().manual_seed(1))
+    settings = EncodeSettings("lmpnn", hidden=5).with_derived(N)
+    made = LMPNN(N, R, settings, predictor)
+    made.reset(torch.Generator().manual_seed(2))
+    made.requires_grad_(False).eval()
+    queries = SHAPES["2i"].plan, torch.tensor([[0, 1]]), torch.tensor([[0, 2]])
+    before = made.logits(*queries)
+    other = make_model("complex", N, R, RANK)
+    other.reset(1.0, torch.Generator().manual_seed(3))
+    predictor.load_state_dict(other.state_dict())
+    fresh = LMPNN(N, R, settings, other)
+    fresh.load_state_dict(made.state_dict())
+    assert torch.equal(made.logits(*queries), fresh.eval().logits(*queries))
+    assert not torch.equal(made.logits(*queries), before)
+
+
 @pytest.mark.parametrize("model", ["cp", "transe", "rotate"])
 def test_other_predictors_are_refused_by_name(model: str) -> None:
     with pytest.raises(

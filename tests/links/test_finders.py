@@ -124,3 +124,47 @@ def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
     monkeypatch.setattr(finders, "write_array", refuse)
     assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
     assert not (path / BYTES).exists()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_weights_that_others_took_the_place_of_are_not_taken_for_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """An assigned state dict brings tensors that nobody has written to."""
+    monkeypatch.setattr(atoms, "_LARGE", 0)
+    monkeypatch.setattr(derived_weights, "_CODED_AFTER", -1)
+    question = "?x : next(n1, ?x)"
+    path = tmp_path / "run"
+    trained(path, 0)
+    others = trained(tmp_path / "other", 1).engine.scorer.state_dict()  # type: ignore[attr-defined]
+    run = tacit.open(path, device="cpu")
+    engine = pickle.loads(pickle.dumps(run.engine)) if copied else run.engine
+    engine.scorer.load_state_dict(
+        {name: weight.clone() for name, weight in others.items()}, assign=True
+    )
+    exact = engine.with_settings(search="exact").ask(question)
+    assert engine.ask(question).entities == exact.entities
+    assert not (path / BYTES).exists()
+    finders = engine.parts.finders
+    assert finders is not None
+    with pytest.raises(RunError, match="were written to in memory"):
+        finders.build(engine.scorer)
+    if not copied:
+        assert "written to in memory" in run.evaluate().unstored_reason
+        assert run.results.get("eval") is None
+
+
+def test_codes_of_a_writer_that_was_killed_on_the_way_are_refused(tmp_path: Path) -> None:
+    """Bytes and scales lie in two files, which one writer after the other may leave."""
+    pytest.importorskip("faiss")
+    question = "?x : next(n1, ?x)"
+    settings = {"candidates": "scan", "calibration": "sigmoid", "device": "cpu"}
+    trained(tmp_path / "other", 1).index()
+    run = trained(tmp_path / "run", 0)
+    run.index()
+    assert tacit.open(tmp_path / "run", **settings).ask(question).entities
+    (tmp_path / "run" / BYTES).write_bytes((tmp_path / "other" / BYTES).read_bytes())
+    with pytest.raises(RunError, match=r"codes.safetensors does not fit codes.npy; build it again"):
+        tacit.open(tmp_path / "run", **settings).ask(question)
+    run.index()
+    assert tacit.open(tmp_path / "run", **settings).ask(question).entities

@@ -156,6 +156,18 @@ def test_nothing_of_weights_that_were_changed_in_memory_is_kept(path: Path) -> N
     assert [each["settings"]["search"] for each in run.results["eval"]] == ["symbolic"]
 
 
+def test_nothing_of_an_encoder_that_was_changed_in_memory_is_kept(gqe_run: Path) -> None:
+    run = tacit.open(gqe_run, device="cpu")
+    encoder: Any = run.weights.encoder
+    with torch.no_grad():
+        next(encoder.parameters()).mul_(-0.5)
+    for settings in ({}, {"search": "beam", "observed": "none"}):
+        assert "written to in memory" in run.evaluate(split="valid", **settings).unstored_reason
+    with pytest.raises(RunError, match="written to in memory"):
+        run.adapt(count=5, steps=1, shapes="2p")
+    assert run.results.get("eval") is None
+
+
 def test_evaluations_can_be_hashed(path: Path) -> None:
     run = tacit.open(path)
     assert len({run.evaluate(), run.evaluate(limit=1)}) == 2

@@ -110,10 +110,14 @@ class Encoder(nn.Module, ABC):
 
     def renew_if_stale(self) -> None:
         """Renew the cached tables if the weights have been written to since."""
-        state = state_of(self)
+        state = self.weights_state()
         if self._cached_state != state:
             self.renew()
             self._cached_state = state
+
+    def weights_state(self) -> State:
+        """The state of the weights that the cached tables come from."""
+        return state_of(self)
 
     def checksums(self) -> dict[str, str]:
         """Checksums of further inputs, beside settings and facts."""

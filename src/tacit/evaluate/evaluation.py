@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,8 +173,7 @@ def store_evaluation(
     """
     settings = evaluation.to_json()["settings"]
     try:
-        if folder.depends(settings, "train"):
-            weights.finders.check_unwritten(weights.scorer)
+        weights.check_unwritten(*filter(partial(folder.depends, settings), ("train", "encode")))
         with folder.changed_results() as results:
             stored = results.get("eval", [])
             same = [each for each in stored if each.get("settings") == settings]

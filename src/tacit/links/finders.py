@@ -9,18 +9,16 @@ from hashlib import file_digest, sha256
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.disk import from_json, mapped_array, write_array, write_text
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.links.codes import Codes, shared_codes
 from tacit.links.index import IndexTop, build_index
 from tacit.links.retrievers import CodedTop, ScanTop, TopKRetriever
-from tacit.links.scorer import BilinearScorer, Scorer, state_of, writes_to
+from tacit.links.scorer import BilinearScorer, Scorer, WeightRecord
 from tacit.run_folder.files import BYTES, CODES, INDEX, MODEL, WEIGHTS
 from tacit.run_folder.folder import RunFolder
-
-_SAMPLED = 64  # numbers of each weight that are compared to see writes
 
 
 class Finders:
@@ -33,41 +31,41 @@ class Finders:
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self._files = _weight_files(run)
-        self._scorer: Scorer | None = None
-        self._samples: tuple[tuple[Tensor, Tensor], ...] = ()
+        # models of the run, each with the record of its weights as they were read
+        self._watched: tuple[tuple[object, WeightRecord], ...] = ()
         self._forgotten = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a copy, whose weights count no writes, so that earlier ones are noted."""
-        written = self._forgotten or (self._scorer is not None and self._written(self._scorer))
-        return vars(self) | {"_scorer": None, "_samples": (), "_forgotten": written}
+        """The state of a copy; its weights lie elsewhere, so that earlier writes are noted."""
+        models = [model for model, _ in self._watched]
+        written = any(map(self._written, models)) or self._forgotten
+        return vars(self) | {"_watched": models, "_forgotten": written}
 
-    def watch(self, scorer: Scorer) -> None:
-        """Take note of weights as they were read, so that writes to them are seen."""
-        weights = scorer.parameters() if isinstance(scorer, nn.Module) else ()
-        samples = [w.detach().reshape(-1)[:: max(1, w.numel() // _SAMPLED)] for w in weights]
-        self._scorer = scorer
-        self._samples = tuple((sample, sample.clone()) for sample in samples)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"_watched": ()})
+        for model in state["_watched"]:
+            self.watch(model)
+
+    def watch(self, model: object) -> None:
+        """Take note of a model's weights as they were read, so that writes to them are seen."""
+        self._watched = (*self._watched, (model, WeightRecord.of(model)))
 
     def forget(self) -> None:
         """Use nothing on disk from now on, and keep nothing there: weights were written to."""
         self._forgotten = True
 
-    def check_unwritten(self, model: Scorer) -> None:
-        """Raise a `RunError` if a link predictor in memory is another than on disk."""
-        if self.run.has(MODEL) and self._written(model):
+    def check_unwritten(self, model: object) -> None:
+        """Raise a `RunError` if the weights of a model in memory are others than on disk."""
+        if self._written(model):
             raise RunError(
                 f"the weights of run '{self.run.path}' were written to in memory, and are not "
                 "those on disk; open it again"
             )
 
-    def _written(self, model: Scorer) -> bool:
+    def _written(self, model: object) -> bool:
         """Whether weights in memory are others than on disk, as far as that can be seen."""
-        return any(writes for _, writes in state_of(model)) or self._written_uncounted()
-
-    def _written_uncounted(self) -> bool:
-        """Whether weights were written to in a way that torch does not count."""
-        return self._forgotten or not all(torch.equal(*sample) for sample in self._samples)
+        records = (record for watched, record in self._watched if watched is model)
+        return self._forgotten or any(record.differs(model) for record in records)
 
     @property
     def indexed(self) -> bool:
@@ -94,7 +92,7 @@ class Finders:
             return IndexTop(model, self.run.path / INDEX, weights, loopless, facts, nprobe)
         if sums or written or not self.run.has(CODES):
             return ScanTop(model, loopless)
-        return CodedTop(model, self._read_codes(weights), loopless)
+        return CodedTop(model, self._read_codes(weights, model.keys().detach()), loopless)
 
     @torch.no_grad()
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:
@@ -123,10 +121,7 @@ class Finders:
         run = self.run
         if not self._files:
             raise RunError(f"run '{run.path}' has no {MODEL}; train it first")
-        if _weight_files(run) != self._files:
-            raise RunError(
-                f"the weights of run '{run.path}' were changed since it was opened; open it again"
-            )
+        self._check_files()
         # the stored hash may be missing or damaged
         with suppress(OSError, ValueError, TypeError, KeyError):
             record = from_json((run.path / WEIGHTS).read_text(encoding="utf-8"))
@@ -136,19 +131,32 @@ class Finders:
         for name, *_ in self._files:
             with (run.path / name).open("rb") as file:
                 file_digest(file, lambda: hasher)
+        self._check_files()  # they may have been replaced on the way
         content = {"files": self._files, "sha256": hasher.hexdigest()}
         with suppress(TacitError):  # the run may be read-only
             write_text(run.path / WEIGHTS, json.dumps(content))
         return hasher.hexdigest()
 
-    def _read_codes(self, weights: str) -> Codes:
+    def _check_files(self) -> None:
+        """Raise a `RunError` if the weight files were replaced since the run was opened."""
+        if _weight_files(self.run) != self._files:
+            raise RunError(
+                f"the weights of run '{self.run.path}' were changed since it was opened; open it "
+                "again"
+            )
+
+    def _read_codes(self, weights: str, keys: Tensor) -> Codes:
+        """The stored codes of some keys, whose weights have this hash."""
         path = self.run.path / CODES
         stamp, tensors = self.run.contents(CODES)
         if stamp.get("weights") != weights:
             problem = "was built for other weights than the run has"
         else:
             try:
-                return Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **tensors)
+                codes = Codes(torch.from_numpy(mapped_array(self.run.path / BYTES)), **tensors)
+                if codes.match(keys):
+                    return codes
+                problem = f"does not fit {BYTES}"  # a writer may have been killed between the two
             except (OSError, ValueError, TypeError) as error:
                 problem = f"is damaged ({error})"
         raise RunError(f"{path} {problem}; build it again", command="index RUN")
@@ -165,19 +173,17 @@ class Finders:
 
         They are local to this process if the run cannot be written or its weights changed.
         """
-        return shared_codes(scorer, create or self.run.has(CODES), self._stored_codes)
+        make = Codes.of if self._written(scorer) else self._stored_codes
+        return shared_codes(scorer, create or self.run.has(CODES), make)
 
     def _stored_codes(self, keys: Tensor) -> Codes:
+        """The codes on disk, which are written where they are missing or damaged."""
         with suppress(TacitError):
             weights = self._weights()
-            if writes_to(keys) == 0 and not self._written_uncounted():  # mapped and unchanged
-                with suppress(TacitError):
-                    if (codes := self._read_codes(weights)).match(keys):
-                        return codes
-                self._write_codes(Codes.of(keys), weights)
-                # another process may have replaced the weights
-                if (codes := self._read_codes(weights)).match(keys):
-                    return codes
+            with suppress(TacitError):
+                return self._read_codes(weights, keys)
+            self._write_codes(Codes.of(keys), weights)
+            return self._read_codes(weights, keys)  # another process may have replaced the weights
         return Codes.of(keys)
 
 

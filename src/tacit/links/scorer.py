@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,7 @@ State = tuple[tuple[int, object], ...]
 COUNTER = "_version"  # torch's private count of writes to a tensor
 _PADDING = 2**11  # extra floats at the end, so that kernels can use whole vectors
 _CERTAIN = 200.0  # the logit of a fact
+_SAMPLED = 64  # numbers of each weight that are compared to see writes
 
 
 @runtime_checkable
@@ -128,6 +130,44 @@ def writes_to(tensor: Tensor) -> object:
     if not hasattr(Tensor, COUNTER):
         return object()
     return 0 if tensor.is_inference() else getattr(tensor, COUNTER)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightRecord:
+    """The weights of a model as they were read: their state, and a few of their numbers.
+
+    It shows writes that torch counts, other tensors in their place, and most other writes.
+    """
+
+    state: State
+    samples: tuple[tuple[torch.device, Tensor], ...]  # where each lay, and its numbers
+
+    @classmethod
+    def of(cls, model: object) -> WeightRecord:
+        """Record the weights of a model; a model that is no module has none."""
+        samples = tuple((weight.device, sample.clone()) for weight, sample in _samples(model))
+        return cls(state_of(model), samples)
+
+    def differs(self, model: object) -> bool:
+        """Whether the weights are others than those recorded, as far as that can be seen."""
+        present = _samples(model)
+        if len(present) != len(self.samples):
+            return True
+        states = zip(self.state, state_of(model), present, self.samples, strict=True)
+        for before, now, (weight, sample), (device, numbers) in states:
+            moved = weight.device != device  # which keeps the numbers
+            if not (moved or before == now) or not torch.equal(sample.to(device), numbers):
+                return True
+        return False
+
+
+def _samples(model: object) -> list[tuple[Tensor, Tensor]]:
+    """The weights of a model, each with a view of a few numbers."""
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    return [
+        (weight, weight.detach().reshape(-1)[:: max(1, weight.numel() // _SAMPLED)])
+        for weight in weights
+    ]
 
 
 def check_sizes(name: str, part: object, graph: Graph) -> None:

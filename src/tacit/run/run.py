@@ -16,7 +16,7 @@ from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import Change, add_facts, remove_facts
 from tacit.run.world import find_run
 from tacit.run_folder.files import ENCODING, MODEL
-from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.folder import RunFolder, predicting_parts
 from tacit.sources import NameOrPath
 
 # Imports of torch are local, since loading a graph should not wait for it.
@@ -113,7 +113,7 @@ class Run(QuestionAnswering):
             moves = "device" in settings and engine.scorer.device != pick_device(config.device)
             weights = read_weights(folder, config.device) if moves else loaded.weights
             folder.check_weights(weights.files)
-            weights.finders.check_unwritten(weights.scorer)
+            weights.check_unwritten(*predicting_parts(weights.files))
             train_queries = training_queries(engine.graph, config, queries, count)
             valid_queries = validation_queries(engine.graph, config, queries)
             result = adapt(

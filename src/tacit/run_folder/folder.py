@@ -24,6 +24,7 @@ from tacit.run_folder.files import (
     ADAPTER,
     ENCODER,
     MODEL,
+    ON_PREDICTOR,
     OUTDATED,
     PARTS,
     REPAIRS,
@@ -158,9 +159,11 @@ class RunFolder(GraphFolder):
     def depends(self, settings: SettingsTable, part: str) -> bool:
         """Whether an evaluation with these settings depends on a part of the run.
 
-        An encoder without a link predictor also predicts links.
+        An encoder without a link predictor also predicts links; one over its vectors depends on it.
         """
         encoder_only = part == "encode" and not self.has(MODEL)
+        if part == "train" and self.settings.get("encode", {}).get("model") in ON_PREDICTOR:
+            return PARTS["encode"][-1](settings) or PARTS["train"][-1](settings)
         return PARTS[part][-1](settings) or (encoder_only and PARTS["train"][-1](settings))
 
     def weight_files(self) -> dict[str, list[Any]]:
@@ -174,9 +177,8 @@ class RunFolder(GraphFolder):
 
     def check_weights(self, files: Mapping[str, list[Any]]) -> None:
         """Raise a `RunError` if the weights that predict links changed since `files` were read."""
-        parts = ("train",) if files["train"] else ("train", "encode")
         present = self.weight_files()
-        if any(files[part] != present[part] for part in parts):
+        if any(files[part] != present[part] for part in predicting_parts(files)):
             raise RunError(
                 f"the weights of run '{self.path}' were changed since it was opened; open it again"
             )
@@ -206,6 +208,11 @@ class RunFolder(GraphFolder):
         with self.changed_results() as results:
             results.pop(part, None)
         return existed
+
+
+def predicting_parts(files: Mapping[str, list[Any]]) -> tuple[str, ...]:
+    """The parts of a run that predict links: an encoder does without a link predictor."""
+    return ("train",) if files["train"] else ("train", "encode")
 
 
 def versions() -> dict[str, str]:

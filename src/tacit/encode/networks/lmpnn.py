@@ -30,7 +30,7 @@ from tacit.encode.spaces.space import Matching
 from tacit.errors import SettingsError
 from tacit.links.factors import MULTIPLE, BilinearModel
 from tacit.links.models import ComplEx, DistMult
-from tacit.links.scorer import Scorer
+from tacit.links.scorer import Scorer, State, writes_to
 from tacit.query.plans.plan import Plan
 
 OWN = 0.1  # how much of its own vector a variable adds to what it hears
@@ -64,8 +64,8 @@ class LMPNN(Matching):
         relations = predictor.relations.weight.detach()
         self.register_buffer("entities", entities, persistent=False)
         self.register_buffer("relations", relations, persistent=False)
-        keys = F.pad(F.normalize(entities, dim=1), (0, 0, 0, -len(entities) % MULTIPLE))
-        self.register_buffer("keys", keys, persistent=False)
+        self.register_buffer("keys", None, persistent=False)
+        self.renew()
         width = entities.shape[1]
         # These names are in stored weights: the first vectors of answers, and of other variables.
         self.asked = nn.Parameter(torch.empty(width))
@@ -80,6 +80,15 @@ class LMPNN(Matching):
         reset_layers(self.network, generator)
         if self.residual:
             zero_last_layer(self.network)
+
+    def renew(self) -> None:
+        """Cache the directions of all entities."""
+        padding = -len(self.entities) % MULTIPLE
+        self.keys = F.pad(F.normalize(self.entities, dim=1), (0, 0, 0, padding))
+
+    def weights_state(self) -> State:
+        """The state of the vectors of the link predictor, which are shared with it."""
+        return ((self.entities.data_ptr(), writes_to(self.entities)),)
 
     def checksums(self) -> dict[str, str]:
         """A checksum of the vectors of the link predictor."""
@@ -159,6 +168,8 @@ class LMPNN(Matching):
 
     def match(self, states: Tensor, entities: Tensor | None = None) -> Tensor:
         """Cosines over the temperature."""
+        if not self.training:  # while it learns, the link predictor stays as it is
+            self.renew_if_stale()
         sharpened = F.normalize(states, dim=1) / self.temperature
         if entities is not None:
             return products(sharpened, self.keys[entities])
