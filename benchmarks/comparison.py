@@ -55,6 +55,7 @@ OLDER = {
     "tacit.query.plans.traits": ("tacit.query.plan_traits", "tacit.engine.frontier"),
     "tacit.run_folder.files": ("tacit.run.folder", "tacit.folder", "tacit.runs"),
     "tacit.run_folder.folder": ("tacit.run.folder", "tacit.folder", "tacit.runs"),
+    "tacit.links.run_retrievers": ("tacit.links.finders", "tacit.links.finders.finders"),
     "tacit.loaded_run": ("tacit.run.loaded", "tacit.opening"),
     "tacit.run.run": ("tacit.run", "tacit.workbench"),
     "tacit.run.training": ("tacit.making",),
@@ -64,7 +65,6 @@ OLDER = {
 # Modules that took in another one, which older trees have beside them.
 MERGED = {
     "tacit.links.factors": "tacit.links.embeddings",
-    "tacit.links.finders": "tacit.links.finders.finders",
     "tacit.links.models": "tacit.links.loading",
 }
 

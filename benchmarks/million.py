@@ -27,8 +27,8 @@ from tacit.engine.engine import Engine
 from tacit.graph.fact_index import distinct
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.links.finders import Finders
 from tacit.links.models import ComplEx, load_model, save_model
+from tacit.links.run_retrievers import RunRetrievers
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
 from tacit.query.question import parse_question
@@ -207,7 +207,7 @@ def nearness(found: Sequence[tacit.Answers], exact: Sequence[tacit.Answers]) -> 
     }
 
 
-def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, float]]:
+def rows(engine: Engine, retrievers: RunRetrievers, seed: int) -> dict[str, dict[str, float]]:
     """Rows alone: scans of keys and codes, an index, and how near sums are."""
     graph = engine.graph
     possible = engine.atoms.possible
@@ -216,18 +216,18 @@ def rows(engine: Engine, finders: Finders, seed: int) -> dict[str, dict[str, flo
         torch.from_numpy(graph.train[chosen][:, i].astype(np.int64)) for i in (0, 1)
     )
     assert possible is not None
-    make = partial(finders.finder, scorer=engine.scorer, loopless=possible.without_loops)
+    make = partial(retrievers.retriever, scorer=engine.scorer, loopless=possible.without_loops)
     scan = make("scan", sums=True)
     coded = make("scan", sums=False)
     index = make("index")
     figures = {}
     product = partial(engine.scorer.logits, heads[:1], relations[:1])
     figures["a pass over the table"] = {"cpu_ms": fastest(product)}
-    for name, finder in (("scan", scan), ("codes", coded), ("index", index)):
+    for name, retriever in (("scan", scan), ("codes", coded), ("index", index)):
         for size in (1, 16):
             some = heads[:size], relations[:size]
             figures[f"{size} rows, {name}"] = {
-                "cpu_ms": fastest(partial(finder.top, *some, 64)) / size
+                "cpu_ms": fastest(partial(retriever.top, *some, 64)) / size
             }
     exact = scan.log_sums(heads, relations)[0]
     near = index.log_sums(heads, relations)[0]
@@ -252,7 +252,7 @@ def measure(given: argparse.Namespace) -> Measured:
     built = {} if run.has(INDEX) else tacit.open(run.path, device="cpu").index()
     opened, wall, _ = timed(partial(tacit.open, run.path, device="cpu"))
     anything = torch.zeros(opened.graph.num_relations, dtype=torch.bool)
-    first = timed(partial(Finders(run).finder, "index", opened.engine.scorer, anything))
+    first = timed(partial(RunRetrievers(run).retriever, "index", opened.engine.scorer, anything))
     figures: dict[str, dict[str, float]] = {
         "opening": {"run_s": wall, "index_cpu_s": first.processor, "index_s": first.wall},
         "building": {"s": float(built.get("seconds", float("nan")))},
@@ -267,7 +267,9 @@ def measure(given: argparse.Namespace) -> Measured:
         found = asked(engine, sets)
         figures |= {f"{calibration}: {name}": row for name, row in found.items()}
         missed += [f"{calibration}: {what}" for what in missing(found)]
-    found = rows(opened.engine.with_settings(calibration="softmax-count"), Finders(run), given.seed)
+    found = rows(
+        opened.engine.with_settings(calibration="softmax-count"), RunRetrievers(run), given.seed
+    )
     figures |= found
     one = found["a pass over the table"]["cpu_ms"]
     passes = figures["sigmoid: 1p beam"]["cpu_ms"] / one

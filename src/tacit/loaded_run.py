@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
     from tacit.engine.engine import Engine
-    from tacit.links.finders import Finders
+    from tacit.links.run_retrievers import RunRetrievers
     from tacit.links.scorer import Scorer
 
 
@@ -28,7 +28,7 @@ class LoadedWeights:
     """The trained models of a run: its link predictor or encoder scores, and its encoder."""
 
     scorer: Scorer
-    finders: Finders
+    retrievers: RunRetrievers
     encoder: Encoder | None = None
     # why the encoder cannot be used, beside a link predictor
     encoder_error: RunError | None = None
@@ -39,7 +39,7 @@ class LoadedWeights:
         """Raise a `RunError` if weights of some parts in memory are others than on disk."""
         models = {"train": self.scorer, "encode": self.encoder}
         for part in parts:
-            self.finders.check_unwritten(models[part])
+            self.retrievers.check_unwritten(models[part])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +101,11 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
 
     With `shards`, only the rows of this process are read, and only of the link predictor.
     """
-    from tacit.links.finders import Finders
     from tacit.links.models import load_model
+    from tacit.links.run_retrievers import RunRetrievers
 
     # before the weights, so that a later change shows
-    finders = Finders(folder)
+    retrievers = RunRetrievers(folder)
     files = folder.weight_files()
     # an encoder, maybe still in training
     encoder_only = not folder.has(MODEL) and "train" not in folder.settings
@@ -118,9 +118,9 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     scorer = None
     if folder.has(MODEL) or not reads_encoder:
         scorer = load_model(folder, device, shards)
-        finders.watch(scorer)
+        retrievers.watch(scorer)
     if scorer is not None and not reads_encoder:
-        return LoadedWeights(scorer, finders, files=files)
+        return LoadedWeights(scorer, retrievers, files=files)
     from tacit.encode.models import load_encoder
 
     try:
@@ -128,10 +128,10 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     except RunError as error:
         if scorer is None:
             raise
-        return LoadedWeights(scorer, finders, encoder_error=error, files=files)
-    finders.watch(encoder)
+        return LoadedWeights(scorer, retrievers, encoder_error=error, files=files)
+    retrievers.watch(encoder)
     return LoadedWeights(
-        encoder.scorer() if scorer is None else scorer, finders, encoder, files=files
+        encoder.scorer() if scorer is None else scorer, retrievers, encoder, files=files
     )
 
 
@@ -152,7 +152,7 @@ def engine_of(
         if weights.encoder is None
         else weights.encoder.reasoner(trained=describe_encoder(folder))
     )
-    parts: dict[str, Any] = {"finders": weights.finders, "encoder": encoder}
+    parts: dict[str, Any] = {"retrievers": weights.retrievers, "encoder": encoder}
     config = EngineSettings.of({**defaults, **settings})
     config.check_explicit(settings)
     if not adapted or config.preset or not folder.has(ADAPTER):

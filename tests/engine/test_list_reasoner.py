@@ -19,9 +19,9 @@ from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links import index as index_top
-from tacit.links.finders import Finders
 from tacit.links.models import ComplEx, TransE, load_model, save_model
-from tacit.links.retrievers import ScanTop, TopK
+from tacit.links.retrievers import ScanRetriever, TopK
+from tacit.links.run_retrievers import RunRetrievers
 from tacit.links.settings import TrainSettings
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run_folder.files import CODES, INDEX, MODEL
@@ -285,13 +285,13 @@ def test_a_scan_sums_rows_while_it_lists_them(
 ) -> None:
     run = opened(folder, search="certified", candidates="scan", calibration="softmax-count", k=N)
     passes = list[int]()
-    top = ScanTop.top
+    top = ScanRetriever.top
 
-    def counted(self: ScanTop, heads: Tensor, relations: Tensor, m: int) -> TopK:
+    def counted(self: ScanRetriever, heads: Tensor, relations: Tensor, m: int) -> TopK:
         passes.append(m)
         return top(self, heads, relations, m)
 
-    monkeypatch.setattr(ScanTop, "top", counted)
+    monkeypatch.setattr(ScanRetriever, "top", counted)
     assert not run.ask(QUESTIONS["1p"]).estimated
     assert passes
     assert 0 not in passes  # which sums alone
@@ -369,7 +369,7 @@ def test_what_cannot_be_is_refused_in_a_line(folder: RunFolder) -> None:
     with pytest.raises(SettingsError, match="an evaluation ranks all entities"):
         opened(folder).evaluate(candidates="scan")
     with pytest.raises(SettingsError, match="this model measures distances"):
-        Finders(folder).build(TransE(N, 2 * R, 4))
+        RunRetrievers(folder).build(TransE(N, 2 * R, 4))
 
 
 def test_all_shapes_are_answered_as_a_beam_that_keeps_everything(folder: RunFolder) -> None:

@@ -19,7 +19,7 @@ from tacit.graph.graph import Graph, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.links.codes import Codes
 from tacit.links.models import ComplEx
-from tacit.links.retrievers import CodedTop, ScanTop, TopK, TopKRetriever
+from tacit.links.retrievers import CodeRetriever, ScanRetriever, TopK, TopKRetriever
 from tacit.query.plans.traits import listable
 from tacit.query.sampling.shapes import SHAPES, Shape
 
@@ -108,12 +108,12 @@ def at_most(a: Tensor, b: Tensor) -> bool:
 @pytest.mark.parametrize("observed", ["all", "none"])
 def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observed: str) -> None:
     asked = engine(logic=logic, calibration=calibration, observed=observed)
-    finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    retriever = ScanRetriever(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
     for name in LISTED:
         shape = SHAPES[name]
         assert listable(shape.plan)
         for entities, relations in queries(shape, 2):
-            found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
+            found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, N)
             listing = found.top(shape.plan.root, TOP)
             check(listing, exact(asked, shape, entities, relations), proven=listing.is_decided(TOP))
             assert found.rows.sure
@@ -125,11 +125,11 @@ def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observ
 @pytest.mark.usefixtures("short_lists")
 def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
     asked = engine(calibration="sigmoid", observed="none")
-    finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    retriever = ScanRetriever(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
     unsettled = 0  # type: ignore[arg-type]
     for name in ("2p", "3p", "ip", "pi", "up"):
         for entities, relations in queries(SHAPES[name]):
-            found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, 1)
+            found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, 1)
             listing = found.top(SHAPES[name].plan.root, TOP)
             unsettled += not (listing.is_decided(TOP) and bool((listing.low == listing.high).all()))
             check(listing, exact(asked, SHAPES[name], entities, relations), proven=False)
@@ -139,15 +139,15 @@ def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
 def test_few_rows_are_looked_up() -> None:
     asked = engine(calibration="softmax-count")
     for entities, relations in queries(SHAPES["2p"]):
-        finder = ScanTop(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
-        found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
+        retriever = ScanRetriever(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+        found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, N)
         found.top(SHAPES["2p"].plan.root, TOP)
         assert 1 + len(found.expanded) < N / 2  # the row of the anchor, and those of candidates
 
 
 @dataclass
 class Guessing:
-    """A finder that knows neither what it has not found nor what rows weigh."""
+    """A retriever that knows neither what it has not found nor what rows weigh."""
 
     inner: TopKRetriever
 
@@ -163,10 +163,10 @@ class Guessing:
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
 def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
     asked = engine(calibration=calibration)
-    finder = Guessing(ScanTop(asked.scorer, loopless(asked.atoms)))  # type: ignore[arg-type]
+    retriever = Guessing(ScanRetriever(asked.scorer, loopless(asked.atoms)))  # type: ignore[arg-type]
     for name in ("1p", "2p", "2i"):
         entities, relations = queries(SHAPES[name], 1)[0]
-        found = Lists(RowLists(asked.atoms, finder), asked.logic, entities, relations, N)
+        found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, N)
         found.top(SHAPES[name].plan.root, TOP)
         assert not found.rows.sure
         assert found.rows.estimated == (calibration == "softmax-count")
@@ -175,7 +175,7 @@ def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
 def test_a_scan_of_codes_gives_the_same_lists() -> None:
     asked = engine(calibration="sigmoid")
     scorer: Any = asked.scorer
-    coded = CodedTop(scorer, Codes.of(scorer.keys()), loopless(asked.atoms))
+    coded = CodeRetriever(scorer, Codes.of(scorer.keys()), loopless(asked.atoms))
     for entities, relations in queries(SHAPES["2p"]):
         found = Lists(RowLists(asked.atoms, coded), asked.logic, entities, relations, N)
         listing = found.top(SHAPES["2p"].plan.root, TOP)

@@ -16,7 +16,7 @@ from tacit.links import scorer as links_scorer
 from tacit.links.codes import FEW, Codes, shared_codes
 from tacit.links.models import DistMult
 from tacit.links.precision import steady_product
-from tacit.links.retrievers import CodedTop, ScanTop, TopKRetriever
+from tacit.links.retrievers import CodeRetriever, ScanRetriever, TopKRetriever
 
 R = 4
 LOOPLESS = torch.tensor([True, False, True, False])
@@ -159,7 +159,7 @@ def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
     model = model_of(keys)
     heads = torch.arange(0, 700, 23)
     relations = torch.arange(0, 700, 23) % R
-    top = CodedTop(model, Codes.of(model.keys()), LOOPLESS).top(heads, relations, m)
+    top = CodeRetriever(model, Codes.of(model.keys()), LOOPLESS).top(heads, relations, m)
     logits = oracle(model, heads, relations)
     wanted = logits.sort(dim=1, descending=True, stable=True)
     scale = (
@@ -183,8 +183,8 @@ def test_ties_go_by_id_as_in_a_scan_of_keys() -> None:
     model = model_of(whole_numbers())
     heads = torch.arange(40)
     relations = torch.arange(40) % R
-    coded = CodedTop(model, Codes.of(model.keys()), LOOPLESS)
-    plain = ScanTop(model, LOOPLESS)
+    coded = CodeRetriever(model, Codes.of(model.keys()), LOOPLESS)
+    plain = ScanRetriever(model, LOOPLESS)
     for m in (3, 50):
         found = coded.top(heads, relations, m)
         wanted = plain.top(heads, relations, m)
@@ -211,7 +211,7 @@ def test_sums_leave_loops_out() -> None:
     model = model_of(torch.randn(300, 8, generator=draw(5)))
     heads = torch.arange(20)
     relations = torch.arange(20) % R
-    total, exact = CodedTop(model, Codes.of(model.keys()), LOOPLESS).log_sums(heads, relations)
+    total, exact = CodeRetriever(model, Codes.of(model.keys()), LOOPLESS).log_sums(heads, relations)
     assert bool(exact.all())
     torch.testing.assert_close(total.double(), oracle(model, heads, relations).logsumexp(dim=1))
 
@@ -230,12 +230,12 @@ def test_a_scan_finds_the_best_of_whole_rows(seed: int, m: int, at_once: int) ->
     scorer = FactorScorer(tables)
     heads = torch.tensor([0, 4, 8])
     relations = torch.tensor([0, 3, 1])
-    finder = ScanTop(scorer, torch.zeros(4, dtype=torch.bool))
-    assert isinstance(finder, TopKRetriever)
+    retriever = ScanRetriever(scorer, torch.zeros(4, dtype=torch.bool))
+    assert isinstance(retriever, TopKRetriever)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrievers, "_SCORES", at_once)
-        top = finder.top(heads, relations, m)
-        (total, exact) = finder.log_sums(heads, relations)
+        top = retriever.top(heads, relations, m)
+        (total, exact) = retriever.log_sums(heads, relations)
     assert bool(exact.all())
     assert top.ids.shape == top.logits.shape == (3, m)
     for row, logits in enumerate(scorer.logits(heads, relations).tolist()):

@@ -24,7 +24,7 @@ from tacit.engine.reasoner import NewAnswers, Reasoner
 from tacit.engine.settings import AdapterChoice, EngineSettings
 from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.links.finders import Finders
+from tacit.links.run_retrievers import RunRetrievers
 from tacit.links.scorer import GraphScorer, Scorer
 from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
@@ -43,7 +43,7 @@ class Engine:
     Threads may share one; it can be pickled and forked.
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name;
-    `reasoner` replaces the search that the settings name; `finders` find candidates by a run's
+    `reasoner` replaces the search that the settings name; `retrievers` find candidates by a run's
     index and lists; `encoder` is the reasoner behind `search="encoder"`, or the error it raises.
     Weights may change between questions; see `forget` for writes that torch cannot see.
 
@@ -62,7 +62,7 @@ class Engine:
         *,
         adapter: Calibration | None = None,
         reasoner: Reasoner | None = None,
-        finders: Finders | None = None,
+        retrievers: RunRetrievers | None = None,
         encoder: Reasoner | RunError | None = None,
         **changes: Any,
     ) -> None:
@@ -77,7 +77,9 @@ class Engine:
                 "one out",
                 "search",
             )
-        self.parts = EngineParts(graph, scorer, self.settings, adapter, reasoner, finders, encoder)
+        self.parts = EngineParts(
+            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder
+        )
         self.logic = self.parts.logic
         self._adapter_choice = AdapterChoice(adapter, adapter is not None)
         reset_threads_after_fork()
@@ -117,7 +119,7 @@ class Engine:
             settings,
             adapter=choice.adapter if choice.used else None,
             reasoner=parts.reasoner,
-            finders=parts.finders,
+            retrievers=parts.retrievers,
             encoder=parts.encoder,
             **changes,
         )
@@ -130,7 +132,7 @@ class Engine:
         Call it after writes to some of them through `.data` or NumPy.
         """
         parts = self.parts
-        for part in (parts.atoms, parts.finders, parts.reasoner, parts.encoder_reasoner):
+        for part in (parts.atoms, parts.retrievers, parts.reasoner, parts.encoder_reasoner):
             if part is not None:
                 part.forget()
 

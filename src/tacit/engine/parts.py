@@ -21,9 +21,9 @@ from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
 from tacit.links.codes import shared_codes
-from tacit.links.finders import Finders, require_bilinear
 from tacit.links.index import WORTH
-from tacit.links.retrievers import ScanTop, TopKRetriever
+from tacit.links.retrievers import ScanRetriever, TopKRetriever
+from tacit.links.run_retrievers import RunRetrievers, require_bilinear
 from tacit.links.scorer import Scorer, check_sizes, shards_of
 
 
@@ -31,7 +31,7 @@ from tacit.links.scorer import Scorer, check_sizes, shards_of
 class EngineParts:
     """A graph, a scorer and settings, checked together, and the parts built from them.
 
-    `adapter` is a calibration with a trained adapter, `reasoner` replaces the search, `finders`
+    `adapter` is a calibration with a trained adapter, `reasoner` replaces the search, `retrievers`
     belong to a run, and `encoder` is the reasoner behind `search="encoder"` or the error it raises.
     """
 
@@ -40,7 +40,7 @@ class EngineParts:
     settings: EngineSettings
     adapter: Calibration | None = None
     reasoner: Reasoner | None = None
-    finders: Finders | None = None
+    retrievers: RunRetrievers | None = None
     encoder: Reasoner | RunError | None = None
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class EngineParts:
             possible=AtomConstraints(
                 self.graph, device, loops=settings.loops, typed=settings.typed
             ),
-            coded=shared_codes if self.finders is None else self.finders.codes,
+            coded=shared_codes if self.retrievers is None else self.retrievers.codes,
         )
 
     @cached_property
@@ -137,7 +137,7 @@ class EngineParts:
             return "rows"
         if candidates == "auto":
             large = self.graph.num_entities > WORTH
-            indexed = self.finders is not None and large and self.finders.indexed
+            indexed = self.retrievers is not None and large and self.retrievers.indexed
             unproven = self.settings.search in ("auto", "beam")
             return "index" if indexed and unproven and self.atoms.capabilities.listable else "rows"
         if candidates != "rows" and not self.atoms.capabilities.listable:
@@ -203,8 +203,8 @@ class EngineParts:
         loopless = torch.zeros(0, dtype=torch.bool)
         if constraints is not None:
             loopless = constraints.without_loops
-        if self.finders is not None:
-            return self.finders.finder(
+        if self.retrievers is not None:
+            return self.retrievers.retriever(
                 self.candidates,
                 self.scorer,
                 loopless,
@@ -218,4 +218,4 @@ class EngineParts:
                 "candidates",
                 command="index RUN",
             )
-        return ScanTop(require_bilinear(self.scorer), loopless)
+        return ScanRetriever(require_bilinear(self.scorer), loopless)

@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.disk import digest, from_json, replacing
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
-from tacit.links.retrievers import ScanTop, TopK, pair_logits, top_of_pairs
+from tacit.links.retrievers import ScanRetriever, TopK, pair_logits, top_of_pairs
 from tacit.links.scorer import BilinearScorer
 
 WORTH = 200_000  # entities below which a scan is faster
@@ -105,7 +105,7 @@ def read_stamp(path: Path) -> Stamp:
         ) from None
 
 
-class IndexTop:
+class IndexRetriever:
     """The best tails in the `nprobe` clusters nearest to a query and near known tails.
 
     The search is fast and may miss tails. Scores are exact; the tails outside the lists may have
@@ -148,7 +148,7 @@ class IndexTop:
 
     def __reduce__(self) -> tuple[Any, ...]:
         made_with = self.scorer, self.path, self.weights, self.loopless, self.facts, self.nprobe
-        return IndexTop, made_with
+        return IndexRetriever, made_with
 
     @torch.no_grad()
     def top(self, heads: Tensor, relations: Tensor, m: int) -> TopK:
@@ -172,7 +172,7 @@ class IndexTop:
         It sums the best tails and `(N - n) / |S|` times a sample `S` of the others.
         """
         if self.scorer.num_entities <= _DRAWN:
-            return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
+            return ScanRetriever(self.scorer, self.loopless).log_sums(heads, relations)
         queries = self.scorer.queries(heads, relations)
         no_loop = self.loopless[relations]
         best, ids = self._search(queries, _SUMMED, max(self.nprobe, _SUMMING))

@@ -41,7 +41,7 @@ class TopKRetriever(Protocol):
         """`log Z`, the log of the sum of `e^x` over a row, and whether it is exact, `[B]` each."""
 
 
-class ScanTop:
+class ScanRetriever:
     """The best tails by scoring them all, one block of columns at a time.
 
     `loopless [R]` marks the relations whose tails never equal their heads.
@@ -84,7 +84,7 @@ class ScanTop:
         return TopK(ids[:, :m], values[:, :m], values[:, m], total)
 
 
-class CodedTop:
+class CodeRetriever:
     """The exact best tails by a scan of codes, with candidates rescored from their keys.
 
     A code is off by at most `|q| |e - e'|` in a product with a query `q`. A tail is no candidate if
@@ -120,7 +120,7 @@ class CodedTop:
 
     def log_sums(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The exact `log Z` of each row, from the keys."""
-        return ScanTop(self.scorer, self.loopless).log_sums(heads, relations)
+        return ScanRetriever(self.scorer, self.loopless).log_sums(heads, relations)
 
 
 def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Tensor:

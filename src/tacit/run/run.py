@@ -182,7 +182,7 @@ class Run(QuestionAnswering):
                 "predictor"
             )
         loaded = self._loaded
-        built = loaded.weights.finders.build(loaded.weights.scorer, nlist, seed)
+        built = loaded.weights.retrievers.build(loaded.weights.scorer, nlist, seed)
         self._reload(preloaded=self._unchanged_weights(loaded))
         return built
 

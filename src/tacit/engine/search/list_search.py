@@ -42,15 +42,15 @@ _MOST = 2048  # candidates listed of a variable, at most
 
 
 class ListReasoner(MessageReasoner):
-    """Best-first search over lists from a finder; a reasoner over rows does the rest.
+    """Best-first search over lists from a retriever; a reasoner over rows does the rest.
 
     The rest is other plans, scores of all entities, reasons, and everything once weights changed.
     """
 
-    def __init__(self, rows: MessageReasoner, finder: TopKRetriever) -> None:
+    def __init__(self, rows: MessageReasoner, retriever: TopKRetriever) -> None:
         super().__init__(rows.atoms, rows.logic, rows.k)
         self.rows = rows
-        self.finder = finder
+        self.retriever = retriever
         self.memory = rows.memory
         self._weights = WeightCache().now(rows.atoms.scorer)
 
@@ -63,7 +63,7 @@ class ListReasoner(MessageReasoner):
         return self.rows.explaining(by_scores)
 
     def _current(self) -> bool:
-        """Whether the weights are those that the finder has read, as far as visible."""
+        """Whether the weights are those that the retriever has read, as far as visible."""
         atoms = self.rows.atoms
         weights = self._weights
         unwritten = weights.now(atoms.scorer) is weights and weights.believable
@@ -72,7 +72,7 @@ class ListReasoner(MessageReasoner):
     def top(
         self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
     ) -> list[TopKResult]:
-        """List the best answers, certified where the finder bounds what it leaves out."""
+        """List the best answers, certified where the retriever bounds what it leaves out."""
         if not listable(plan) or not self._current():
             return self.rows.top(plan, entities, relations, requests)
         slots = zip(entities.tolist(), relations.tolist(), requests, strict=True)
@@ -82,7 +82,7 @@ class ListReasoner(MessageReasoner):
         self, plan: Plan, entities: list[int], relations: list[int], request: TopKRequest
     ) -> TopKResult:
         """List the best answers to one query; requested first ones are valued anyway."""
-        rows = RowLists(self.rows.atoms, self.finder)
+        rows = RowLists(self.rows.atoms, self.retriever)
         k = self.rows.k or self.num_entities
         lists = Lists(rows, self.rows.logic, entities, relations, k)
         first = torch.tensor(request.first, dtype=torch.long)

@@ -59,16 +59,16 @@ class Listing:
 
 
 class RowLists:
-    """The listed rows of one question, each retrieved once from a `finder` of tails.
+    """The listed rows of one question, each retrieved once from a `retriever` of tails.
 
-    `sure` becomes false where a finder does not bound the tails it leaves out; `estimated` becomes
-    true where it estimates some `log Z`.
+    `sure` becomes false where a retriever does not bound the tails it leaves out; `estimated`
+    becomes true where it estimates some `log Z`.
     """
 
-    def __init__(self, atoms: Atoms, finder: TopKRetriever) -> None:
+    def __init__(self, atoms: Atoms, retriever: TopKRetriever) -> None:
         self.atoms = atoms
         self.scorer = cast(BilinearScorer, atoms.scorer)
-        self.finder = finder
+        self.retriever = retriever
         self.sure = True
         self.estimated = False
         self._rows: dict[tuple[int, int], tuple[int, Listing]] = {}
@@ -77,7 +77,7 @@ class RowLists:
     def of(self, heads: list[int], relation: int, m: int) -> list[Listing]:
         """The best tails of rows over a relation: known ones, then at least `m` predicted ones.
 
-        Predicted ones come by falling logit. Where a finder does not bound the others, they are
+        Predicted ones come by falling logit. Where a retriever does not bound the others, they are
         taken to score no higher.
         """
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]
@@ -109,7 +109,7 @@ class RowLists:
 
     def _retrieved(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
         """Retrieve rows that are not cached."""
-        top = self.finder.top(heads, relations, m)
+        top = self.retriever.top(heads, relations, m)
         if top.log_sums is not None:
             self._sums |= zip(_keys(heads, relations), top.log_sums.tolist(), strict=True)
         sums = self._log_sums(heads, relations)
@@ -146,7 +146,7 @@ class RowLists:
         keys = _keys(heads, relations)
         missing = [i for i, key in enumerate(keys) if key not in self._sums]
         if missing:
-            sums, exact = self.finder.log_sums(heads[missing], relations[missing])
+            sums, exact = self.retriever.log_sums(heads[missing], relations[missing])
             self.estimated |= not bool(exact.all())
             self._sums |= {keys[i]: value for i, value in zip(missing, sums.tolist(), strict=True)}
         return torch.tensor([self._sums[key] for key in keys])

@@ -12,7 +12,7 @@ import tacit
 from ring_runs import GRAPH
 from tacit.engine.atoms import atoms, derived_weights
 from tacit.errors import RunError
-from tacit.links import finders
+from tacit.links import run_retrievers
 from tacit.links.codes import Codes
 from tacit.run_folder.files import BYTES, INDEX
 
@@ -121,7 +121,7 @@ def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
     def refuse(*given: object) -> None:
         raise RunError("this disk takes no more")
 
-    monkeypatch.setattr(finders, "write_array", refuse)
+    monkeypatch.setattr(run_retrievers, "write_array", refuse)
     assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
     assert not (path / BYTES).exists()
 
@@ -145,10 +145,10 @@ def test_weights_that_others_took_the_place_of_are_not_taken_for_those_of_the_ru
     exact = engine.with_settings(search="exact").ask(question)
     assert engine.ask(question).entities == exact.entities
     assert not (path / BYTES).exists()
-    finders = engine.parts.finders
-    assert finders is not None
+    retrievers = engine.parts.retrievers
+    assert retrievers is not None
     with pytest.raises(RunError, match="were written to in memory"):
-        finders.build(engine.scorer)
+        retrievers.build(engine.scorer)
     if not copied:
         assert "written to in memory" in run.evaluate().unstored_reason
         assert run.results.get("eval") is None

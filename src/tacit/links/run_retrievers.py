@@ -14,14 +14,14 @@ from torch import Tensor
 from tacit.disk import from_json, mapped_array, write_array, write_text
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.links.codes import Codes, shared_codes
-from tacit.links.index import IndexTop, build_index
-from tacit.links.retrievers import CodedTop, ScanTop, TopKRetriever
+from tacit.links.index import IndexRetriever, build_index
+from tacit.links.retrievers import CodeRetriever, ScanRetriever, TopKRetriever
 from tacit.links.scorer import BilinearScorer, Scorer, WeightRecord
 from tacit.run_folder.files import BYTES, CODES, INDEX, MODEL, WEIGHTS
 from tacit.run_folder.folder import RunFolder
 
 
-class Finders:
+class RunRetrievers:
     """Creates retrievers of tails for the weights of a run, and their files on disk.
 
     The weights are those of the run when this object is created, before they are read. If they are
@@ -72,7 +72,7 @@ class Finders:
         """Whether the run has an index."""
         return self.run.has(INDEX)
 
-    def finder(
+    def retriever(
         self, kind: str, scorer: Scorer, loopless: Tensor, *, nprobe: int = 32, sums: bool = True
     ) -> TopKRetriever:
         """A retriever by `index` or `scan`; `loopless` relations `[R]` have no loops.
@@ -89,10 +89,10 @@ class Finders:
             )
         if kind == "index" and not written:
             facts = self.run.graph().index("train")
-            return IndexTop(model, self.run.path / INDEX, weights, loopless, facts, nprobe)
+            return IndexRetriever(model, self.run.path / INDEX, weights, loopless, facts, nprobe)
         if sums or written or not self.run.has(CODES):
-            return ScanTop(model, loopless)
-        return CodedTop(model, self._read_codes(weights, model.keys().detach()), loopless)
+            return ScanRetriever(model, loopless)
+        return CodeRetriever(model, self._read_codes(weights, model.keys().detach()), loopless)
 
     @torch.no_grad()
     def build(self, scorer: Scorer, nlist: int | None = None, seed: int = 0) -> dict[str, Any]:

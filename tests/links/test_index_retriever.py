@@ -13,9 +13,9 @@ import torch
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.links import index as index_top
-from tacit.links.index import IndexTop, build_index, read_stamp
+from tacit.links.index import IndexRetriever, build_index, read_stamp
 from tacit.links.models import ComplEx, DistMult
-from tacit.links.retrievers import ScanTop
+from tacit.links.retrievers import ScanRetriever
 
 faiss = pytest.importorskip("faiss")
 R = 4
@@ -52,10 +52,10 @@ def rows(count: int = 30) -> tuple[torch.Tensor, torch.Tensor]:
 def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
     scorer = model()
     (heads, relations) = rows()
-    found = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=10**6).top(
+    found = IndexRetriever(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=10**6).top(
         heads, relations, m
     )
-    wanted = ScanTop(scorer, LOOPLESS).top(heads, relations, m)
+    wanted = ScanRetriever(scorer, LOOPLESS).top(heads, relations, m)
     torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
     assert bool(found.rest.isposinf().all())
     # but for what rounding puts in another order
@@ -65,12 +65,14 @@ def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
 def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(built: Path) -> None:
     scorer = model()
     (heads, relations) = rows()
-    top = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=8).top(heads, relations, 10)
+    top = IndexRetriever(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=8).top(
+        heads, relations, 10
+    )
     assert bool(top.rest.isposinf().all())
     scores = scorer.logits(heads, relations)
     torch.testing.assert_close(top.logits, scores.gather(1, top.ids), rtol=1e-5, atol=1e-5)
     assert not bool((top.ids == heads[:, None])[LOOPLESS[relations]].any())
-    best = ScanTop(scorer, LOOPLESS).top(heads, relations, 10)
+    best = ScanRetriever(scorer, LOOPLESS).top(heads, relations, 10)
     recall = (
         sum(len(set(a) & set(b)) for a, b in zip(top.ids.tolist(), best.ids.tolist(), strict=True))
         / 300
@@ -81,10 +83,11 @@ def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(bu
 def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: Path) -> None:
     scorer = model()
     (heads, relations) = rows(200)
-    best = ScanTop(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
+    best = ScanRetriever(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
     facts = FactIndex(torch.stack([heads, relations, best], dim=1).numpy(), R)
     near, known = (
-        IndexTop(scorer, built, "weights", LOOPLESS, given, nprobe=1) for given in (NOTHING, facts)
+        IndexRetriever(scorer, built, "weights", LOOPLESS, given, nprobe=1)
+        for given in (NOTHING, facts)
     )
     assert bool((known.top(heads, relations, 1).ids[:, 0] == best).all())
     assert not bool((near.top(heads, relations, 1).ids[:, 0] == best).all())
@@ -95,19 +98,19 @@ def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: 
 
 
 def test_short_lists_are_the_beginning_of_longer_ones(built: Path) -> None:
-    finder = IndexTop(model(), built, "weights", LOOPLESS, NOTHING, nprobe=8)
+    retriever = IndexRetriever(model(), built, "weights", LOOPLESS, NOTHING, nprobe=8)
     (heads, relations) = rows()
-    short = finder.top(heads, relations, 10)
-    long = finder.top(heads, relations, 128)
+    short = retriever.top(heads, relations, 10)
+    long = retriever.top(heads, relations, 128)
     assert short.ids.tolist() == long.ids[:, :10].tolist()
     assert short.logits.tolist() == long.logits[:, :10].tolist()
 
 
 def test_an_index_of_other_weights_is_refused(built: Path) -> None:
     with pytest.raises(RunError, match="other weights"):
-        IndexTop(model(), built, "retrained", LOOPLESS, NOTHING)
+        IndexRetriever(model(), built, "retrained", LOOPLESS, NOTHING)
     with pytest.raises(RunError, match="other weights"):
-        IndexTop(model(2999), built, "weights", LOOPLESS, NOTHING)
+        IndexRetriever(model(2999), built, "weights", LOOPLESS, NOTHING)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.999])
@@ -116,7 +119,7 @@ def test_an_index_cut_short_is_refused(built: Path, tmp_path: Path, kept: float)
     cut = tmp_path / "cut.faiss"
     cut.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
     with pytest.raises(RunError, match="build it again"):
-        IndexTop(model(), cut, "weights", LOOPLESS, NOTHING)
+        IndexRetriever(model(), cut, "weights", LOOPLESS, NOTHING)
 
 
 def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_a_damaged_middle_is_refused(built: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.faiss"
     cut.write_bytes(whole[:100] + whole[len(whole) // 2 :])
     with pytest.raises(RunError, match="build it again"):
-        IndexTop(model(), cut, "weights", LOOPLESS, NOTHING)
+        IndexRetriever(model(), cut, "weights", LOOPLESS, NOTHING)
 
 
 @pytest.mark.parametrize("place", [4, 40, 400, 4000])
@@ -134,7 +137,7 @@ def test_a_byte_that_was_changed_is_refused(built: Path, tmp_path: Path, place: 
     whole[place] ^= 0xFF
     changed.write_bytes(whole)
     with pytest.raises(RunError, match=r"changed\.faiss is no index or damaged \(it was changed\)"):
-        IndexTop(model(), changed, "weights", LOOPLESS, NOTHING)
+        IndexRetriever(model(), changed, "weights", LOOPLESS, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +163,9 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(
     monkeypatch.setattr(index_top, "_SUMMED", 200)
     scorer = model()
     (heads, relations) = rows(200)
-    scan = ScanTop(scorer, LOOPLESS)
+    scan = ScanRetriever(scorer, LOOPLESS)
     known = torch.stack([heads, relations, scan.top(heads, relations, 1).ids[:, 0]], dim=1)
-    total, exact = IndexTop(
+    total, exact = IndexRetriever(
         scorer, built, "weights", LOOPLESS, FactIndex(known.numpy(), R)
     ).log_sums(heads, relations)
     assert not bool(exact.any())
@@ -174,17 +177,20 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(
 def test_a_small_graph_is_summed_exactly(built: Path) -> None:
     scorer = model()
     (heads, relations) = rows()
-    total, exact = IndexTop(scorer, built, "weights", LOOPLESS, NOTHING).log_sums(heads, relations)
+    total, exact = IndexRetriever(scorer, built, "weights", LOOPLESS, NOTHING).log_sums(
+        heads, relations
+    )
     assert bool(exact.all())
-    torch.testing.assert_close(total, ScanTop(scorer, LOOPLESS).log_sums(heads, relations)[0])
+    torch.testing.assert_close(total, ScanRetriever(scorer, LOOPLESS).log_sums(heads, relations)[0])
 
 
 def test_an_index_can_be_pickled_and_says_what_it_is_of(built: Path) -> None:
-    finder = IndexTop(model(), built, "weights", LOOPLESS, NOTHING)
+    retriever = IndexRetriever(model(), built, "weights", LOOPLESS, NOTHING)
     (heads, relations) = rows()
-    again = pickle.loads(pickle.dumps(finder))
+    again = pickle.loads(pickle.dumps(retriever))
     assert (
-        again.top(heads, relations, 5).ids.tolist() == finder.top(heads, relations, 5).ids.tolist()
+        again.top(heads, relations, 5).ids.tolist()
+        == retriever.top(heads, relations, 5).ids.tolist()
     )
     stamp = read_stamp(built)
     assert (stamp.entities, stamp.width, stamp.nlist) == (3000, 8, round(4 * 3000**0.5))
@@ -195,6 +201,6 @@ def test_identical_keys_and_fewer_of_them_than_clusters(tmp_path: Path) -> None:
     same.entities.weight.fill_(1.0)
     same.relations.weight.fill_(1.0)
     build_index(tmp_path / "index.faiss", same.keys(), "weights", nlist=50)
-    finder = IndexTop(same, tmp_path / "index.faiss", "weights", LOOPLESS, NOTHING)
-    top = finder.top(torch.tensor([1, 1]), torch.tensor([0, 1]), 3)
+    retriever = IndexRetriever(same, tmp_path / "index.faiss", "weights", LOOPLESS, NOTHING)
+    top = retriever.top(torch.tensor([1, 1]), torch.tensor([0, 1]), 3)
     assert top.ids.tolist() == [[0, 2, 3], [0, 1, 2]]
