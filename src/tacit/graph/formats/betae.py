@@ -66,7 +66,7 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
     expected = {"numentity": num_entities, "numrelations": num_relations}
     for number, text in lines(path):
         match = re.match(r"\s*(numentity|numrelations)\s*:\s*(\d+)\s*$", text)
-        # as text: it may have any number of digits
+        # compared as text, since it may have any number of digits
         if match and match[2].lstrip("0") != str(expected[match[1]]):
             raise DataError(
                 f"says {match[1]} {match[2]:.20}, but the id map has {expected[match[1]]}",
@@ -78,7 +78,7 @@ def _check_counts(path: Path, num_entities: int, num_relations: int) -> None:
 def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     """Reads the forward facts of a file of triples in which each has its inverse."""
     chunks = [_ids(fields) for fields in table_fields(path)]
-    # the other splits may be empty: all facts are known ones
+    # only train must have facts: the other splits are empty if all facts are observed
     if not chunks and path.stem == "train":
         raise DataError("holds no facts; expected lines of head, relation and tail ids", path)
     triples = np.concatenate([np.empty((0, 3), dtype=np.int64), *chunks])
@@ -93,9 +93,8 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     facts[odd] = facts[odd][:, [2, 1, 0]]
     facts[:, 1] &= ~1
     (keys,) = fact_keys([facts], num_entities, num_relations)
-    lone = ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd]))
     _refuse(
-        lone,
+        ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd])),
         path,
         "this triple's inverse (tail, relation ± 1, head) is not in the file; both directions must "
         "be",
@@ -105,7 +104,7 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
 
 
 def _ids(fields: list[str]) -> NDArray[np.int64]:
-    """Parses rows of ids; -1 stands for a word that cannot be one."""
+    """Parses rows of ids, with -1 for a word that is no id."""
     try:
         numbers = np.array(list(map(int, fields)), dtype=np.int64)
     except (ValueError, OverflowError):

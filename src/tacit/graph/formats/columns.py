@@ -15,11 +15,11 @@ from tacit.graph.formats.files import extension
 
 Order = tuple[int, int, int]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
-_ENOUGH = 100  # lines to judge columns by
-_FEWER = 5  # times fewer distinct values than the relations are far fewer
-_LONGEST = 100  # letters of a word that names a column
-_AMBIGUOUS = 0.1  # of the relations that are entities, too, are too many
-_MELT = "; a table with a column for each relation is melted into these first"
+_JUDGED = 100  # facts that suffice to doubt a guessed order of columns
+_FAR_MORE = 5  # times as many distinct values as another column has
+_LONGEST_WORD = 100  # letters of a word that names a column
+_SWAPPED = 0.1  # share of the relations that are entities too if columns are swapped
+_MELTING = "; a table with a column for each relation is melted into these first"
 _WORDS = {
     "head": "head h subject subj s source src from start node1 entity1 arg1",
     "relation": (
@@ -28,16 +28,16 @@ _WORDS = {
     "tail": "tail t object obj o target tgt dst dest destination to end node2 entity2 arg2",
 }
 _ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
-_TELLING = ("relation", "relationship", "predicate")  # hardly the label of anything
+_NO_LABELS = ("relation", "relationship", "predicate")  # words that are hardly ever labels
 _NEO4J = re.compile(r":(START_ID|END_ID|TYPE)\b.*")
 
 
 def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     """The positions of head, relation and tail that the option `columns` gives.
 
-    They are positions, or words for the three roles in the order of the file, or names of columns:
-    where these are such words they may be in any order, else they are those of head, relation and
-    tail.
+    It has three positions, or words for the three roles in the order of the file, or names of
+    columns. Names that are words for the roles may be in any order; others are those of head,
+    relation and tail.
 
     >>> column_order("head,tail,relation"), column_order("subject object predicate")
     ((0, 2, 1), (0, 2, 1))
@@ -60,8 +60,8 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     names = f"three of {', '.join(header)}"
     if len(header) <= 3:
         own = header_names(header)
-        as_there = f" or as the table does ({own})" if own else ""
-        names = f"the three, as in 'head,tail,relation'{as_there},"
+        by_header = f" or as the table does ({own})" if own else ""
+        names = f"the three, as in 'head,tail,relation'{by_header},"
     positions = "the positions of head, relation and tail, as in '1,3,2'"
     raise SettingsError(f"columns '{columns}' must name {names} or give {positions}", "columns")
 
@@ -103,7 +103,7 @@ def _are_positions(words: Sequence[str]) -> bool:
 
 
 def header_order(words: Sequence[str]) -> Order | None:
-    """The column order that a header gives, one word per role; None where it is no header.
+    """The column order of a header, which has one word per role; None of another line.
 
     >>> header_order([":START_ID(Person)", ":END_ID", ":TYPE"])
     (0, 2, 1)
@@ -120,13 +120,13 @@ def header_order(words: Sequence[str]) -> Order | None:
 def is_half_a_header(fields: Sequence[str]) -> bool:
     """Whether the first line (three fields a line) names columns, but not all roles.
 
-    Two of its words, or one that is hardly a label, name columns, and not the same one; none of the
-    three is in its column again.
+    Its words name two different roles, or one of them is hardly a label; none of the three occurs
+    in its column again.
     """
     first = fields[:3]
     roles = {_role(word) for word in first if len(word) > 1} - {None}
-    telling = [word for word in first if word.lower() in _TELLING or _NEO4J.fullmatch(word)]
-    return (len(roles) > 1 or bool(telling)) and not any(
+    no_labels = [word for word in first if word.lower() in _NO_LABELS or _NEO4J.fullmatch(word)]
+    return (len(roles) > 1 or bool(no_labels)) and not any(
         word in fields[i + 3 :: 3] for i, word in enumerate(first)
     )
 
@@ -136,7 +136,7 @@ def header_in(
 ) -> Order | None:
     """The column order if the first line (three fields a line) is a header, else None.
 
-    An `explicit` order counts before what the header says; half a header without one is refused.
+    An `explicit` order overrides that of the header; without one, half a header is refused.
     """
     first = fields[:3]
     words = words_of(columns or "")
@@ -159,7 +159,7 @@ def resolve_order(
     stated = header_order(header) if columns is None else column_order(columns, header)
     order = stated or usual
     if stated is None and len(header) != 3:
-        wide = f"; {_choice(header)}{_MELT}" if len(header) > 3 else ""
+        wide = f"; {_choice(header)}{_MELTING}" if len(header) > 3 else ""
         number = counted(len(header), "column")
         raise DataError(f"has {number}; expected 3 ({', '.join(COLUMNS)}){wide}", path, line)
     roles = [_role(header[at]) for at in order] if stated is None else COLUMNS
@@ -186,7 +186,7 @@ def _choice(header: Sequence[str]) -> str:
     return f"give `columns='2,4,3'`, the positions of these{by_name}"
 
 
-def review(
+def check_table(
     bad: BadLines,
     split: str,
     builder: Builder,
@@ -196,9 +196,9 @@ def review(
     explicit: bool,
     facts: int,
 ) -> None:
-    """Notes what was skipped or guessed of a table; refuses one for train without facts.
+    """Notes what was skipped or guessed of a table; a train table without facts is an error.
 
-    A guessed order of columns that looks wrong is noted, or refused.
+    A guessed order of columns that looks wrong is noted, or an error.
     """
     path = bad.path
     bad.check(facts)
@@ -208,7 +208,7 @@ def review(
         builder.notes.append(
             f"{split}: the columns of {path.name} are separated by {SEPARATORS[separator]}"
         )
-    if not facts and split == "train":  # the other splits may be empty: all facts are known ones
+    if not facts and split == "train":  # the other splits may be empty
         raise DataError("holds no facts; expected rows of head, relation and tail", path)
     if columns is None and len(header) > 3:
         names = ", ".join(header[i] for i in order)
@@ -218,24 +218,24 @@ def review(
     elif columns is None and order != USUAL:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")
-    if not explicit and order == USUAL and facts >= _ENOUGH:
-        _doubt(path, split, builder)
+    if not explicit and order == USUAL and facts >= _JUDGED:
+        _check_relation_column(path, split, builder)
 
 
-def _doubt(path: Path, split: str, builder: Builder) -> None:
+def _check_relation_column(path: Path, split: str, builder: Builder) -> None:
     """Notes a relation column with too many values; refuses one of mostly entities."""
     heads, relations, tails = (
         np.count_nonzero(np.bincount(column)) for column in builder.facts(split).T
     )
     fewest = min(heads, tails)
-    if _FEWER * fewest > relations:
+    if relations < _FAR_MORE * fewest:
         return
     column, positions = (3, "1,3,2") if tails == fewest else (1, "2,1,3")
     values = (
         f"column 2, read as the relation, has {relations:,} different values "
         f"and column {column} only {fewest:,}"
     )
-    if len(builder.relations.keys() & builder.entities.keys()) >= _AMBIGUOUS * relations:
+    if len(builder.relations.keys() & builder.entities.keys()) >= _SWAPPED * relations:
         raise DataError(
             f"{values}; say which is the relation, `columns='{positions}'` or `columns='1,2,3'`",
             path,
@@ -247,7 +247,7 @@ def _doubt(path: Path, split: str, builder: Builder) -> None:
 
 def _role(word: str) -> str | None:
     """The role of a header word: head for `source_id`, `Head entity`, `:START_ID(City)`."""
-    if len(word) > _LONGEST:
+    if len(word) > _LONGEST_WORD:
         return None
     plain = re.sub(r"\(.*\)|[\W_]", "", word.casefold())
     return _ROLES.get(plain) or _ROLES.get(

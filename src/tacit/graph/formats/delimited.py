@@ -21,16 +21,17 @@ from tacit.graph.formats.files import blocks, decode_block, extension, lines, pl
 COLUMNS = ("head", "relation", "tail")
 TEXTS = (".tsv", ".txt", ".csv")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}  # of a `.csv`, the usual one first
-_JUDGED = 100  # lines to tell the separator by
+_SAMPLED = 100  # first lines, which tell the separator
+_BATCH = 30_000  # fields of a flat list
 _TAB, _NEWLINE, _SPACE = b"\t\n "
-SHOWN = 5  # lines that a message speaks of
+SHOWN = 5  # lines in a message
 
 
 @dataclass
 class BadLines:
-    """The lines of a file that hold no fact, which are skipped or not.
+    """The lines of a file that hold no fact, and whether to `skip` them; None is no choice.
 
-    `skip` is None where there is no choice. A `unit` is a row in what has no lines.
+    The `unit` of a source without lines is a row.
     """
 
     path: Path
@@ -81,10 +82,8 @@ def table_fields(
 ) -> Iterator[list[str]]:
     """Reads the columns of a table as flat lists, block by block.
 
-    A `.csv` is split by its separator and quotes, any other by tabs.
-
-    Lines that lack a column go to `bad`; where there are any at the end, these are one error unless
-    they are skipped.
+    A `.csv` is split by its separator and quotes, any other by tabs. Lines that lack a column go to
+    `bad`; at the end these are one error unless they are skipped.
     """
     bad = BadLines(path) if bad is None else bad
     separator = separator_of(path)
@@ -99,7 +98,7 @@ def table_fields(
         text = decode_block(block, line, path)[:-1]
         if is_regular(block, len(columns)):
             yield text.replace("\n", "\t").split("\t")
-        else:  # line by line: blank lines go, spaces around labels too, and anything else is bad
+        else:  # blank lines and spaces around labels are dropped
             rows = _tab_rows(enumerate(text.split("\n"), start=line))
             yield [
                 field
@@ -112,8 +111,8 @@ def table_fields(
 def separator_of(path: Path) -> str:
     """The column separator of a table: a tab, or for a `.csv` also a comma or semicolon.
 
-    It is what gives most of the first lines the same number of columns, two or more; of several
-    that do so the one that a space follows less often, and else the comma.
+    It splits most of the first lines into the same number of columns, two or more. Of several such
+    separators it is the one that fewer spaces follow, or else the comma.
     """
     return max(SEPARATORS, key=partial(_regularity, path)) if extension(path) == ".csv" else "\t"
 
@@ -121,19 +120,19 @@ def separator_of(path: Path) -> str:
 def _regularity(path: Path, separator: str) -> tuple[int, int]:
     """How many first lines share a column count, and minus the spaces after separators."""
     most = max((count for width, count in _widths(path, separator).items() if width > 1), default=0)
-    return most, -sum(text.count(f"{separator} ") for _, text in islice(lines(path), _JUDGED))
+    return most, -sum(text.count(f"{separator} ") for _, text in islice(lines(path), _SAMPLED))
 
 
 def _widths(path: Path, separator: str) -> Counter[int]:
     """Counts the first lines by their number of columns, up to one that is not CSV."""
     widths: Counter[int] = Counter()
     with suppress(DataError):
-        widths.update(len(row) for _, row in islice(_rows(path, separator), _JUDGED))
+        widths.update(len(row) for _, row in islice(_rows(path, separator), _SAMPLED))
     return widths
 
 
 def is_regular(block: bytes, width: int, separator: int = _TAB) -> bool:
-    """Whether every line of a block has that many fields, stripped; checked without a loop."""
+    """Whether every line of a block has `width` stripped fields; it is checked without a loop."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero((data == separator) | (data == _NEWLINE))
     if (
@@ -195,7 +194,7 @@ def batch_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     fields: list[str] = []
     for row in rows:
         fields += row
-        if len(fields) >= 30_000:
+        if len(fields) >= _BATCH:
             yield fields
             fields = []
     yield fields

@@ -1,7 +1,6 @@
-"""Reads large tables and Parquet files through DuckDB, much faster than by a dict.
+"""Reads large tables and Parquet files through DuckDB, much faster than line by line.
 
-Of a table of text only what is regular goes this way, so that facts, ids and errors are those of
-the own reader.
+Only regular tables of text are read so, and facts, ids and errors are those of the plain reader.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from tacit.graph.formats.delimited import (
 )
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
-# of a Parquet file
+# limits of a Parquet file
 ROWS = 1_000_000
 ROWS_A_BYTE = 20
 PARQUET = ".parquet"
-LARGE = 1 << 25  # bytes of text, about a million lines, from which it pays
-_PACKED = 4  # times smaller is a text that is packed
+LARGE = 1 << 25  # bytes of text, about a million lines, from which DuckDB is faster
+_PACKED = 4  # times as large is a packed text when it is unpacked
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
-# A label's number is its rank by first occurrence, the head of a fact before its tail.
+# The number of a label is its rank by first occurrence, the head of a fact before its tail.
 _NUMBERED = (
     "CREATE TABLE of_{} AS SELECT x, (row_number() OVER (ORDER BY first) - 1)::INTEGER id "
     "FROM (SELECT x, min(place) first FROM ({}) GROUP BY x)"
@@ -64,7 +63,7 @@ _SIZES = (
     "SELECT max(num_rows) FROM parquet_file_metadata(?)",
     "SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)",
 )
-# else a folder named relation=x overrides a column
+# with Hive partitioning, a folder named relation=x would override a column
 _OF_PARQUET = "read_parquet(?, hive_partitioning = false)"
 
 
@@ -73,9 +72,8 @@ def add_text(
 ) -> int | None:
     """Adds the facts of a large regular text table; returns their number.
 
-    None says that the plain reader must read it.
-
-    `order` has the positions of head, relation and tail; the first `skip` lines are a header.
+    It returns None for a table that the plain reader must read. `order` has the positions of head,
+    relation and tail; the first `skip` lines are a header.
     """
     packed = path.suffix == ".gz"
     size = path.stat().st_size * (_PACKED if packed else 1)
@@ -96,7 +94,7 @@ def add_text(
             arguments = [_pattern_of(path), "gzip" if packed else "none", separator, skip]
             connection.execute(f"CREATE TABLE facts AS SELECT {chosen} FROM {TEXT}", arguments)
             coded = _encode_facts(connection)
-    except duckdb.Error:  # what is not UTF-8, most likely: the own reader says where
+    except duckdb.Error:  # most likely it is not UTF-8: the plain reader says where
         return None
     if len(coded[2]) != lines - skip:
         return None
@@ -156,7 +154,7 @@ def _encode_facts(connection: Any) -> tuple[list[str], list[str], NDArray[np.int
 
 
 def _regular_lines(path: Path, separator: bytes) -> int | None:
-    """The number of lines of a table that any reader reads alike; else None."""
+    """The number of lines of a table that both readers read alike; else None."""
     lines = 0
     odd = (b"\r", b"\0", b'"') if extension(path) == ".csv" else (b"\r", b"\0")
     for _, block in blocks(path):
@@ -182,7 +180,7 @@ def connected() -> Iterator[Any]:
             yield connection
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
-    except RuntimeError as error:  # what it makes of a signal
+    except RuntimeError as error:  # DuckDB turns a signal into this
         if "interrupted" not in str(error).lower():
             raise
         raise KeyboardInterrupt from None
@@ -192,7 +190,7 @@ def connected() -> Iterator[Any]:
 def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
     """Opens a connection and reads a Parquet schema; problems become a `DataError`.
 
-    One that holds far more than its size is refused: it may have a million rows and 20 for each
+    A file that holds far more than its size is refused: it may have a million rows and 20 for each
     byte, and unpack to 16 MB and 500 bytes for each.
     """
     if find_spec("duckdb") is None:

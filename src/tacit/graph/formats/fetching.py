@@ -25,14 +25,13 @@ MOST = 1_000_000
 PAGE = 10_000
 _ANSWER = "application/sparql-results+json"
 _LARGEST = 1 << 28  # bytes of a page that are read
-# for a page, and the longest wait in seconds that a server may ask for
-_TRIES = 6
-_PATIENCE = 120.0
-_BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer later
+_TRIES = 6  # for a page
+_LONGEST_WAIT = 120.0  # seconds
+_BUSY = (408, 429, 500, 502, 503, 504)  # statuses of a server that may answer later
 _ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
-# where nothing is a variable
+# parts of a pattern without variables: IRIs, strings and comments
 _OPAQUE = re.compile(r"""<[^<>\s]*>|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|#[^\n]*""")
-FactCount = Callable[[int], None]  # hears how many facts there are so far
+FactCount = Callable[[int], None]  # gets the number of facts so far
 _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 
 
@@ -40,9 +39,9 @@ _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*(--[a-z]+)?")
 class Endpoint:
     """A SPARQL endpoint, a pattern of facts, and limits on the rate of requests.
 
-    `pattern` is a graph pattern over `?s`, `?p` and `?o`: all facts by default. Facts about blank
-    nodes are left out, whose names mean nothing from one page to the next, and rows that leave one
-    of the three open.
+    `pattern` is a graph pattern over `?s`, `?p` and `?o`: all facts by default. Rows that leave one
+    of the three open are left out, and so are facts about blank nodes, whose names differ from page
+    to page.
     """
 
     url: str
@@ -98,7 +97,7 @@ class Endpoint:
                     text = reply.read(_LARGEST + 1)
                     if reply.length and len(text) <= _LARGEST:
                         raise OSError("its answer was cut short")
-                # 206, say, where a server gave up before all rows were found
+                # 206, for example, is the status of a server that did not find all rows in time
                 if reply.status != 200:
                     raise DataError(
                         f"{self.url} answers {reply.status} {reply.reason}, which is no whole page"
@@ -139,10 +138,9 @@ class Fetched(NamedTuple):
 def fetch(
     endpoint: Endpoint, out: str | Path, most: int = MOST, progress: FactCount = lambda facts: None
 ) -> Fetched:
-    """Write the facts of an endpoint to a file of N-Triples.
+    """Writes the facts of an endpoint to a file of N-Triples.
 
-    What has come so far lies beside the file under its name and `.part`; the same call goes on from
-    there.
+    The facts so far are in a file beside it that ends in `.part`; the same call goes on from there.
     """
     if most < 1:
         raise SettingsError(f"most is {most}; it must be at least 1", "most")
@@ -164,12 +162,12 @@ def fetch(
                 lines = endpoint.rows(count, min(endpoint.page, most - count))
                 ended = not lines  # a server may cap its pages: only an empty one is the last
                 file.seek(0)
-                # rows are distinct, and those of a page come after others
+                # rows are distinct and in order, so no page begins as the first one does
                 if lines and file.readline() == lines[0]:
                     raise DataError(
                         f"{endpoint.url} gives its first rows again: it does not heed OFFSET"
                     )
-                file.write(b"".join(lines))  # at the end, wherever it was read
+                file.write(b"".join(lines))  # a file opened to append writes at its end
                 file.flush()
                 os.fsync(file.fileno())
                 count += len(lines)
@@ -228,17 +226,16 @@ def _progress_of(state: Path, part: Path, endpoint: Endpoint) -> tuple[int, int]
 def _wait(retry_after: str, tries: int) -> float:
     """The delay before a retry: what the server asks for, else growing with each try."""
     if retry_after.isdecimal():
-        return min(float(retry_after), _PATIENCE)
+        return min(float(retry_after), _LONGEST_WAIT)
     try:
-        return min(
-            max(parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0), _PATIENCE
-        )
+        seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
     except (TypeError, ValueError):
-        return min(2.0 ** (tries - 1), _PATIENCE)
+        return 2.0 ** (tries - 1)
+    return min(max(seconds, 0.0), _LONGEST_WAIT)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a POST would lose its body, and another server is not meant."""
+    """Refuses redirects: a POST would lose its body, and the user chose this server."""
 
     def redirect_request(self, *arguments: Any) -> None:
         """Returns no request, so that the response counts as an error."""
@@ -251,7 +248,7 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(_ADDRESS.fullmatch(url) and parts.hostname and parts.port != 0)
-    except ValueError:  # of a port that is no number, say
+    except ValueError:  # for example, the port is no number
         return False
 
 
@@ -269,7 +266,7 @@ def _lines(url: str, text: bytes) -> list[bytes]:
 
 
 def _term(term: Mapping[str, str], is_object: bool) -> bytes:
-    """A term of SPARQL's JSON results as N-Triples; half a surrogate pair is no character."""
+    """A term of SPARQL's JSON results as N-Triples; half a surrogate pair becomes `?`."""
     kind = term["type"]
     value = term["value"]
     if kind == "uri":

@@ -1,9 +1,8 @@
 """Reads files in blocks of whole lines, packed or not, and writes them atomically.
 
-A file is read block by block, so that its size takes no memory; what is made of its lines does. A
-packed file may unpack to 16 MB and a multiple of what was read of it so far, twice what sorted
-facts of a single relation come to: 100 times for gzip, 250 for bzip2, 500 for xz. What unpacks to
-more was made to fill a memory.
+A file is read block by block, so that a large one needs no memory. A packed file may unpack to
+16 MB and a multiple of its size: 100 times for gzip, 250 for bzip2, 500 for xz. That is twice what
+sorted facts of a single relation come to; a file that unpacks to more is made to fill the memory.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from tacit.disk import replacing, written
 from tacit.errors import DataError
 
 # bytes; large enough for numpy to pay off, small enough for its fields to stay in the cache
 BLOCK = 1 << 16
-LONGEST_LINE = 1 << 24
-# bytes
+LONGEST_LINE = 1 << 24  # bytes
+# the bytes that a packed file may unpack to, and those for each of its own bytes
 UNPACKED = 1 << 24
 UNPACKED_A_BYTE = {".gz": 100, ".bz2": 250, ".xz": 500}
 BOM = b"\xef\xbb\xbf"
-# of a path or a file
+# the functions that open a packed file, by its extension
 PACKINGS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 class _Unpacking(io.RawIOBase):
-    """The content of a packed file, within a limit relative to the file's size."""
+    """The content of a packed file, within a limit relative to the part of it that was read."""
 
     def __init__(self, raw: IO[bytes], path: Path) -> None:
         self._raw = raw
@@ -84,7 +83,7 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
         raise DataError("is a folder where a file is expected", path) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
-        # not the system's, but that of what unpacks
+        # an error of the packing has no number
         if packing and getattr(error, "errno", None) is None:
             problem = f"is not a whole {path.suffix} file ({error}); unpack it, or fetch it again"
         raise DataError(problem, path) from None
@@ -158,18 +157,17 @@ def _packing_writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
     """A writer that packs into another file, as the suffix says."""
     if suffix == ".gz":  # without a time, so that equal facts give equal files
         return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
-    return (
-        cast(AbstractContextManager[Any], PACKINGS[suffix](raw, "wb"))
-        if suffix in PACKINGS
-        else nullcontext(raw)
+    writer: AbstractContextManager[Any] = (
+        PACKINGS[suffix](raw, "wb") if suffix in PACKINGS else nullcontext(raw)
     )
+    return writer
 
 
 @contextmanager
 def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
     """A folder to fill, whose files replace those at `path` once all are written.
 
-    Files named by `stale` go where no new ones take their place.
+    The `stale` files of an existing folder are deleted.
     """
     with written(path, DataError):
         if path.exists() and not path.is_dir():
@@ -192,7 +190,7 @@ def atomic_folder(path: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
 
 @contextmanager
 def spool(file: IO[bytes], name: str, shown: str | Path) -> Iterator[Path]:
-    """A temporary copy of a stream, since readers may look twice; errors name `shown`."""
+    """A temporary copy of a stream, since readers may read twice; errors name `shown`."""
     with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         path = Path(folder) / name
         with written(path, DataError), path.open("wb") as copy:

@@ -16,12 +16,12 @@ from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.columns import (
     USUAL,
     Order,
+    check_table,
     header_in,
     header_names,
     header_order,
     is_half_a_header,
     resolve_order,
-    review,
 )
 from tacit.graph.formats.delimited import (
     COLUMNS,
@@ -52,21 +52,21 @@ TABLES = (*TEXTS, PARQUET)
 PREFIXES = "prefixes.tsv"
 NAMES = "names.tsv"
 NAMING = (PREFIXES, NAMES)
-_SOME = 10  # lines to doubt the first one by
-# what messages call them
+_JUDGED = 10  # facts that suffice to take the first line for a header
+# the names in messages of sources that are no files
 _FRAME = Path("DataFrame")
 _ROWS = Path("triples")
 _ARRAY = Path("array")
 # pandas makes floats of whole numbers where one is missing
-_CURE = ": frame.convert_dtypes() makes these of whole floats, astype(str) makes text of anything"
+_ADVICE = ": frame.convert_dtypes() makes these of whole floats, astype(str) makes text of anything"
 
 
 def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
     """Adds the facts of a table to a builder.
 
-    The order of its columns is what `columns` says, else what a header says, else that of the
-    tables before it; columns that look swapped are noted, or refused where there is little doubt.
-    Of a table with more than three, `columns` or a header must say which.
+    The order of its columns is that of `columns`, or else of a header, or else of the tables before
+    it; columns that look swapped are noted, or refused if there is little doubt. `columns` or a
+    header must choose three of more columns.
     """
     columns = reading.columns
     if extension(path) == PARQUET:
@@ -79,14 +79,14 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
         header = next((row for _, row in table_rows(path)), [])
         order, explicit, facts = _add_text(split, builder, columns, header, bad)
         first = [header[i] for i in order] if len(header) > max(order) else []
-        if first and facts >= _SOME and _stands_alone(builder, split, *first):
+        if first and facts >= _JUDGED and _stands_alone(builder, split, *first):
             names = header_names(first)
-            cure = f"give `columns='{names}'`" if names else "delete it"
+            advice = f"give `columns='{names}'`" if names else "delete it"
             builder.notes.append(
                 f"{split}: the first line of {path.name} has nothing in common with any other; if "
-                f"it is a header, {cure}"
+                f"it is a header, {advice}"
             )
-    review(bad, split, builder, header, order, columns, explicit, facts)
+    check_table(bad, split, builder, header, order, columns, explicit, facts)
     if len(header) <= 3:
         builder.order = order
 
@@ -94,7 +94,7 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
 def _add_text(
     split: str, builder: Builder, columns: str | None, header: list[str], bad: BadLines
 ) -> tuple[Order, bool, int]:
-    """Adds the facts of a text table; `header` is its first line, whatever that is.
+    """Adds the facts of a text table, whose first line may be a `header`.
 
     Returns the order of columns, whether an option or header states it, and the number of facts.
     """
@@ -204,7 +204,7 @@ def _read_columns(
     builder = Builder()
     count = len(facts) // 3
     builder.add("train", facts)
-    review(bad, "train", builder, header, order, reading.columns, explicit, count)
+    check_table(bad, "train", builder, header, order, reading.columns, explicit, count)
     return builder.graph("graph")
 
 
@@ -220,15 +220,15 @@ def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column:
         if isinstance(value, str) or is_whole:
             label = str(value).strip(" ")
         elif not _is_missing(value):
-            cure = _CURE if source is _FRAME else ""
+            advice = _ADVICE if source is _FRAME else ""
             what = f"column '{column}' holds {type(value).__name__}"
-            raise DataError(f"row {row}: {what}; labels are text or whole numbers{cure}", source)
+            raise DataError(f"row {row}: {what}; labels are text or whole numbers{advice}", source)
         labels.append(label)
     return labels
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None, or what pandas or numpy has in its place."""
+    """Whether a value is None, NaN or a missing value of pandas."""
     is_nan = isinstance(value, Real) and value != value
     return is_nan or type(value).__name__ in ("NoneType", "NAType", "NaTType")
 
@@ -258,16 +258,17 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
 
 
 def _lines(graph: Graph, facts: Triples) -> bytes:
+    """The lines of a table of facts; `read_table` reads the same facts from them."""
     check_writable((*graph.entities, *graph.relations))
     entities = graph.entities.labels
     relations = graph.relations.labels
     lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
     first = lines[0][:-1].split("\t") if lines else []
-    # a reader takes the first away for a header
+    # a first fact that looks like a header would be skipped
     if first and (header_order(first) or is_half_a_header(first)):
         lines.insert(0, "\t".join(COLUMNS) + "\n")
     text = "".join(lines).encode()
-    # a reader takes the first away, which is not the label's then
+    # a reader drops one mark, which must not be that of a label
     return BOM + text if text.startswith(BOM) else text
 
 
@@ -295,7 +296,7 @@ def read_prefixes(folder: Path) -> Prefixes:
 def read_names(graph: Graph, path: Path, skip_bad: bool | None = None) -> Graph:
     """Adds the names of a table with the columns label and name; a label may be an IRI.
 
-    Lines that lack one of them are an error, or skipped and noted where `skip_bad` says so.
+    Lines that lack one of them are an error, or skipped and noted with `skip_bad`.
     """
     names: dict[str, list[str]] = {}
     unknown = 0
@@ -309,18 +310,17 @@ def read_names(graph: Graph, path: Path, skip_bad: bool | None = None) -> Graph:
             unknown += 1
     if not names:
         raise DataError("names no label of the graph; expected lines of label and name", path)
-    skipped = [
-        f"{path.name}: {counted(unknown, 'name')} of labels that the graph does not have skipped"
-    ]
-    notes = (
-        *graph.notes,
-        *(skipped if unknown else ()),
-        *([bad.note("names")] if bad.count else ()),
-    )
-    return replace(graph.named(names), notes=notes)
+    notes = list(graph.notes)
+    if unknown:
+        skipped = f"{counted(unknown, 'name')} of labels that the graph does not have skipped"
+        notes.append(f"{path.name}: {skipped}")
+    if bad.count:
+        notes.append(bad.note("names"))
+    return replace(graph.named(names), notes=tuple(notes))
 
 
 def _pairs(bad: BadLines, *columns: str) -> Iterator[tuple[str, str]]:
+    """Reads the rows of a table of two columns."""
     read = parquet_fields if extension(bad.path) == PARQUET else table_fields
     for fields in read(bad.path, columns, bad):
         yield from zip(fields[0::2], fields[1::2], strict=True)

@@ -1,6 +1,6 @@
 """Neo4j exports: tables of nodes and relationships, by neo4j-admin or by apoc.
 
-A column of a header is `property:type`, or `name:KIND(space)`: equal ids of two spaces are those of
+A column of a header is `property:type`, or `name:KIND(space)`: equal ids of two spaces belong to
 two nodes.
 """
 
@@ -21,7 +21,7 @@ from tacit.graph.graph import Graph
 ENDS = ("START_ID", "TYPE", "END_ID")
 _COLUMN = re.compile(r"[^:]*:(ID|START_ID|END_ID|TYPE|LABEL)(?:\(([^)]*)\))?(?:\{.*\})?")
 _APOC = {"_id": "ID", "_labels": "LABEL", "_start": "START_ID", "_end": "END_ID", "_type": "TYPE"}
-# of properties that name a node, the best first
+# properties that name a node, the best first
 _NAMES = ("name", "title", "label", "fullname", "displayname")
 _SHOWN = 5  # properties in a note
 
@@ -113,8 +113,7 @@ class Export:
 def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> Graph:
     """Reads the graph of an export: its relationships, with nodes named by a property.
 
-    Ids are the labels; where headers tell of several spaces, that of an id stands before it:
-    `Person/7`.
+    Ids are the labels, prefixed by their id spaces if there are several: `Person/7`.
     """
     spaces = {
         space for export in exports for kind, space in export.spaces.items() if kind.endswith("ID")

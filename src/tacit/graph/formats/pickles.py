@@ -1,9 +1,9 @@
 """Loads untrusted pickles, after a trial in a process with limited resources.
 
-A pickle is a program. It can call nothing here, and still a few hundred bytes can make it build
-what takes a lifetime to hash, overflow the stack or ask for all memory there is. What ends well in
-that process ends well in this one, too. The file is that process's script as well, so that it
-imports nothing but the standard library at its top.
+A pickle is a program. It can call nothing here, but a few hundred bytes can still take a lifetime
+to hash, overflow the stack or fill the memory. A pickle that the trial reads is safe to read in
+this process. This file is also the script of the trial, so its top imports the standard library
+alone.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
 
-# of processor time; honest pickles take up to 0.08 a megabyte
+# limits of processor time; honest pickles take up to 0.08 s a megabyte
 SECONDS = 2.0
 SECONDS_A_MB = 1.0
-# of memory; honest pickles take 6 to 31 a byte
+# limits of memory; honest pickles take 6 to 31 bytes a byte
 BYTES = 1 << 28
 BYTES_A_BYTE = 64
-# times as long by the clock, for machines with much else to do or without such limits
+# times as long by the clock, for busy machines and systems without limits of processor time
 _PATIENCE = 20
-_STACK = 1 << 18  # less than any thread has that may open a file
+_STACK = 1 << 18  # bytes; less than the stack of any thread that reads pickles
 _WIDTHS = {
     "Double": 8,
     "Float": 4,
@@ -97,9 +97,8 @@ class _Tensors(PlainData):
 
     def __init__(self, file: IO[bytes], room: int) -> None:
         super().__init__(file)
-        # of the file; of each storage that was named
-        self._room = room
-        self._bytes = dict[str, int]()
+        self._room = room  # bytes of the file
+        self._bytes = dict[str, int]()  # of each storage
 
     def persistent_load(self, pid: Any) -> _Storage:
         """The storage of a tensor, which several tensors may share."""
@@ -117,8 +116,7 @@ class _Tensors(PlainData):
 def load_pickle(path: str | Path) -> Any:
     """Loads the plain data of a pickle; it refuses anything that could run code.
 
-    What would crash, never end or take all memory is refused by `rehearse`, which says how much a
-    pickle may take.
+    `rehearse` refuses a pickle that would crash, never end or take all memory.
     """
     from tacit.errors import DataError
     from tacit.graph.formats.files import open_file
@@ -138,12 +136,12 @@ def load_pickle(path: str | Path) -> Any:
 
 
 def rehearse(data: bytes, *, pickles: int = 1, room: int | None = None) -> str:
-    """The first problem in a sequence of pickles, found in a child process; or none.
+    """The first problem in a sequence of pickles, found in a child process; or "".
 
-    They are plain data; with `room`, which is the size of a file, they describe the tensors in it.
-    They may take 2 s of processor time and one more for each megabyte, and 256 MB of memory and 64
-    bytes for each byte. Where the system has no such limits, as on Windows, they may take 20 times
-    that long by the clock, and memory is not limited.
+    They hold plain data, or with `room`, the size of a file, the tensors in that file. They may
+    take 2 s of processor time and one more for each megabyte, and 256 MB of memory and 64 bytes for
+    each byte. On a system without such limits, such as Windows, they may take 20 times as long by
+    the clock, and any memory.
     """
     seconds = SECONDS + SECONDS_A_MB * len(data) / 1e6
     memory = BYTES + BYTES_A_BYTE * len(data)

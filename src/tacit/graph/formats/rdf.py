@@ -22,7 +22,7 @@ from tacit.graph.settings import ReadSettings
 if TYPE_CHECKING:
     from pyoxigraph import Quad
 
-RDF_FORMATS = {  # pyoxigraph's name for what an extension tells
+RDF_FORMATS = {  # pyoxigraph's names of formats, by extension
     ".nt": "N_TRIPLES",
     ".ttl": "TURTLE",
     ".trig": "TRIG",
@@ -33,8 +33,8 @@ RDF_FORMATS = {  # pyoxigraph's name for what an extension tells
     ".xml": "RDF_XML",
     ".jsonld": "JSON_LD",
 }
-_BATCH = 1000
-# bytes of XML that are looked at together: a long comment is read from its start with each block
+_BATCH = 1000  # statements
+# bytes of XML that are checked together: expat reads a long comment from its start in each block
 _BLOCK = 1 << 20
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
 # formats in which statements may belong to a named graph or a formula
@@ -46,10 +46,10 @@ _NAMING = (
     "<http://schema.org/name>",
     "<https://schema.org/name>",
 )
-# things in things: the parser overflows its stack or takes minutes from about 15,000 on
+# levels of nesting: the parser overflows its stack or takes minutes from about 15,000 on
 _DEEPEST = 1000
 _BRACKETS = re.compile(rb"(?:[(\[{]\s*){%d}" % _DEEPEST)
-_PLAIN = re.compile(r"(?:[^&<]|&#\w+;){0,1000}")  # what an entity of XML may stand for
+_PLAIN = re.compile(r"(?:[^&<]|&#\w+;){0,1000}")  # texts that an XML entity may stand for
 _SKIPPED = {
     "literals": "with a literal skipped; `literals=True` keeps them",
     "triples": "about other facts (RDF-star) skipped",
@@ -61,10 +61,9 @@ _SKIPPED = {
 def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
     """Adds the facts of a file in one of pyoxigraph's formats, and its prefixes.
 
-    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Another
-    fact whose object is a literal is kept or skipped as `literals` says; what was skipped or merged
-    is noted. Terms stay as N-Triples writes them until all are known: `labelling` then shortens
-    them.
+    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Other
+    facts with literals are kept with `literals`, or else skipped; notes count skipped and merged
+    ones. Terms stay as in N-Triples until all are known: `labelling` then shortens them.
     """
     kind = RDF_FORMATS[extension(path)]
     literals = reading.literals
@@ -76,7 +75,7 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
     while lines := list(map(str, islice(statements, _BATCH))):
         text = " ".join(lines)
         fields = text.split(" ") if lines else []
-        if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not IRIs alone
+        if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not all are IRIs
             fields = [term for line in lines for term in reader.fact(line)]
         empty = empty and not fields
         builder.add(split, fields)
@@ -94,10 +93,10 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
 
 
 class _Reader:
-    """Decides which terms of a statement make a fact, and counts the rest.
+    """Turns statements into facts, and counts the statements that are none.
 
-    Blank nodes without a label are numbered as they come: the parser's own names for them differ in
-    each run.
+    Blank nodes without a label are numbered in order: the parser's own names for them differ from
+    run to run.
     """
 
     def __init__(self, kind: str, stem: str, literals: bool, language: str, names: Ranked) -> None:
@@ -111,10 +110,10 @@ class _Reader:
         self.noticed: Counter[str] = Counter()
 
     def fact(self, statement: str) -> tuple[str, ...]:
-        """The head, relation and tail of a statement in N-Quads, or None."""
+        """The head, relation and tail of a statement in N-Quads; empty if it is no fact."""
         subject, predicate, object = statement.split(" ", 2)
         is_plain = object[0] == '"' and "<<" not in object
-        if is_plain and self._skips_literals and predicate not in _NAMING:  # as many are
+        if is_plain and self._skips_literals and predicate not in _NAMING:  # the usual case
             self.noticed["literals"] += 1
             return ()
         if object.startswith("<<"):
@@ -124,7 +123,7 @@ class _Reader:
         if (cut := object.find(" ", end)) > 0:
             object = object[:cut]
             self.noticed["formulas" if self._kind == "N3" else "graphs"] += 1
-            if self._kind == "N3":  # what a formula says is spoken of, not said
+            if self._kind == "N3":  # a formula is quoted, not stated
                 return ()
         if self._kind not in _LABELLED:
             subject = self._node(subject)
@@ -140,7 +139,7 @@ class _Reader:
 
     def _name(self, subject: str, literal: str, end: int) -> None:
         """Stores a name with its rank: the requested language, then none, then any."""
-        # strings are escaped as JSON's are
+        # strings are escaped as in JSON
         name = " ".join(str(json.loads(literal[: end + 1])).split())
         tag, _, _ = literal[end + 1 :].lower().partition("--")
         preferred = f"@{self._language.lower()}"
@@ -151,11 +150,10 @@ class _Reader:
             self._names.setdefault(subject, []).append((rank, name))
 
     def _node(self, term: str) -> str:
-        return (
-            self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}")
-            if term[0] == "_"
-            else term
-        )
+        """A term, or the numbered label of a blank node."""
+        if term[0] != "_":
+            return term
+        return self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}")
 
 
 def _statements(
@@ -168,7 +166,7 @@ def _statements(
         raise DataError(
             "needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path
         ) from None
-    # a statement a line: blocks of lines spare the parser from asking for each kilobyte
+    # with a statement per line, the parser can take whole blocks at once
     if kind in _LABELLED:
         for line, block in blocks(path):
             if block.count(b"<<(") > _DEEPEST:
@@ -190,7 +188,7 @@ def _statements(
             prefixes.update({**parser.prefixes, **prefixes})  # RDF/XML forgets them as elements end
             yield from parser
         except SyntaxError as error:
-            # asked line by line, it stops where the fault is
+            # fed line by line, the parser stops at the fault
             if not by_line and error.lineno is None:
                 for _ in _statements(path, kind, {}, by_line=True):
                     pass
@@ -199,6 +197,7 @@ def _statements(
 
 
 def _fault(error: SyntaxError, path: Path, line: int | None) -> DataError:
+    """The error of a file that the parser refuses."""
     why = re.sub(r"^Parser error at line \d+ (?:between )?", "", error.msg)
     if "remote contexts" in why:
         why = "its context is another file; write that into this one"
@@ -226,7 +225,7 @@ class _Source:
             self._xml.StartElementHandler, self._xml.EndElementHandler = self._begin, self._end
             self._xml.EntityDeclHandler = self._declare
             self._xml.ordered_attributes = True
-            # expat 2.6 puts off what is handed out already
+            # expat 2.6 defers its checks, and the parser would be ahead of them
             if hasattr(self._xml, "SetReparseDeferralEnabled"):
                 self._xml.SetReparseDeferralEnabled(False)
 
@@ -284,10 +283,7 @@ class _Source:
             raise DataError(
                 f"cannot be parsed: {expat.ErrorString(error.code)}", self._path, error.lineno
             ) from None
-        except (
-            LookupError,
-            ValueError,
-        ) as error:  # of an encoding that Python does not know, or not as such
+        except (LookupError, ValueError) as error:  # the encoding is unknown or wrong
             raise DataError(
                 f"cannot be parsed: {error!s:.100}; save the file as UTF-8", self._path
             ) from None
@@ -296,8 +292,8 @@ class _Source:
 def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:
     """The prefixes of all IRIs collected, and the function from terms to labels.
 
-    In the scheme `tacit:` an IRI is a name, as Tacit writes it or a person does. Of several IRIs
-    that spell one name only Tacit's own is read as the name.
+    An IRI in the scheme `tacit:` is a name, spelled by Tacit or by a person. If several IRIs spell
+    one name, only that of Tacit's spelling is the name.
     """
     others = {
         name: namespace
@@ -308,7 +304,7 @@ def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:
         others, (term[term.rindex("<") + 1 : -1] for term in builder.terms() if term.endswith(">"))
     )
     if not prefixes and not all(term.startswith(f"<{SCHEME}") for term in builder.terms()):
-        # IRIs such as urn:isbn:1 have no namespace: one tells that terms are RDF's
+        # IRIs such as urn:isbn:1 have no namespace; one prefix marks the labels as RDF terms
         prefixes = Prefixes({"rdf": _RDF})
     spelt = Counter(unquote(term) for term in set(builder.terms()) if term.startswith(f"<{SCHEME}"))
 
@@ -316,7 +312,7 @@ def labelling(builder: Builder) -> tuple[Prefixes, Callable[[str], str]]:
         if term.startswith(f"<{SCHEME}"):
             name = unquote(term[len(SCHEME) + 1 : -1])
             written = n_triples(name, prefixes)
-            # else it is another term's label
+            # another term may have the name as its label
             only = spelt[unquote(term)] == 1 and written.startswith(f"<{SCHEME}")
             if name and (written == term or only):
                 return name

@@ -22,7 +22,7 @@ from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
 Scored = tuple[str, str, str, float]
 Cells = Sequence[Any]
-# what a column of a table holds
+# the types of columns
 TEXT = "VARCHAR"
 NUMBER = "DOUBLE"
 INTEGER = "BIGINT"
@@ -32,7 +32,7 @@ RDF = (".nt", ".ttl")
 
 
 def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
-    """Refuses an extension that is no output format, before any work is done."""
+    """Raises a `SettingsError` for an extension that is no output format."""
     known = formats or (*_ROWS, ".jsonl", *RDF, ".parquet")
     if extension(Path(path)) not in known:
         named = f"{', '.join(known[:-1])} or {known[-1]}"
@@ -42,9 +42,9 @@ def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "fac
 def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) -> int:
     """Writes a stream of scored facts in the file's format; returns their number.
 
-    The file appears under its name once it is whole. Turtle says each score in an annotation
-    (RDF-star), N-Triples leaves scores out; neither has facts whose subject is a literal, since RDF
-    has none.
+    The file appears under its name once it is whole. Turtle has each score in an annotation
+    (RDF-star), N-Triples leaves scores out; both leave out facts with a literal as subject, which
+    RDF does not allow.
     """
     path = Path(path)
     check_format(path)
@@ -78,7 +78,7 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     count = 0
     with atomic_file(Path(path)) as file:
         for line in lines:
-            # half of a surrogate pair has no bytes
+            # half of a surrogate pair becomes a question mark
             file.write(f"{line}\n".encode("utf-8", "replace"))
             count += 1
     return count
@@ -91,7 +91,7 @@ def _tsv(row: Cells) -> str:
 
 def _csv(row: Cells) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # which quotes both of them
+    csv.writer(line, lineterminator="\r\n").writerow(map(_cell, row))  # it quotes both of them
     return line.getvalue()[:-2]
 
 

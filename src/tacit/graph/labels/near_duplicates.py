@@ -1,10 +1,9 @@
 """Finds new names that most probably repeat known ones, in one pass over the known.
 
-Two names are the *same* where they differ in case, spaces (or underscores) or the way Unicode
-writes them alone. One *nearly repeats* another where they differ in accents and punctuation alone,
-or in one letter of a word of at least six letters that begins alike. Digits never differ: `Q123`
-and `Q124` are as different as any two names. Nor is punctuation left out of a name with digits:
-`A1.2` and `A12` are two codes.
+Two names are the *same* if they differ only in case, spaces (or underscores) or Unicode form. One
+*nearly repeats* another if they differ only in accents and punctuation, or in one letter of a word
+of at least six letters, but not its first. Digits must be equal: `Q123` and `Q124` are as different
+as any two names. So must the punctuation of names with digits: `A1.2` and `A12` are two codes.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from unicodedata import category, normalize
 
 from tacit.graph.labels.spelling import plain
 
-# letters of a word in which one may be wrong: shorter words are often one letter apart
-SHORTEST_WORD = 6
-SHORTEST_NAME = 4  # letters and digits of a name that may differ in punctuation alone: C and C++ do
-_LONGEST = 200  # letters of a name that people mistype
+SHORTEST_WORD = 6  # letters of a word in which one may be wrong; different shorter words are close
+SHORTEST_NAME = 4  # letters and digits of a name whose punctuation may differ: C and C++ are two
+_LONGEST_NAME = 200  # letters of a name that people mistype
 _WORD = re.compile(r"[^\W_]+")
 _DIGIT = re.compile(r"\d")
 _PUNCTUATION = re.compile(r"[\W_]")
-_NO_NAMES = ("_:", '"')  # how blank nodes and literals begin
+_NO_NAMES = ("_:", '"')  # prefixes of blank nodes and literals
 
 
 class Resemblance(NamedTuple):
@@ -45,7 +43,7 @@ def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
     by_key: dict[str, list[str]] = {}
     first_letters: set[str] = set()
     for name in new:
-        if len(name) > _LONGEST or name.startswith(_NO_NAMES):
+        if len(name) > _LONGEST_NAME or name.startswith(_NO_NAMES):
             continue
         words = _words(name)
         first_letters.update(word[0] for word in words[:1])
@@ -57,7 +55,7 @@ def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
     for label in known if by_form else ():
         start = label[:1].lower()
         if start.isascii() and start.isalnum() and start not in first_letters:
-            continue  # names that are near begin with one letter: most labels need no closer look
+            continue  # similar names begin with the same letter, so most labels are none
         words = _words(label)
         form = _form(label, words)
         for name in by_form.get(form, ()):
@@ -82,7 +80,7 @@ def alike(names: Iterable[str]) -> dict[str, str]:
     pairs = (
         (name, first.setdefault(_same(name), name))
         for name in names
-        if len(name) <= _LONGEST and not name.startswith(_NO_NAMES)
+        if len(name) <= _LONGEST_NAME and not name.startswith(_NO_NAMES)
     )
     return {name: earlier for name, earlier in pairs if name is not earlier}
 
@@ -109,7 +107,7 @@ def _same(name: str) -> str:
 
 
 def _form(name: str, words: list[str]) -> str:
-    """The letters of a name; with digits among them, punctuation counts but not which."""
+    """The letters of a name; in a name with digits, a space stands for each punctuation mark."""
     text = "".join(words)
     if text.isalpha() or not _DIGIT.search(text):
         return text
@@ -117,10 +115,10 @@ def _form(name: str, words: list[str]) -> str:
 
 
 def _keys(words: list[str], more: int = 0) -> Iterator[str]:
-    """Two texts per long word; names with one other letter in that word share one of them.
+    """Two texts per long word; names that differ in one letter of that word share one of them.
 
-    A wrong letter stands in the first half of the word or in the second. A name that may be so many
-    letters longer or shorter than another is cut as that one is, `more`.
+    A wrong letter is in the first half of the word or in the second. The halves are those of a word
+    with `more` letters, which may be -1, since the other word may be longer or shorter.
     """
     text = " ".join(words)
     start = 0
@@ -136,9 +134,9 @@ def _keys(words: list[str], more: int = 0) -> Iterator[str]:
 
 
 def _one_letter_apart(words: list[str], others: list[str]) -> bool:
-    """Whether two names with as many words differ in one letter of a long word.
+    """Whether two names with equally many words differ in one letter of a long word.
 
-    It is inserted, deleted, replaced or swapped with the next one.
+    The letter is inserted, deleted, replaced or swapped with the next one.
     """
     from rapidfuzz.distance import OSA
 

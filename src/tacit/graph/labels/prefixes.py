@@ -26,11 +26,11 @@ WELL_KNOWN = {
 }
 _NAME = re.compile(r"[^\W\d_][\w.-]*")  # `_` is for blank nodes
 _LOCAL = re.compile(r"[^/#\s]+")
-_DERIVED = 100  # namespaces beyond these many get no prefix of their own: their IRIs stay whole
+_DERIVED = 100  # namespaces that get a prefix of their own; other IRIs stay whole
 
 SCHEME = "tacit:"
 _IRI = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*:(?://\[[^]/?#]*\])?"  # brackets are for the numbers of hosts alone
+    r"[A-Za-z][A-Za-z0-9+.-]*:(?://\[[^]/?#]*\])?"  # only an IPv6 host has brackets
     r"""(?:[^\x00-\x20\x7f-\x9f\ufdd0-\ufdef\ufff0-\uffff<>"{}|^`\\%[\]]|%[0-9A-Fa-f]{2})*"""
 )
 _LITERAL = re.compile(
@@ -42,11 +42,11 @@ _BLANK = re.compile(r"_:\w(?:[\w.·\u0300-\u036F\u203F-\u2040-]*[\w·\u0300-\u03
 class Prefixes(Mapping[str, str]):
     """Short labels for IRIs and the way back: prefixes and their namespaces.
 
-    They are those a file declares, then the well-known, then some derived from the IRIs themselves.
-    Each prefix has one namespace and each namespace one prefix; the empty prefix gives bare labels;
-    an IRI without a namespace of its own stays whole, in angle brackets. So every IRI has one
-    label, and `iri(label)` is the IRI that `label` stands for, or None: `iri(label(x)) == x`, and
-    `label(iri(y)) == y` wherever `iri(y)` is not None.
+    They are those that a file declares, then well-known ones, then some derived from the IRIs.
+    Each prefix has one namespace and each namespace one prefix. The empty prefix gives bare labels;
+    an IRI without a prefix stays whole, in angle brackets. So every IRI has one label, and
+    `iri(label)` is the IRI of a label, or None: `iri(label(x)) == x`, and `label(iri(y)) == y`
+    unless `iri(y)` is None.
 
     >>> prefixes = Prefixes({"": "http://a.org/"}, ["http://a.org/Oslo", "http://b.org/geo#Oslo"])
     >>> prefixes.label("http://a.org/Oslo"), prefixes.label("http://b.org/geo#Oslo")
@@ -68,7 +68,7 @@ class Prefixes(Mapping[str, str]):
         hosted = [namespace for namespace, _ in used.most_common() if not namespace.endswith("://")]
         for namespace in hosted[:_DERIVED]:
             self._bind(WELL_KNOWN.get(namespace) or _derived(namespace), namespace)
-        # Most namespaces end where the last part of an IRI begins; others are tried one by one.
+        # Most namespaces end before the last part of an IRI; others are tried one by one.
         odd = [n for n in self._names if n[-1:] not in ("/", "#")]
         self._odd = sorted(odd, key=len, reverse=True)
 
@@ -114,16 +114,16 @@ class Prefixes(Mapping[str, str]):
                 name = self._names[namespace]
                 local = iri[len(namespace) :]
                 break
-        if not local or "^" in local:  # no IRI has this letter, but the labels of inverses do
+        if not local or "^" in local:  # labels of inverses have this letter
             return f"<{iri}>"
         if name:
             return f"{name}:{local}"
-        # nothing else may look like it
+        # a bare label must not look like another kind of term
         bare = name == "" and ":" not in local and local[0] not in '<"_'
         return local if bare else f"<{iri}>"
 
     def iri(self, label: str) -> str | None:
-        """The IRI of a short label; None where it is no label of an IRI."""
+        """The IRI of a short label; None of other labels."""
         name, colon, local = label.partition(":")
         if label.startswith("<") and label.endswith(">"):
             iri = label[1:-1]
@@ -151,11 +151,9 @@ def _derived(namespace: str) -> str:
 
 
 def literal_of(label: str, prefixes: Prefixes) -> tuple[str, str, str] | None:
-    """The quoted text, language and datatype IRI of a literal; None for other labels.
+    """The quoted text, language and datatype IRI of a literal; None of other labels.
 
-    The text keeps its quotes' escapes.
-
-    Facts from a table may be among those from RDF, and a name of theirs can begin with a quote.
+    The text keeps its escapes. A name from a table may begin with a quote too.
 
     >>> prefixes = Prefixes({"xsd": "http://www.w3.org/2001/XMLSchema#"})
     >>> literal_of('"Oslo"@nb', prefixes), literal_of('"Weird Al" Yankovic', prefixes)

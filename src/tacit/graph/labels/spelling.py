@@ -15,20 +15,19 @@ from numpy.typing import NDArray
 Places = NDArray[np.int32]
 LARGE = 1_000_000  # labels from which their tables are worth files
 _SEPARATORS = re.compile(r"[\W_]+")
-_WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after what is none
-# letters that forms are in order by, and words of a text: one may be a whole page
-_SORTED = 100
-_WORDS = 50
-_STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not take apart
+_WORD = re.compile(r"(?<=[\W_])[^\W_]")  # a letter or digit after a separator
+# limits for texts as long as a page
+_SORTED = 100  # letters by which forms are sorted
+_WORDS = 50  # words by which a text is found
+_STROKES = str.maketrans("łøđħı", "lodhi")  # letters that Unicode does not decompose
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
-# forms compared on either side of a misspelt one, where there are too many to compare with all
-_AROUND = 1000
+_AROUND = 1000  # forms on either side of a misspelt one, if there are too many to compare with all
 
 
 class Forms(Sequence[str]):
     """The forms of some texts in alphabetical order, each computed when accessed.
 
-    Two numbers are kept of each: the place of its text, and where in the text's form it starts.
+    `rows` has two numbers of each: the place of its text, and its start in the form of that text.
     """
 
     def __init__(self, texts: Sequence[str], form: Callable[[str], str], rows: Places) -> None:
@@ -51,7 +50,7 @@ class Forms(Sequence[str]):
         return places if start == prefix else (at for at in places if self[at].startswith(prefix))
 
     def equal(self, form: str) -> list[str]:
-        """The texts that have a form."""
+        """The texts with a form."""
         places = takewhile(lambda at: self[at] == form, range(bisect_left(self, form), len(self)))
         return [self.texts[int(self.places[at])] for at in places]
 
@@ -62,7 +61,7 @@ class Forms(Sequence[str]):
 
 
 def is_large(labels: Sequence[str]) -> bool:
-    """Whether there are so many labels that their tables are kept in files."""
+    """Whether labels are so many that their tables are kept in files."""
     return len(labels) >= LARGE
 
 
@@ -108,7 +107,7 @@ def spaced(label: str) -> str:
 
 
 def plain(label: str) -> str:
-    """A label without case and accents, which a keyboard may not have."""
+    """A label without case and accents."""
     small = label.casefold()
     if small.isascii():
         return small
@@ -137,7 +136,7 @@ class Spelling:
         return Forms(self._texts, folded, rows)
 
     def beginning(self, typed: str) -> Iterator[tuple[str, int]]:
-        """Yields texts with a word that begins so, and where it starts in the text's form."""
+        """Yields texts with a word that begins like `typed`, and where it starts in their form."""
         for at in self._words.beginning(typed):
             yield self._texts[int(self._words.places[at])], int(self._words.starts[at])
 
@@ -156,7 +155,7 @@ class Spelling:
         distances: dict[str, int] = {}
         for form, distance in _spelt_like(target, forms, max(1, len(target) // 4), count):
             distances |= dict.fromkeys(self._forms.equal(form), distance)
-        # a letter may fold to two, as ß does, or be the only one: compare these unfolded, too
+        # ß folds to two letters, and a text may have one letter: such texts are compared unfolded
         if not many:
             texts = self._irregular if _regular(typed) else sorted(self._texts, key=len)
             for near, distance in _spelt_like(typed, texts, 1, count):

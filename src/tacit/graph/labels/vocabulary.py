@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, UnknownName
 from tacit.graph.labels.spelling import Places, Spelling, spaced, word_beginning
 
-_MANY = 100_000  # labels, among which to look for parts of a name takes seconds
-_WORDS = 8  # of a name that was typed, of which parts are looked up
+_MANY = 100_000  # labels, among which a search for parts of a name takes seconds
+_WORDS = 8  # words of a typed name, whose parts are looked up
+_TYPED = 200  # letters of a name that people mistype
+_CANDIDATES = 50  # candidates for each completion, of which the best are chosen
 
 
 class Vocabulary(Sequence[str]):
     """The labels of entities or relations; the position of a label is its id.
 
-    A label may have readable names, the best one first. A name that one label alone has can be used
-    like it.
+    A label may have readable names, the best one first. The name of a single label can be used in
+    its place.
 
     >>> countries = Vocabulary(["France", "Germany", "Ghana"], kind="entity")
     >>> countries.id("Germany"), countries[2], countries.complete("g")
@@ -133,7 +135,7 @@ class Vocabulary(Sequence[str]):
         >>> Vocabulary(["borders", "capital_of"], kind="relation").nearest("has_capital")
         ['capital_of']
         """
-        if len(label) > 200:  # nobody mistypes this much
+        if len(label) > _TYPED:
             return []
         if same := self.spelling.like(label):
             return self._unambiguous(same, count)
@@ -168,19 +170,19 @@ class Vocabulary(Sequence[str]):
     ) -> list[str]:
         """Labels and names of which a word starts with a prefix, in any case or accents.
 
-        Those that start with it come first, and the shorter before the longer. `among` are the ids
-        that are meant, which stay in their order where the prefix is empty.
+        Those that start with it come first, and the shorter before the longer. `among` restricts
+        the ids, which stay in order if the prefix is empty.
         """
         typed = spaced(prefix)
         if not typed:
             ids = range(len(self)) if among is None else among
             return [self.labels[i] for i in ids[:limit]]
-        # whether a later word alone has the prefix; the text's length; it
+        # the rank of each id: whether only a later word has the prefix, the length, the text
         best: dict[int, tuple[bool, int, str]] = {}
         for text, start, ids in self._beginning(typed, among):
             rank = start > 0, len(text), text
             best |= {i: min(rank, best.get(i, rank)) for i in ids}
-            if len(best) >= 50 * limit:
+            if len(best) >= _CANDIDATES * limit:
                 break
         texts = ((i, best[i][2]) for i in sorted(best, key=best.__getitem__)[:limit])
         return [text if self.resolve(text) == [i] else self.labels[i] for i, text in texts]
@@ -188,7 +190,7 @@ class Vocabulary(Sequence[str]):
     def _beginning(
         self, typed: str, among: Iterable[int] | None
     ) -> Iterator[tuple[str, int, list[int]]]:
-        """Yields texts with a word that begins so, its position, and the text's ids."""
+        """Yields texts with a word that begins like `typed`, its position, and their ids."""
         if among is None:
             for text, start in self.spelling.beginning(typed):
                 yield text, start, self.resolve(text)
@@ -203,7 +205,8 @@ class Vocabulary(Sequence[str]):
 def trie_of(labels: Sequence[str]) -> tuple[Any, NDArray[np.int32]] | None:
     """A trie of labels; the trie's id of each label, and the position of each trie id.
 
-    None where marisa-trie is not installed, or a label has what its look-ups end at.
+    It is None if marisa-trie is not installed, or if a label has a zero character, which ends the
+    trie's look-ups.
     """
     if find_spec("marisa_trie") is None or any("\0" in label for label in labels):
         return None
@@ -247,7 +250,7 @@ class LabelTrie(Sequence[str]):
             return None
         try:
             id_ = self._trie.get(label)
-        except UnicodeEncodeError:  # half a pair of surrogates, which no file holds
+        except UnicodeEncodeError:  # half a surrogate pair, which no file holds
             return None
         return None if id_ is None else int(self._positions[id_])
 
