@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from tacit.graph.formats.delimited import (
 )
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
+_Result = TypeVar("_Result")
+_TURN = 0.2  # seconds between two looks at what the other thread does
 # limits of a Parquet file
 ROWS = 1_000_000
 ROWS_A_BYTE = 20
@@ -139,7 +142,7 @@ def parquet_fields(path: Path, columns: Sequence[str], bad: BadLines) -> Iterato
             yield [field for row in rows for field in row]
 
 
-def _encode_facts(connection: Any) -> tuple[list[str], list[str], NDArray[np.int32]]:
+def _encode_facts(connection: Database) -> tuple[list[str], list[str], NDArray[np.int32]]:
     """The distinct labels of the table `facts` in order of occurrence, and its rows as ids."""
     for statement in NUMBERING:
         connection.execute(statement)
@@ -164,8 +167,53 @@ def _regular_lines(path: Path, separator: bytes) -> int | None:
     return lines
 
 
+class Database:
+    """A DuckDB connection whose work is done in another thread, so that Ctrl-C ends it.
+
+    In the main thread DuckDB looks for signals itself, and may then wait for its own tasks forever.
+    """
+
+    def __init__(self, connection: Any, thread: Executor) -> None:
+        self._connection = connection
+        self._thread = thread
+
+    def run(self, work: Callable[[Any], _Result]) -> _Result:
+        """Returns the result of some work on the connection."""
+        result = self._thread.submit(work, self._connection)
+        try:
+            # on Windows, Ctrl-C does not end a wait without a timeout
+            while not wait([result], _TURN).done:
+                pass
+        except KeyboardInterrupt:
+            while not wait([result], _TURN).done:  # an interrupt before a statement is forgotten
+                self._connection.interrupt()
+            raise
+        return result.result()
+
+    def execute(self, statement: str, arguments: Sequence[Any] = ()) -> Database:
+        """Executes a statement; its result is fetched by the methods below."""
+        self.run(lambda connection: connection.execute(statement, arguments))
+        return self
+
+    def fetchone(self) -> Any:
+        """The next row, or None."""
+        return self.run(lambda connection: connection.fetchone())
+
+    def fetchmany(self, size: int) -> list[Any]:
+        """The next rows, at most `size`."""
+        return self.run(lambda connection: connection.fetchmany(size))
+
+    def fetchall(self) -> list[Any]:
+        """All remaining rows."""
+        return self.run(lambda connection: connection.fetchall())
+
+    def fetchnumpy(self) -> dict[str, NDArray[Any]]:
+        """All remaining rows as columns."""
+        return self.run(lambda connection: connection.fetchnumpy())
+
+
 @contextmanager
-def connected() -> Iterator[Any]:
+def connected() -> Iterator[Database]:
     """Opens a DuckDB in memory that keeps the order of rows; Ctrl-C interrupts it."""
     import duckdb
 
@@ -173,21 +221,14 @@ def connected() -> Iterator[Any]:
         "preserve_insertion_order": True,
         "temp_directory": tempfile.gettempdir(),
     }
-    try:
-        with duckdb.connect(config=config) as connection:
-            with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
-                connection.execute("SET enable_progress_bar = false")
-            yield connection
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except RuntimeError as error:  # DuckDB turns a signal into this
-        if "interrupted" not in str(error).lower():
-            raise
-        raise KeyboardInterrupt from None
+    with duckdb.connect(config=config) as connection, ThreadPoolExecutor(1) as thread:
+        with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
+            connection.execute("SET enable_progress_bar = false")
+        yield Database(connection, thread)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
+def _reading(path: Path) -> Iterator[tuple[Database, list[tuple[str, str]]]]:
     """Opens a connection and reads a Parquet schema; problems become a `DataError`.
 
     A file that holds far more than its size is refused: it may have a million rows and 20 for each
@@ -227,7 +268,7 @@ def _reading(path: Path) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
 
 
 def _create_facts(
-    connection: Any,
+    connection: Database,
     path: Path,
     columns: Sequence[tuple[str, str]],
     roles: Mapping[str, str],

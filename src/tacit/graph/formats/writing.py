@@ -124,9 +124,11 @@ def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]
             table = Path(scratch) / "rows.jsonl"
             packed = Path(scratch) / "rows.parquet"
             count = write_table(table, columns, rows)
-            database.read_json(
-                str(table), columns=dict(columns), format="newline_delimited"
-            ).write_parquet(str(packed))
+            database.run(
+                lambda connection: connection.read_json(
+                    str(table), columns=dict(columns), format="newline_delimited"
+                ).write_parquet(str(packed))
+            )
             with packed.open("rb") as written:
                 shutil.copyfileobj(written, file)
     return count
