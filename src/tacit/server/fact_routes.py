@@ -10,10 +10,11 @@ from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from tacit.errors import TacitError
 from tacit.server.routes import RequestedService
+from tacit.server.schemas import Schema
 from tacit.server.served_run import ServedRun
 from tacit.server.service import Service
 from tacit.server.workers import fork_server
@@ -35,7 +36,7 @@ NOT_YET = failure(
 )
 
 
-class FactsRequest(BaseModel):
+class FactsRequest(Schema):
     """Facts to add or to remove."""
 
     model_config = ConfigDict(extra="forbid")
@@ -53,28 +54,23 @@ class FactsRequest(BaseModel):
 class AddedFactsRequest(FactsRequest):
     """Facts to add, and names that somebody agreed to."""
 
-    new: bool = Field(
-        default=False,
-        description="Add new relations too, and entities with nearly the name of a known one.",
-    )
-    force: bool = Field(
-        default=False,
-        description="Add names, too, that differ from another in case or spaces alone.",
-    )
+    new: bool = False
+    """Add new relations too, and entities with nearly the name of a known one."""
+    force: bool = False
+    """Add names, too, that differ from another in case or spaces alone."""
 
 
-class FactsReply(BaseModel):
+class FactsReply(Schema):
     """What became of them."""
 
     added: int
     removed: int
-    unchanged: int = Field(
-        description="Facts that were there already, or were not there to be removed."
-    )
-    entities: int = Field(
-        description="New entities, which got vectors that are fitted to their facts."
-    )
-    relations: int = Field(description="New relations, likewise.")
+    unchanged: int
+    """Facts that were there already, or were not there to be removed."""
+    entities: int
+    """New entities, which got vectors that are fitted to their facts."""
+    relations: int
+    """New relations, likewise."""
     seconds: float
 
 

@@ -25,7 +25,13 @@ QuestionText = Annotated[
 ]
 
 
-class ReadRequest(BaseModel):
+class Schema(BaseModel):
+    """A schema whose fields are described by the strings below them."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ReadRequest(Schema):
     """A question to be read, not answered."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -87,7 +93,7 @@ class ExplainRequest(AskRequest):
     paths: int = Field(1, ge=1, description="Reasons wanted for each answer, at most.")
 
 
-class ReadReply(BaseModel):
+class ReadReply(Schema):
     """A question as it is understood, in other forms; null for one that it does not have."""
 
     query: str
@@ -98,104 +104,109 @@ class ReadReply(BaseModel):
             "with its `name`, or a group `of` more."
         )
     )
-    undrawable: str | None = Field(description="Why it has no outline.")
-    sentence: str | None = Field(description="The outline in words.")
-    sparql: str | None = Field(description="A SPARQL query with the same answers.")
+    undrawable: str | None
+    """Why it has no outline."""
+    sentence: str | None
+    """The outline in words."""
+    sparql: str | None
+    """A SPARQL query with the same answers."""
 
 
-class WitnessAtom(BaseModel):
+class WitnessAtom(Schema):
     """One atom of a witness."""
 
     subject: str
     relation: str
     object: str
-    score: float = Field(description="The atom's calibrated score, in [0, 1].")
-    observed: bool = Field(description="Whether the graph has it; otherwise it is predicted.")
-    negated: bool = Field(description="Whether it stands under a negation.")
-    subject_label: str = Field("", description="The label of the subject, whose name `subject` is.")
-    object_label: str = Field("", description="The label of the object, whose name `object` is.")
+    score: float
+    """The atom's calibrated score, in [0, 1]."""
+    observed: bool
+    """Whether the graph has it; otherwise it is predicted."""
+    negated: bool
+    """Whether it stands under a negation."""
+    subject_label: str = ""
+    """The label of the subject, whose name `subject` is."""
+    object_label: str = ""
+    """The label of the object, whose name `object` is."""
 
 
-class WitnessPart(BaseModel):
+class WitnessPart(Schema):
     """A part of a reason, as the formula has it."""
 
     kind: Literal["atom", "inequality", "and", "or", "not", "true"]
     score: float
-    carried: bool = Field(
-        True, description="Whether it is the part of an `or` that carries the answer."
-    )
+    carried: bool = True
+    """Whether it is the part of an `or` that carries the answer."""
     parts: list[WitnessPart] = []
     atom: WitnessAtom | None = None
-    text: str = Field("", description="An inequality as it is written, with its entities.")
-    variables: dict[str, str] = Field(
-        {}, description="The entities chosen here; under a `not`, the nearest candidate."
-    )
+    text: str = ""
+    """An inequality as it is written, with its entities."""
+    variables: dict[str, str] = {}
+    """The entities chosen here; under a `not`, the nearest candidate."""
 
 
-class Witness(BaseModel):
+class Witness(Schema):
     """The entity of every variable, and the atoms that make an answer true."""
 
     score: float
-    variables: dict[str, str] = Field(description="The names of the entities.")
-    labels: dict[str, str] = Field({}, description="Their labels.")
+    variables: dict[str, str]
+    """The names of the entities."""
+    labels: dict[str, str] = {}
+    """Their labels."""
     atoms: list[WitnessAtom]
-    facts: int = Field(0, description="How many atoms there are.")
-    predicted: int = Field(0, description="How many of them are predicted.")
-    known: bool = Field(
-        False,
-        description=(
-            "Whether it rests on known facts: what is predicted is denied, or carries nothing."
-        ),
-    )
-    tree: WitnessPart | None = Field(None, description="The atoms as the formula joins them.")
+    facts: int = 0
+    """How many atoms there are."""
+    predicted: int = 0
+    """How many of them are predicted."""
+    known: bool = False
+    """Whether it rests on known facts: what is predicted is denied, or carries nothing."""
+    tree: WitnessPart | None = None
+    """The atoms as the formula joins them."""
 
 
-class AnswerRow(BaseModel):
+class AnswerRow(Schema):
     """One answer to a question."""
 
     rank: int
-    entity: str | None = Field(
-        None, description="Its label; absent unless one variable is asked for."
-    )
-    name: str | None = Field(
-        None, description="What people call it; the label where it has no name."
-    )
-    values: dict[str, str] = Field({}, description="The label of each variable that is asked for.")
-    names: dict[str, str] = Field({}, description="What people call them.")
-    score: float = Field(description="In [0, 1].")
+    entity: str | None = None
+    """Its label; absent unless one variable is asked for."""
+    name: str | None = None
+    """What people call it; the label where it has no name."""
+    values: dict[str, str] = {}
+    """The label of each variable that is asked for."""
+    names: dict[str, str] = {}
+    """What people call them."""
+    score: float
+    """In [0, 1]."""
     log_score: float | None
-    known: bool = Field(
-        description="Whether the graph alone implies it; otherwise it is predicted."
-    )
-    witnesses: list[Witness] = Field(
-        default=[], description="The reasons, best first; only where they were asked for."
-    )
+    known: bool
+    """Whether the graph alone implies it; otherwise it is predicted."""
+    witnesses: list[Witness] = []
+    """The reasons, best first; only where they were asked for."""
 
 
-class CountReply(BaseModel):
+class CountReply(Schema):
     """How many answers there are."""
 
-    known: int = Field(description="Those that the known facts imply.")
-    expected: float = Field(
-        description="How many there are by their scores, what is known counted whole."
-    )
+    known: int
+    """Those that the known facts imply."""
+    expected: float
+    """How many there are by their scores, what is known counted whole."""
 
 
-class QuestionReply(BaseModel):
+class QuestionReply(Schema):
     """A question as it was understood, and what its scores mean."""
 
-    query: str = Field(description="The question as it was understood.")
-    kind: Literal["entities", "tuples", "truth", "count", "relations"] = Field(
-        "entities",
-        description=(
-            "What the answers are; of `truth` there is one, without values, of `count` none."
-        ),
-    )
-    variables: list[str] = Field(
-        [], description="The variables that are asked for, without question marks."
-    )
-    count: CountReply | None = Field(None, description="Only where `kind` is `count`.")
-    offset: int = Field(0, description="How many better answers were passed over.")
+    query: str
+    """The question as it was understood."""
+    kind: Literal["entities", "tuples", "truth", "count", "relations"] = "entities"
+    """What the answers are; of `truth` there is one, without values, of `count` none."""
+    variables: list[str] = []
+    """The variables that are asked for, without question marks."""
+    count: CountReply | None = None
+    """Only where `kind` is `count`."""
+    offset: int = 0
+    """How many better answers were passed over."""
     likely: int | None = Field(
         0,
         description=(
@@ -203,177 +214,168 @@ class QuestionReply(BaseModel):
             "probabilities."
         ),
     )
-    uncalibrated: str | None = Field(
-        None, description="What to say of scores that are no probabilities."
-    )
-    threshold: float = Field(
-        LIKELY, description="The score below which an answer is more likely wrong than right."
-    )
+    uncalibrated: str | None = None
+    """What to say of scores that are no probabilities."""
+    threshold: float = LIKELY
+    """The score below which an answer is more likely wrong than right."""
 
 
 class AnswersReply(QuestionReply):
     """The best answers, best first."""
 
-    certified: bool | None = Field(
-        description="Whether the search provably missed nothing; null where none can tell."
-    )
-    proven: int | None = Field(
-        None,
-        description=(
-            "How many of the first answers are proven, with order and scores; null where none can "
-            "tell."
-        ),
-    )
-    explained: bool | None = Field(
-        None, description="Whether the search gives reasons; null where nobody asked."
-    )
-    cut_by: Literal["top", "LIMIT", "likely"] | None = Field(
-        None, description="What ended the list where others may follow; null where it is whole."
-    )
-    known_total: int | None = Field(
-        None,
-        description="How many answers are known, listed or not; null of yes or no, and of a count.",
-    )
-    known_at_least: bool = Field(
-        False, description="Whether there may be more known ones: not all tuples are counted."
-    )
-    left_out: int | None = Field(
-        None, description="Known answers not listed; only where new ones were asked for."
-    )
-    estimated: bool = Field(
-        False, description="Whether scores are estimates, as an index of a large graph gives."
-    )
+    certified: bool | None
+    """Whether the search provably missed nothing; null where none can tell."""
+    proven: int | None = None
+    """How many of the first answers are proven, with order and scores; null where none can tell."""
+    explained: bool | None = None
+    """Whether the search gives reasons; null where nobody asked."""
+    cut_by: Literal["top", "LIMIT", "likely"] | None = None
+    """What ended the list where others may follow; null where it is whole."""
+    known_total: int | None = None
+    """How many answers are known, listed or not; null of yes or no, and of a count."""
+    known_at_least: bool = False
+    """Whether there may be more known ones: not all tuples are counted."""
+    left_out: int | None = None
+    """Known answers not listed; only where new ones were asked for."""
+    estimated: bool = False
+    """Whether scores are estimates, as an index of a large graph gives."""
     answers: list[AnswerRow]
 
 
-class PlanReply(BaseModel):
+class PlanReply(Schema):
     """How a question would be answered."""
 
     query: str
-    plan: str = Field(description="An indented tree, a step a line, with what each costs.")
+    plan: str
+    """An indented tree, a step a line, with what each costs."""
 
 
-class Match(BaseModel):
+class Match(Schema):
     """A label that completes what was typed."""
 
     label: str
-    name: str = Field(description="What people call it; the label where it has no name.")
-    text: str = Field(
-        description=(
-            "What a question writes: the name, or the label where others have that name, too."
-        )
-    )
-    words: str = Field("", description="What a sentence calls a relation.")
+    name: str
+    """What people call it; the label where it has no name."""
+    text: str
+    """What a question writes: the name, or the label where others have that name, too."""
+    words: str = ""
+    """What a sentence calls a relation."""
 
 
-class MatchesReply(BaseModel):
+class MatchesReply(Schema):
     """Labels that complete what was typed, the shortest first."""
 
     matches: list[Match]
 
 
-class Example(BaseModel):
+class Example(Schema):
     """A question that the loaded graph can answer."""
 
     query: str
-    shape: str = Field(description="The name of its structure in the BetaE benchmarks.")
-    title: str = Field(description="The question as a sentence.")
+    shape: str
+    """The name of its structure in the BetaE benchmarks."""
+    title: str
+    """The question as a sentence."""
 
 
-class ExamplesReply(BaseModel):
+class ExamplesReply(Schema):
     """Questions to start with."""
 
     examples: list[Example]
 
 
-class RelatedRow(BaseModel):
+class RelatedRow(Schema):
     """What a fact about an entity leads to."""
 
-    entity: str = Field(description="Its label.")
-    name: str = Field(description="What people call it; the label where it has no name.")
-    score: float = Field(description="The fact's score, in [0, 1].")
+    entity: str
+    """Its label."""
+    name: str
+    """What people call it; the label where it has no name."""
+    score: float
+    """The fact's score, in [0, 1]."""
 
 
-class RelativesRow(BaseModel):
+class RelativesRow(Schema):
     """The facts about an entity by one relation in one direction."""
 
-    relation: str = Field(
-        description="The relation as a question writes it: `speaks^-1` leads to who speaks."
-    )
-    name: str = Field(description="What people call the relation, whatever the direction.")
-    inverse: bool = Field(description="Whether the entity is the object of these facts.")
-    count: int = Field(description="How many facts there are.")
-    facts: list[RelatedRow] = Field(
-        description="Some of them: known ones by name, predicted ones by score."
-    )
+    relation: str
+    """The relation as a question writes it: `speaks^-1` leads to who speaks."""
+    name: str
+    """What people call the relation, whatever the direction."""
+    inverse: bool
+    """Whether the entity is the object of these facts."""
+    count: int
+    """How many facts there are."""
+    facts: list[RelatedRow]
+    """Some of them: known ones by name, predicted ones by score."""
 
 
-class EntityReply(BaseModel):
+class EntityReply(Schema):
     """Facts about an entity, by relation and direction."""
 
-    entity: str = Field(description="Its label.")
-    name: str = Field(description="What people call it; the label where it has no name.")
-    known: bool = Field(description="Whether these are known facts; otherwise they are predicted.")
+    entity: str
+    """Its label."""
+    name: str
+    """What people call it; the label where it has no name."""
+    known: bool
+    """Whether these are known facts; otherwise they are predicted."""
     relations: list[RelativesRow]
-    next: str | None = Field(
-        description="The relation to go on with, as `start`; null where all were looked at."
-    )
+    next: str | None
+    """The relation to go on with, as `start`; null where all were looked at."""
 
 
-class RunReply(BaseModel):
+class RunReply(Schema):
     """The run that a reply is about."""
 
     status: Literal["ok", "starting", "failing"]
     version: str
-    run: str = Field(description="The run that this is about.")
-    runs: list[str] = Field(
-        description="The runs that are served, the first one where none is named."
-    )
+    run: str
+    """The run that this is about."""
+    runs: list[str]
+    """The runs that are served, the first one where none is named."""
     graph: dict[str, str | int]
-    model: str | None = Field(
-        description="What answers where a request says nothing else; null before it is loaded."
-    )
-    encoder: str | None = Field(
-        description="The encoder that `search` may name; null where the run has none."
-    )
+    model: str | None
+    """What answers where a request says nothing else; null before it is loaded."""
+    encoder: str | None
+    """The encoder that `search` may name; null where the run has none."""
 
 
 class HealthReply(RunReply):
     """What the service is, and how it is doing."""
 
     workers: dict[str, int]
-    problem: str | None = Field(
-        description="What keeps workers that are down from starting; null where none is."
-    )
+    problem: str | None
+    """What keeps workers that are down from starting; null where none is."""
     settings: dict[str, str | int | float | bool | None]
     limits: dict[str, int | float]
-    syntax: dict[str, str | list[str]] = Field(
-        description="The words of the text syntax, as JavaScript's patterns."
-    )
+    syntax: dict[str, str | list[str]]
+    """The words of the text syntax, as JavaScript's patterns."""
 
 
-class ReadyReply(BaseModel):
+class ReadyReply(Schema):
     """That questions are answered, and by how many workers."""
 
     ready: Literal[True]
-    workers: dict[str, int] = Field(
-        description="How many run, `alive`, and how many there are to be, `wanted`."
-    )
-    problem: str | None = Field(
-        description="What keeps workers that are down from starting; null where none is."
-    )
+    workers: dict[str, int]
+    """How many run, `alive`, and how many there are to be, `wanted`."""
+    problem: str | None
+    """What keeps workers that are down from starting; null where none is."""
 
 
-class ErrorDetail(BaseModel):
+class ErrorDetail(Schema):
     """What went wrong, where, and what would work."""
 
-    message: str = Field(description="One sentence.")
-    line: int | None = Field(description="Line of the question, from 1.")
-    column: int | None = Field(description="Column of the question, from 1.")
-    suggestions: list[str] = Field(description="Names that may have been meant.")
+    message: str
+    """One sentence."""
+    line: int | None
+    """Line of the question, from 1."""
+    column: int | None
+    """Column of the question, from 1."""
+    suggestions: list[str]
+    """Names that may have been meant."""
 
 
-class ErrorReply(BaseModel):
+class ErrorReply(Schema):
     """The body of every reply that is not a success."""
 
     error: ErrorDetail
