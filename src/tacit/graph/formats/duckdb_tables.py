@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,8 +64,8 @@ TEXT = (
     "hive_partitioning = false)"
 )
 _SIZES = (
-    "SELECT max(num_rows) FROM parquet_file_metadata(?)",
-    "SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)",
+    "SELECT coalesce((SELECT max(num_rows) FROM parquet_file_metadata(?)), 0), "
+    "coalesce((SELECT sum(total_uncompressed_size) FROM parquet_metadata(?)), 0)"
 )
 # with Hive partitioning, a folder named relation=x would override a column
 _OF_PARQUET = "read_parquet(?, hive_partitioning = false)"
@@ -167,26 +168,26 @@ def _regular_lines(path: Path, separator: bytes) -> int | None:
     return lines
 
 
+@dataclass(frozen=True)
 class Database:
     """A DuckDB connection whose work is done in another thread, so that Ctrl-C ends it.
 
     In the main thread DuckDB looks for signals itself, and may then wait for its own tasks forever.
     """
 
-    def __init__(self, connection: Any, thread: Executor) -> None:
-        self._connection = connection
-        self._thread = thread
+    connection: Any
+    thread: Executor
 
     def run(self, work: Callable[[Any], _Result]) -> _Result:
         """Returns the result of some work on the connection."""
-        result = self._thread.submit(work, self._connection)
+        result = self.thread.submit(work, self.connection)
         try:
             # on Windows, Ctrl-C does not end a wait without a timeout
             while not wait([result], _TURN).done:
                 pass
         except KeyboardInterrupt:
             while not wait([result], _TURN).done:  # an interrupt before a statement is forgotten
-                self._connection.interrupt()
+                self.connection.interrupt()
             raise
         return result.result()
 
@@ -194,10 +195,6 @@ class Database:
         """Executes a statement; its result is fetched by the methods below."""
         self.run(lambda connection: connection.execute(statement, arguments))
         return self
-
-    def fetchone(self) -> Any:
-        """The next row, or None."""
-        return self.run(lambda connection: connection.fetchone())
 
     def fetchmany(self, size: int) -> list[Any]:
         """The next rows, at most `size`."""
@@ -245,9 +242,8 @@ def _reading(path: Path) -> Iterator[tuple[Database, list[tuple[str, str]]]]:
     try:
         with connected() as connection:
             size = path.stat().st_size
-            rows, bytes_ = (
-                connection.execute(sql, [_pattern_of(path)]).fetchone()[0] or 0 for sql in _SIZES
-            )
+            pattern = _pattern_of(path)
+            ((rows, bytes_),) = connection.execute(_SIZES, [pattern, pattern]).fetchall()
             if (
                 rows > ROWS + ROWS_A_BYTE * size
                 or bytes_ > UNPACKED + UNPACKED_A_BYTE[".xz"] * size
@@ -258,7 +254,7 @@ def _reading(path: Path) -> Iterator[tuple[Database, list[tuple[str, str]]]]:
                     path,
                 )
             described = connection.execute(
-                f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [_pattern_of(path)]
+                f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [pattern]
             ).fetchall()
             yield connection, [(name, kind) for name, kind, *_ in described]
     except duckdb.Error as error:
@@ -285,7 +281,7 @@ def _create_facts(
         f"CREATE TABLE facts AS SELECT {', '.join(chosen)} FROM {_OF_PARQUET}", [_pattern_of(path)]
     )
     empty = " OR ".join(f"coalesce({short}, '') = ''" for short in roles)
-    (count,) = connection.execute(f"SELECT count(*) FROM facts WHERE {empty}").fetchone()
+    ((count,),) = connection.execute(f"SELECT count(*) FROM facts WHERE {empty}").fetchall()
     if not count:
         return
     first = f"SELECT rowid, * FROM facts WHERE {empty} ORDER BY rowid LIMIT {SHOWN}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, takewhile
 from unicodedata import combining, normalize
@@ -24,16 +25,17 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _AROUND = 1000  # forms on either side of a misspelt one, if there are too many to compare with all
 
 
+@dataclass(frozen=True, eq=False)
 class Forms(Sequence[str]):
     """The forms of some texts in alphabetical order, each computed when accessed.
 
-    `rows` has two numbers of each: the place of its text, and its start in the form of that text.
+    Each has the place of its text, and its start in the form of that text.
     """
 
-    def __init__(self, texts: Sequence[str], form: Callable[[str], str], rows: Places) -> None:
-        self.texts = texts
-        self.form = form
-        (self.places, self.starts) = rows
+    texts: Sequence[str]
+    form: Callable[[str], str]
+    places: Places
+    starts: Places
 
     def __len__(self) -> int:
         return len(self.places)
@@ -114,31 +116,31 @@ def plain(label: str) -> str:
     return "".join(c for c in normalize("NFKD", small) if not combining(c)).translate(_STROKES)
 
 
+@dataclass(eq=False)
 class Spelling:
     """Searches texts by spelling; `stored` has the rows of a search of the same texts."""
 
-    def __init__(self, texts: Sequence[str], stored: Mapping[str, Places]) -> None:
-        self._texts = texts
-        self._stored = stored
+    texts: Sequence[str]
+    stored: Mapping[str, Places]
 
     def rows(self) -> dict[str, Places]:
         """The tables of the search, which may be stored and reused."""
-        return {"words": word_rows(self._texts), "folded": folded_rows(self._texts)}
+        return {"words": word_rows(self.texts), "folded": folded_rows(self.texts)}
 
     @cached_property
     def _words(self) -> Forms:
-        rows = self._stored["words"] if self._stored else word_rows(self._texts)
-        return Forms(self._texts, spaced, rows)
+        rows = self.stored["words"] if self.stored else word_rows(self.texts)
+        return Forms(self.texts, spaced, *rows)
 
     @cached_property
     def _forms(self) -> Forms:
-        rows = self._stored["folded"] if self._stored else folded_rows(self._texts)
-        return Forms(self._texts, folded, rows)
+        rows = self.stored["folded"] if self.stored else folded_rows(self.texts)
+        return Forms(self.texts, folded, *rows)
 
     def beginning(self, typed: str) -> Iterator[tuple[str, int]]:
         """Yields texts with a word that begins like `typed`, and where it starts in their form."""
         for at in self._words.beginning(typed):
-            yield self._texts[int(self._words.places[at])], int(self._words.starts[at])
+            yield self.texts[int(self._words.places[at])], int(self._words.starts[at])
 
     def like(self, typed: str) -> list[str]:
         """All texts that are equal but for case, accents and separators."""
@@ -150,14 +152,14 @@ class Spelling:
         An edit inserts, deletes, replaces or swaps letters.
         """
         target = folded(typed)
-        many = is_large(self._texts)
+        many = is_large(self.texts)
         forms = self._near(target) if many else self._distinct
         distances: dict[str, int] = {}
         for form, distance in _spelt_like(target, forms, max(1, len(target) // 4), count):
             distances |= dict.fromkeys(self._forms.equal(form), distance)
         # ß folds to two letters, and a text may have one letter: such texts are compared unfolded
         if not many:
-            texts = self._irregular if _regular(typed) else sorted(self._texts, key=len)
+            texts = self._irregular if _regular(typed) else sorted(self.texts, key=len)
             for near, distance in _spelt_like(typed, texts, 1, count):
                 distances[near] = min(distance, distances.get(near, distance))
         return sorted(distances, key=distances.__getitem__)
@@ -170,11 +172,11 @@ class Spelling:
     @cached_property
     def _distinct(self) -> list[str]:
         """All distinct forms, the shorter before the longer."""
-        return sorted(dict.fromkeys(map(folded, self._texts)), key=len)
+        return sorted(dict.fromkeys(map(folded, self.texts)), key=len)
 
     @cached_property
     def _irregular(self) -> list[str]:
-        return sorted((text for text in self._texts if not _regular(text)), key=len)
+        return sorted((text for text in self.texts if not _regular(text)), key=len)
 
 
 def _regular(text: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -255,20 +256,19 @@ class LabelTrie(Sequence[str]):
         return None if id_ is None else int(self._positions[id_])
 
 
+@dataclass(frozen=True, eq=False)
 class Chained(Sequence[str]):
     """Concatenates two sequences without copying them."""
 
-    def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
-        self._first = first
-        self._second = second
+    first: Sequence[str]
+    second: Sequence[str]
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._second)
+        return len(self.first) + len(self.second)
 
     def __getitem__(self, position):  # type: ignore[no-untyped-def]
-        inside = position - len(self._first)
-        return self._first[position] if inside < 0 else self._second[inside]
+        inside = position - len(self.first)
+        return self.first[position] if inside < 0 else self.second[inside]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._first
-        yield from self._second
+        return chain(self.first, self.second)
