@@ -8,7 +8,7 @@ cutset repeats all that depends on the value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING
 from tacit.query.formula import Query
 from tacit.query.plans import plan as steps
 from tacit.query.plans.compile import compile_query
-from tacit.query.plans.fold import EvalContext, Fold
-from tacit.query.plans.plan import CompiledQuery, Edge, Step, anchored, ends_of, reads
+from tacit.query.plans.fold import EvalContext, Visitor
+from tacit.query.plans.plan import (
+    CompiledQuery,
+    Edge,
+    Step,
+    anchored,
+    children,
+    ends_of,
+    reads,
+)
 from tacit.query.question import bind
 from tacit.sources import load
 
@@ -29,6 +37,7 @@ Cost = Counter[Power]  # the number of rows of each power
 Context = EvalContext[str]
 _K = (1, 0)
 _N = (0, 1)
+_CONNECTIVES = {steps.Intersect: "all of", steps.Union: "any of", steps.Complement: "not"}
 
 
 def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | None = None) -> str:
@@ -72,7 +81,7 @@ class _Line:
     indent: int = 0
 
 
-class _Description(Fold[str, list[_Line]]):
+class _Description(Visitor[str, list[_Line]]):
     """Writes the lines of a plan; a context has the names of its ends."""
 
     def __init__(self, compiled: CompiledQuery) -> None:
@@ -102,16 +111,13 @@ class _Description(Fold[str, list[_Line]]):
         end = self.variable(*last) if last else "holds"
         return lines + self.of(self.plan.root, EvalContext(target=end))
 
-    def entity(self, slot: int) -> str:
-        return self.entities[slot]
-
     def variable(self, index: int) -> str:
         """A variable with its question mark, numbered where several share its name."""
         name = self.names[index]
         return f"?{name}" + (f"#{index}" if self.names.count(name) > 1 else "")
 
     def row(self, step: steps.Row, place: Context) -> list[_Line]:
-        name = self.entity(step.slot)
+        name = self.entities[step.slot]
         if isinstance(step.edge, steps.Unequal):
             return [self._line(f"all but {name}", place)]
         return self._along(step, f"from {name}", replace(place, source=name))
@@ -129,7 +135,7 @@ class _Description(Fold[str, list[_Line]]):
         return [self._line(f"itself over {self.relations[step.relation]}", place, step, 1)]
 
     def at(self, step: steps.At, place: Context) -> list[_Line]:
-        name = self.entity(step.slot)
+        name = self.entities[step.slot]
         return self._under(f"whatever it is, how far {name} fits", step.part, name, place.end)
 
     def best(self, step: steps.Best, place: Context) -> list[_Line]:
@@ -157,22 +163,17 @@ class _Description(Fold[str, list[_Line]]):
 
     unequal = relation
 
-    def intersect(self, step: steps.Intersect[Step], place: Context) -> list[_Line]:
-        return [self._line("all of", place), *super().intersect(step, place)]
+    def intersect(self, step: Step, place: Context) -> list[_Line]:
+        parts = chain.from_iterable(self.of(part, place) for part in children(step))
+        return [self._line(_CONNECTIVES[type(step)], place), *_indented(parts)]
 
-    def union(self, step: steps.Union[Step], place: Context) -> list[_Line]:
-        return [self._line("any of", place), *super().union(step, place)]
+    union = complement = intersect
 
-    def complement(self, step: steps.Complement[Step], place: Context) -> list[_Line]:
-        return [self._line("not", place), *super().complement(step, place)]
+    def source(self, step: steps.Source, place: Context) -> list[_Line]:
+        return self.of(step.part, EvalContext(target=place.source))
 
-    def all(self, parts: Sequence[list[_Line]]) -> list[_Line]:
-        return _indented(chain(*parts))
-
-    any = all
-
-    def negation(self, part: list[_Line]) -> list[_Line]:
-        return _indented(part)
+    def target(self, step: steps.Target, place: Context) -> list[_Line]:
+        return self.of(step.part, EvalContext(target=place.target))
 
     def _inner(self, step: Step, target: str) -> list[_Line]:
         return _indented(self.of(step, EvalContext(target=target)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from tacit.query.formula import (
     leaves,
     map_children,
 )
-from tacit.query.plans.scopes import quantified
+from tacit.query.plans.scopes import map_terms, quantified
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -232,12 +233,11 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
         return Entity(label(part.name)) if isinstance(part, Entity) else part
 
     def walk(part: Formula) -> Formula:
-        if isinstance(part, Inequality):
-            return Inequality(*map(term, part.terms))
-        if not isinstance(part, Atom):
+        if not isinstance(part, Atom | Inequality):
             return map_children(part, walk)
-        relation = label(part.relation) if isinstance(part.relation, str) else part.relation
-        return Atom(relation, *map(term, part.terms))
+        if isinstance(part, Atom) and isinstance(part.relation, str):
+            part = replace(part, relation=label(part.relation))
+        return map_terms(part, term)
 
     formula = walk(formula)
     check_unused(set(values) - used)

@@ -23,6 +23,7 @@ from tacit.query.formula import (
     Not,
     Or,
     Query,
+    Term,
     Variable,
     exists,
     leaves,
@@ -156,14 +157,16 @@ def residual_cycles(
     return len(remaining)
 
 
+def map_terms(leaf: Atom | Inequality, change: Callable[[Term], Term]) -> Formula:
+    """Applies `change` to both terms of an atom or inequality."""
+    terms = map(change, leaf.terms)
+    return Atom(leaf.relation, *terms) if isinstance(leaf, Atom) else Inequality(*terms)
+
+
 def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
     """The formula with an entity in place of a variable."""
-    if isinstance(formula, Atom):
-        return Atom(
-            formula.relation, *(value if term == variable else term for term in formula.terms)
-        )
-    if isinstance(formula, Inequality):
-        return Inequality(*(value if term == variable else term for term in formula.terms))
+    if isinstance(formula, Atom | Inequality):
+        return map_terms(formula, lambda term: value if term == variable else term)
     if isinstance(formula, Exists) and formula.variable == variable:
         return formula
     return map_children(formula, lambda part: substitute(part, variable, value))

@@ -173,6 +173,11 @@ class AnswerSets:
         return cls(offsets, (keys % num_entities).astype(np.int32))
 
     @classmethod
+    def of_counts(cls, counts: NDArray[np.integer], ids: Ids) -> AnswerSets:
+        """Builds answer sets from all their ids and the number of each query."""
+        return cls(np.cumsum(np.append(0, counts)), ids)
+
+    @classmethod
     def none(cls, num_queries: int) -> AnswerSets:
         """Empty answer sets."""
         return cls(np.zeros(num_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
@@ -206,12 +211,12 @@ class AnswerSets:
     def where(self, mask: NDArray[np.bool_]) -> AnswerSets:
         """The answers that a mask over `ids` selects."""
         counts = np.bincount(self.rows[mask], minlength=len(self))
-        return AnswerSets(np.concatenate([[0], np.cumsum(counts)]), self.ids[mask])
+        return AnswerSets.of_counts(counts, self.ids[mask])
 
     def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
         """The answers of some queries, in the given order."""
         _, at = spread(self.offsets[queries], self.offsets[queries + 1])
-        return AnswerSets(np.concatenate([[0], np.cumsum(self.counts[queries])]), self.ids[at])
+        return AnswerSets.of_counts(self.counts[queries], self.ids[at])
 
     def to_sets(self) -> list[set[int]]:
         """One set of ids per query."""

@@ -73,13 +73,6 @@ class Grounding(Visitor[Arrival, None]):
         self.alive = np.ones(len(targets), dtype=bool)
         self.of(plan.root, EvalContext(target=(targets, None)))
 
-    def put_in_order(self) -> Flags:
-        """Sorts interchangeable parts by their ids; returns which rows repeat one.
-
-        Then two queries of one plan are the same where their ids are.
-        """
-        return self._put_in_order(self.plan.root)
-
     def row(self, step: Row, place: Context) -> None:
         sources, _ = self.edges.of(step.edge, replace(place, source=self.cut.get(step.slot)))
         self._fill(step.slot, sources)
@@ -158,12 +151,16 @@ class Grounding(Visitor[Arrival, None]):
         self.alive &= exists
         return relations
 
-    def _put_in_order(self, node: Step) -> Flags:
+    def put_in_order(self, step: Step) -> Flags:
+        """Sorts interchangeable parts of a step by their ids; returns which rows repeat one.
+
+        Then two queries of one plan are the same where their ids are.
+        """
         repeated = np.zeros(len(self.alive), dtype=bool)
-        for part in asserted_children(node):
-            repeated |= self._put_in_order(part)
-        if isinstance(node, Intersect | Union):
-            for slots in _interchangeable(node.parts, self.plan.num_entities):
+        for part in asserted_children(step):
+            repeated |= self.put_in_order(part)
+        if isinstance(step, Intersect | Union):
+            for slots in _interchangeable(step.parts, self.plan.num_entities):
                 repeated |= self._sort_columns(slots)
         return repeated
 

@@ -204,7 +204,7 @@ class _Sampler:
         index = self.graph.index(*GRAPHS[self.split][1])
         ground = Grounding(self.shape.plan, index, self.graph.num_entities, targets, self.random)
         unordered = ground.entities.copy(), ground.relations.copy()
-        repeated = ground.put_in_order()
+        repeated = ground.put_in_order(self.shape.plan.root)
         entities, relations = unordered if self.mirrored else (ground.entities, ground.relations)
         rows = self._accept(ground.alive, "led nowhere")
         rows = rows[self._accept(~repeated[rows], "asked the same twice")]
@@ -260,8 +260,8 @@ def _concatenated(sets: Sequence[QuerySet]) -> QuerySet:
     """Sets of queries of one shape, in one set."""
 
     def joint(parts: Sequence[AnswerSets]) -> AnswerSets:
-        counts = np.concatenate([[0], *(part.counts for part in parts)])
-        return AnswerSets(np.cumsum(counts), np.concatenate([part.ids for part in parts]))
+        counts = np.concatenate([part.counts for part in parts])
+        return AnswerSets.of_counts(counts, np.concatenate([part.ids for part in parts]))
 
     return QuerySet(
         sets[0].shape,
