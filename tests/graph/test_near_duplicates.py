@@ -10,7 +10,7 @@ import pytest
 from rapidfuzz.distance import OSA
 
 from tacit.graph.labels import near_duplicates
-from tacit.graph.labels.near_duplicates import alike, resembling
+from tacit.graph.labels.near_duplicates import repeated_names, resembling
 from tacit.sources import load
 
 
@@ -31,7 +31,7 @@ from tacit.sources import load
 )
 def test_names_that_differ_in_case_or_unicode_form_alone_are_the_same(new: str, known: str) -> None:
     assert resembling([new], ["another", known, "Nothing like it"]) == ({new: known}, {})
-    assert alike(["another", known, "Nothing like it", new, "another"]) == {new: known}
+    assert repeated_names(["another", known, "Nothing like it", new, "another"]) == {new: known}
 
 
 @pytest.mark.parametrize("separator", ["\t", ";"])

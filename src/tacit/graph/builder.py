@@ -37,7 +37,11 @@ class Builder:
         self.names: Ranked = {}
         self.notes: list[str] = []
         self.prefixes: dict[str, str] = {}  # that files declare
-        self.order = (0, 1, 2)  # where head, relation and tail stand in the tables read so far
+        self.order: tuple[int, ...] = (
+            0,
+            1,
+            2,
+        )  # where head, relation and tail stand in the tables read so far
 
     def add(self, split: str, fields: list[str]) -> None:
         """Adds facts from a flat list `head, relation, tail, head, ...`, which it consumes."""
@@ -170,6 +174,15 @@ def assemble(
             what = f"{counted(unseen, 'fact')} that nothing is learned about"
             notes.append(f"{split}: {what}: {subject} entities or relations not in train")
     return replace(graph, notes=tuple(notes))
+
+
+def as_forward(facts: Triples) -> Triples:
+    """A copy of facts in which those of an inverse relation are turned around."""
+    facts = facts.copy()
+    inverse = facts[:, 1] & 1 == 1
+    facts[inverse] = facts[inverse][:, ::-1]
+    facts[:, 1] &= ~1
+    return facts
 
 
 def fact_keys(

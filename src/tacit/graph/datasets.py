@@ -30,7 +30,7 @@ from tacit.graph.formats.label_tables import (
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.labels.near_duplicates import alike
+from tacit.graph.labels.near_duplicates import repeated_names
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.merging import join_graphs
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
@@ -73,9 +73,8 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     """
     reading = ReadSettings.of(options)
     sources = sources_of(source)
-    if "format" in options and not any(
-        isinstance(item, str) and item == STANDARD_INPUT for item in sources
-    ):
+    texts = [item for item in sources if isinstance(item, str)]
+    if "format" in options and STANDARD_INPUT not in texts:
         raise SettingsError(
             f"format is '{reading.format}', but '-', standard input, is not read: a file's name "
             "says its own",
@@ -98,7 +97,7 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
                 _source_names(sources),
             )
     if any(map(_has_columns, located)):
-        graph = replace(graph, notes=(*graph.notes, *_alike_names(graph)))
+        graph = replace(graph, notes=(*graph.notes, *_notes_on_repeated_names(graph)))
     # the name of a file need not be Unicode
     if (text := graph.name.encode("utf-8", "replace").decode()) != graph.name:
         graph = replace(graph, name=text)
@@ -107,11 +106,12 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     return read_names(graph, Path(reading.labels), reading.skip_bad)
 
 
-def _alike_names(graph: Graph) -> list[str]:
+def _notes_on_repeated_names(graph: Graph) -> list[str]:
     """A note on the labels of a graph that differ in case, spaces or Unicode form alone."""
     if graph.num_entities > _COMPARED:
         return []
-    pairs = alike(graph.entities.labels) | alike(graph.relations.labels[::2])
+    pairs = repeated_names(graph.entities.labels)
+    pairs |= repeated_names(graph.relations.labels[::2])
     if not pairs:
         return []
     shown = [f"'{other}' and '{label}'" for label, other in islice(pairs.items(), _PAIRS)]

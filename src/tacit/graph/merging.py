@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder, counted, fact_keys
+from tacit.graph.builder import Builder, as_forward, counted, fact_keys
 from tacit.graph.fact_index import distinct, within
 from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.labels.prefixes import Prefixes
@@ -275,11 +275,8 @@ def _facts_in_ids(
     )
     facts = more.facts()
     rows = np.stack((entities[facts[:, 0]], relations[facts[:, 1] >> 1], entities[facts[:, 2]]), 1)
-    rows = rows[(rows >= 0).all(axis=1)]
-    inverse = rows[:, 1] & 1 == 1  # a forward relation there may be an inverse here
-    rows[inverse] = rows[inverse][:, [2, 1, 0]]
-    rows[:, 1] &= ~1
-    return rows
+    # a forward relation there may be an inverse here
+    return as_forward(rows[(rows >= 0).all(axis=1)])
 
 
 def _add_names(larger: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]) -> Graph:

@@ -14,7 +14,7 @@ from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
 from tacit.graph.graph import INVERSE, Graph
-from tacit.graph.labels.near_duplicates import alike, resembling
+from tacit.graph.labels.near_duplicates import repeated_names, resembling
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
@@ -63,7 +63,7 @@ class NewNames:
             label: same.get(label) or _nearest(before.relations, label) for label in relations
         }
         same |= of_entities.same
-        repeated = alike(entities) | alike(relations)
+        repeated = repeated_names(entities) | repeated_names(relations)
         pairs = {label: other for label, other in repeated.items() if label not in same}
         return cls(entities, nearest, of_entities.near, same, pairs)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.builder import assemble, fact_keys
+from tacit.graph.builder import as_forward, assemble, fact_keys
 from tacit.graph.formats.delimited import table_fields
 from tacit.graph.formats.files import atomic_folder, lines
 from tacit.graph.formats.label_tables import NAMING, write_naming
@@ -88,10 +88,8 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
         path,
         f"expected ids of {num_entities} entities and {num_relations} relations, counted from 0",
     )
-    facts: Triples = triples.astype(np.int32)
-    odd = facts[:, 1] % 2 == 1
-    facts[odd] = facts[odd][:, [2, 1, 0]]
-    facts[:, 1] &= ~1
+    odd = triples[:, 1] % 2 == 1
+    facts = as_forward(triples.astype(np.int32))
     (keys,) = fact_keys([facts], num_entities, num_relations)
     _refuse(
         ~np.isin(keys, np.intersect1d(keys[odd], keys[~odd])),

@@ -13,7 +13,7 @@ from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, BadLines, separator_of
 from tacit.graph.formats.files import extension
 
-Order = tuple[int, int, int]  # the positions of head, relation and tail
+Order = tuple[int, ...]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
 _JUDGED = 100  # facts that suffice to doubt a guessed order of columns
 _FAR_MORE = 5  # times as many distinct values as another column has
@@ -50,13 +50,11 @@ def column_order(columns: str, header: Sequence[str] = ()) -> Order:
     if len(words) == len(set(words)) == 3:
         roles = header_order(words)
         if _are_positions(words):
-            head, relation, tail = (int(word) - 1 for word in words)
-            return head, relation, tail
+            return tuple(int(word) - 1 for word in words)
         if roles and len(header) <= 3:
             return roles
         if all(header.count(word) == 1 for word in words):
-            head, relation, tail = (header.index(words[i]) for i in roles or USUAL)
-            return head, relation, tail
+            return tuple(header.index(words[i]) for i in roles or USUAL)
     names = f"three of {', '.join(header)}"
     if len(header) <= 3:
         own = header_names(header)
@@ -113,8 +111,7 @@ def header_order(words: Sequence[str]) -> Order | None:
     roles = [_role(word) for word in words]
     if any(roles.count(role) != 1 for role in COLUMNS):
         return None
-    head, relation, tail = map(roles.index, COLUMNS)
-    return head, relation, tail
+    return tuple(map(roles.index, COLUMNS))
 
 
 def is_half_a_header(fields: Sequence[str]) -> bool:

@@ -70,10 +70,10 @@ def resembling(new: Iterable[str], known: Iterable[str]) -> Resemblance:
     return Resemblance(same, {name: label for name, label in near.items() if name not in same})
 
 
-def alike(names: Iterable[str]) -> dict[str, str]:
+def repeated_names(names: Iterable[str]) -> dict[str, str]:
     """The names that are the same as an earlier one, each with the first of these.
 
-    >>> alike(["Köln", "New York", "KÖLN", "köln", "New_York"])
+    >>> repeated_names(["Köln", "New York", "KÖLN", "köln", "New_York"])
     {'KÖLN': 'Köln', 'köln': 'Köln', 'New_York': 'New York'}
     """
     first: dict[str, str] = {}

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from tacit.disk import from_json
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
-from tacit.graph.builder import counted, fact_keys
+from tacit.graph.builder import as_forward, counted, fact_keys
 from tacit.graph.formats.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.formats.files import atomic_file
-from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import fingerprint
 from tacit.query.plans.sets import AnswerSets, Ids
@@ -118,7 +118,10 @@ def _check_facts(graph: Graph, source: Graph, translation: Translation, folder: 
     """
     for split in SPLITS:
         facts = graph.split(split)
-        theirs = _translate_facts(source.split(split), translation)
+        tables = translation.entities, translation.relations, translation.entities
+        ids = (table[old] for table, old in zip(tables, source.split(split).T, strict=True))
+        # a forward relation there may be an inverse here
+        theirs = as_forward(np.stack(list(ids), axis=1))
         named = theirs[(theirs >= 0).all(axis=1)]
         ours, others = fact_keys((facts, named), graph.num_entities, graph.num_relations)
         number = len(np.setxor1d(ours, others)) + len(theirs) - len(named)
@@ -130,15 +133,6 @@ def _check_facts(graph: Graph, source: Graph, translation: Translation, folder: 
                 "run that was trained on theirs",
                 folder,
             )
-
-
-def _translate_facts(facts: Triples, translation: Translation) -> Triples:
-    """Facts in the ids of the graph, forward where a relation becomes an inverse."""
-    heads, tails = translation.entities[facts[:, [0, 2]].T]
-    relations = translation.relations[facts[:, 1]]
-    inverse = relations % 2 == 1
-    columns = np.where(inverse, tails, heads), relations & ~1, np.where(inverse, heads, tails)
-    return np.stack(columns, axis=1)
 
 
 def _translate(queries: QuerySet, translation: Translation, folder: Path) -> QuerySet:
