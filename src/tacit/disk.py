@@ -65,9 +65,9 @@ def replacing(path: Path, kind: type[TacitError] = RunError) -> Iterator[Path]:
         try:
             temporary.touch()
             mode = temporary.stat().st_mode
-            with _shown_as_written(temporary):
+            with _locked_while_written(temporary):
                 yield temporary
-            with _shown_as_written(temporary):  # a writer may have replaced the file by another
+            with _locked_while_written(temporary):  # a writer may have replaced the file by another
                 temporary.chmod(mode)  # which may be private
                 _sync(temporary, os.O_RDWR)  # Windows syncs no file that is open for reading alone
                 temporary.replace(path)
@@ -77,8 +77,8 @@ def replacing(path: Path, kind: type[TacitError] = RunError) -> Iterator[Path]:
 
 
 @contextmanager
-def _shown_as_written(path: Path) -> Iterator[None]:
-    """Hold a lock on a file that tells it from what a writer that was killed has left behind."""
+def _locked_while_written(path: Path) -> Iterator[None]:
+    """Lock a file while it is written; one that a killed writer left behind has no lock."""
     with ExitStack() as stack:
         if MAPS:  # Windows deletes no file that is open
             with suppress(OSError):

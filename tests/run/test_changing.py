@@ -17,7 +17,7 @@ from tacit.evaluate.report import sections
 from tacit.links.models import load_model
 from tacit.links.training import new_embeddings
 from tacit.run.changes import add_facts, remove_facts
-from tacit.run_folder.files import ADAPTER, CHECKPOINT, FOUND_BY, RESULTS, TRACE
+from tacit.run_folder.files import ADAPTER, CHECKPOINT, RESULTS, RETRIEVAL_FILES, TRACE
 from tacit.run_folder.folder import RunFolder
 
 MORE = [
@@ -105,10 +105,10 @@ def test_what_was_made_for_other_weights_goes_and_what_is_not_ours_stays(run: Ru
         "?c : exists ?d . knows(p1, ?d) & lives(?d, ?c)"
     )
     (run.path / "notes.txt").write_text("mine")
-    assert {*FOUND_BY, CHECKPOINT} <= {file.name for file in run.path.iterdir()}
+    assert {*RETRIEVAL_FILES, CHECKPOINT} <= {file.name for file in run.path.iterdir()}
     assert opened.add(MORE, new=True).index_removed
     left = {file.name for file in run.path.iterdir()}
-    assert not {*FOUND_BY, CHECKPOINT} & left
+    assert not {*RETRIEVAL_FILES, CHECKPOINT} & left
     assert "notes.txt" in left
     assert [event["added"] for event in opened.folder.events() if event["event"] == "change"] == [3]
     before = (run.path / RESULTS).stat().st_ino

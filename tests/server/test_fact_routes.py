@@ -184,7 +184,7 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(
             await asyncio.sleep(0.01)
         return taken
 
-    monkeypatch.setattr(fact_routes, "_apart", apart)
+    monkeypatch.setattr(fact_routes, "_change_in_process", apart)
     assert asyncio.run(hang_up()) == ["over"]
 
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import tacit
 from served import Running, running
 from served_graphs import EUROPE, Made, engine_of
-from tacit.cli.serve import named
+from tacit.cli.serve import runs_by_name
 from tacit.errors import SettingsError
 from tacit.graph.graph import Graph
 from tacit.server.served_run import ServedRun
@@ -171,18 +171,18 @@ def test_each_run_is_counted_apart(service: Running) -> None:
 
 def test_runs_go_by_their_folders_names(tmp_path: Path) -> None:
     (tmp_path / "a=b").mkdir()
-    assert named(["world", f"{tmp_path}/runs/x/", "y=runs/x"]) == {
+    assert runs_by_name(["world", f"{tmp_path}/runs/x/", "y=runs/x"]) == {
         "world": "world",
         "x": f"{tmp_path}/runs/x/",
         "y": "runs/x",
     }
-    assert named([str(tmp_path / "a=b")]) == {"a=b": str(tmp_path / "a=b")}
+    assert runs_by_name([str(tmp_path / "a=b")]) == {"a=b": str(tmp_path / "a=b")}
     with pytest.raises(
         SettingsError, match="two runs are called 'x'; give each a name of its own, as in NAME=RUN"
     ):
-        named(["one/x", "two/x"])
+        runs_by_name(["one/x", "two/x"])
     with pytest.raises(SettingsError, match="the run '=x' has no name"):
-        named(["=x"])
+        runs_by_name(["=x"])
 
 
 def test_a_run_is_served_with_the_settings_it_is_given(tmp_path: Path) -> None:

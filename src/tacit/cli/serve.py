@@ -46,7 +46,7 @@ def serve(
 
     runs = {
         name: Run(find_run(source), device=device, adapted=not unadapted, **engine)
-        for name, source in named(sources).items()
+        for name, source in runs_by_name(sources).items()
     }
     for note in notes(service):
         say(f"note: {note}", err=True)
@@ -71,10 +71,10 @@ def notes(settings: ServerSettings) -> Iterator[str]:
         )
 
 
-def named(sources: Iterable[str]) -> dict[str, str]:
+def runs_by_name(sources: Iterable[str]) -> dict[str, str]:
     """The runs by name: an explicit one, or that of the folder.
 
-    >>> named(["runs/world", "small=runs/2"])
+    >>> runs_by_name(["runs/world", "small=runs/2"])
     {'world': 'runs/world', 'small': 'runs/2'}
     """
     runs: dict[str, str] = {}

@@ -199,7 +199,7 @@ def is_symmetric(graph: Graph, relation: int) -> bool:
 
 
 def values(graph: Graph) -> tuple[ValueRelation, ...]:
-    """The relations of a graph that have numbers or dates as entities, the most frequent first.
+    """The relations that have numbers or dates as entities, the most frequent first.
 
     A number is an identifier if the other end of its fact is one too, or if it has facts as the
     other end.

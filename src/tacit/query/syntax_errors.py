@@ -8,7 +8,7 @@ from lark import UnexpectedCharacters, UnexpectedInput
 
 from tacit.errors import QueryError
 from tacit.query import tokens
-from tacit.query.text import place
+from tacit.query.text import position_of
 
 _EXAMPLE = "'?c : borders(France, ?c)'"
 _STARTS = (
@@ -47,7 +47,7 @@ def explain_syntax_error(error: UnexpectedInput, text: str) -> QueryError:
         if details.token.type == "$END":
             start = len(text)
             word = ""
-    return QueryError(_message(word, expected, text[:start].rstrip()), *place(text, start))
+    return QueryError(_message(word, expected, text[:start].rstrip()), *position_of(text, start))
 
 
 def _message(word: str, expected: set[str], before: str) -> str:

@@ -87,14 +87,14 @@ def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
     for word in _NAME.finditer(text):
         role = "relation" if _APPLIED.match(text, word.end()) else "entity"
         if role == kind and word[0][0] not in "?$" and _plain(word[0]) == name:
-            return place(text, word.start())
+            return position_of(text, word.start())
     return None
 
 
-def place(text: str, at: int) -> tuple[int, int]:
+def position_of(text: str, at: int) -> tuple[int, int]:
     """The line and column of a character of a text.
 
-    >>> place("one\\ntwo", 4)
+    >>> position_of("one\\ntwo", 4)
     (2, 1)
     """
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
@@ -134,7 +134,7 @@ def _check_escapes(text: str) -> None:
             if _character(escape) is None:
                 escapes = r"""\\ \" \' \n \t \r \u016b and \U0001F600"""
                 problem = f"'{escape[0].strip()}' is no escape; {escapes} are"
-                raise QueryError(problem, *place(text, word.start() + escape.start()))
+                raise QueryError(problem, *position_of(text, word.start() + escape.start()))
 
 
 def _check_size(text: str) -> None:
@@ -149,7 +149,7 @@ def _check_size(text: str) -> None:
         depth += (character == "(") - (character == ")")
         if depth > MAX_BRACKETS:
             raise QueryError(
-                f"brackets are nested deeper than {MAX_BRACKETS} levels", *place(text, at)
+                f"brackets are nested deeper than {MAX_BRACKETS} levels", *position_of(text, at)
             )
 
 

@@ -28,17 +28,17 @@ WEIGHTS = "weights.json"
 # the weights quantised to a byte per number
 CODES = "codes.safetensors"
 BYTES = "codes.npy"
-FOUND_BY = (INDEX, CODES, BYTES, WEIGHTS)
+RETRIEVAL_FILES = (INDEX, CODES, BYTES, WEIGHTS)
 # from earlier versions, deleted when the run is replaced
-EARLIER = ("facts.npz", "rows.cache", "log-sums.cache")
+FORMER_FILES = ("facts.npz", "rows.cache", "log-sums.cache")
 # written by commands that take time
-WRITTEN = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)
-FILES = (SETTINGS, *GRAPH_FILES, *EARLIER, *WRITTEN, QUESTIONS, *FOUND_BY)
+COMMAND_FILES = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)
+RUN_FILES = (SETTINGS, *GRAPH_FILES, *FORMER_FILES, *COMMAND_FILES, QUESTIONS, *RETRIEVAL_FILES)
 # the files that an engine is made of
-OPENED = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
+ENGINE_FILES = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
 # encoders over the vectors of the run's link predictor, deleted together with it
 ON_PREDICTOR = ("lmpnn",)
-TRAINED = ("train", "encode")  # tables of settings, at least one of which a run has
+TRAINED_TABLES = ("train", "encode")  # tables of settings, at least one of which a run has
 OUTDATED = "the {} changed since this was measured"
 # files that several processes write in parts; `fitting/parts.py` names them
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
@@ -61,4 +61,4 @@ REPAIRS = {ADAPTER: "adapt {} --drop", ENCODER: "encode {} --drop"}
 
 def is_run_file(name: str) -> bool:
     """Whether a file belongs to a run."""
-    return name in FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
+    return name in RUN_FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None

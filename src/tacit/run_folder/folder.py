@@ -30,7 +30,7 @@ from tacit.run_folder.files import (
     REPAIRS,
     RESULTS,
     TRACE,
-    TRAINED,
+    TRAINED_TABLES,
     SettingsTable,
 )
 from tacit.run_folder.graph_folder import GraphFolder
@@ -203,7 +203,9 @@ class RunFolder(GraphFolder):
         self.remove(weights)
         self.remove(under_way)
         # a run needs one trained table
-        if part in self.settings and not self.settings.keys().isdisjoint(set(TRAINED) - {part}):
+        if part in self.settings and not self.settings.keys().isdisjoint(
+            set(TRAINED_TABLES) - {part}
+        ):
             self.write_settings(part, None)
         with self.changed_results() as results:
             results.pop(part, None)

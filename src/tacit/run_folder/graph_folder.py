@@ -15,13 +15,13 @@ from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.stored import Fingerprint, fingerprint, read_graph, write_graph
 from tacit.run_folder.files import (
+    COMMAND_FILES,
     FORMAT,
     REPAIRS,
     RESULTS,
     SETTINGS,
     TRACE,
-    TRAINED,
-    WRITTEN,
+    TRAINED_TABLES,
     SettingsTable,
     is_run_file,
 )
@@ -163,7 +163,7 @@ class GraphFolder(LockedFolder):
         disk.finish_exchange(path)
         shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
         names = {entry.name for entry in path.iterdir()}
-        if SETTINGS in names and not names.isdisjoint(WRITTEN) and not force:
+        if SETTINGS in names and not names.isdisjoint(COMMAND_FILES) and not force:
             go_on = "go on with it by `resume=True`, " if resumable else ""
             raise RunError(
                 f"'{path}' holds a run; {go_on}replace it by `force=True`, or choose another folder"
@@ -175,7 +175,7 @@ class GraphFolder(LockedFolder):
             )
         with ExitStack() as stack:
             if SETTINGS in names:
-                for part in TRAINED:
+                for part in TRAINED_TABLES:
                     stack.enter_context(self.training(part))
                 stack.enter_context(self.in_use(changes=True))
             for name in sorted(run_files, key=lambda name: name != SETTINGS):  # the mark goes first
@@ -227,7 +227,7 @@ class GraphFolder(LockedFolder):
         if (state := disk.state(self.path / SETTINGS)) != self._read_settings[0]:
             with self.fits(SETTINGS, "train the run again"):
                 settings = disk.from_toml(self.read_text(SETTINGS))
-                if "graph" not in settings or settings.keys().isdisjoint(TRAINED):
+                if "graph" not in settings or settings.keys().isdisjoint(TRAINED_TABLES):
                     raise ValueError("it lacks the tables [graph] and [train] or [encode]")
             self._read_settings = state, settings
         return {name: dict(table) for name, table in self._read_settings[1].items()}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tacit.sources import NameOrPath
 
 
-def tell(service: Service, address: str) -> None:
+def print_address(service: Service, address: str) -> None:
     """Print where a run can be asked."""
     graph = service.snapshot.graph
     print(
@@ -31,7 +31,7 @@ def tell(service: Service, address: str) -> None:
 def serve(
     runs: NameOrPath | Run | Mapping[str, NameOrPath | Run],
     *,
-    ready: Callable[[Service, str], Any] = tell,
+    ready: Callable[[Service, str], Any] = print_address,
     **settings: Any,
 ) -> None:
     """Serve one or several runs, by page, HTTP and SPARQL, until interrupted.

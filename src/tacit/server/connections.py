@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -22,6 +23,7 @@ HEAD_SECONDS = 10.0  # timeout of the head of a request
 Address = tuple[str, int]
 
 
+@dataclass(eq=False)
 class Connections:
     """An ASGI middleware that knows the open connections of its requests.
 
@@ -30,12 +32,11 @@ class Connections:
     that wait for a reply stay; if all of them wait, the newest is refused.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self.app = app
-        self.most = most
-        # by client address, the longest silent one first
-        self.open: dict[Address | None, TimedProtocol] = {}
-        self.untracked = False  # whether connections cannot be tracked
+    app: ASGIApp
+    most: int
+    # by client address, the longest silent one first
+    open: dict[Address | None, TimedProtocol] = field(default_factory=dict)
+    untracked: bool = False  # whether connections cannot be tracked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and note with its connection that its head is here."""
@@ -156,14 +157,14 @@ class TimedProtocol(asyncio.Protocol):
                 self._start_clock()
 
     def _start_clock(self) -> None:
-        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._let_go)
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._close_if_silent)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _let_go(self) -> None:
+    def _close_if_silent(self) -> None:
         self._deadline = None
         if (
             not self._requests

@@ -103,14 +103,18 @@ async def _change(service: Service, request: FactsRequest, remove: bool) -> Repl
         return NO_RUN
     try:
         consent = {} if remove else request.model_dump(include={"new", "force"})
-        reply = await asyncio.to_thread(_apart, served.path, request.facts, remove, consent)
+        reply = await asyncio.to_thread(
+            _change_in_process, served.path, request.facts, remove, consent
+        )
     except BrokenProcessPool:
         return CUT_SHORT
     # Also after no change: another process may have made it, and the service lags behind.
     return NOT_YET if reply.status == 200 and not await service.change_over() else reply
 
 
-def _apart(path: Path, facts: FactRows, remove: bool, consent: dict[str, bool]) -> Reply:
+def _change_in_process(
+    path: Path, facts: FactRows, remove: bool, consent: dict[str, bool]
+) -> Reply:
     """Make a change in another process: questions stay fast, and a crash stays there."""
     with ProcessPoolExecutor(1, fork_server.context()) as process:
         return process.submit(_apply_change, path, facts, remove, consent).result()

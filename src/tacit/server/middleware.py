@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
 from logging import Logger
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -35,28 +37,24 @@ HEADERS = (
 )
 
 
+@dataclass
 class Guard:
     """Middleware that admits or refuses a request and reads its body within the limits.
 
     It cancels a request whose client has gone, and adds the headers of every reply.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        admission: Admission,
-        log: Logger | None,
-        metrics: Metrics,
-        routes: Collection[str],
-    ) -> None:
-        self.app = app
-        self.admission = admission
-        self.log = log
-        self.metrics = metrics
-        self.routes = routes
-        self.limits = admission.limits
-        most = f"{self.limits.body:,} bytes, the most this service reads"
-        self.too_large = failure(413, f"the request is larger than {most}")
+    app: ASGIApp
+    admission: Admission
+    log: Logger | None
+    metrics: Metrics
+    routes: Collection[str]
+
+    @cached_property
+    def too_large(self) -> Reply:
+        """The refusal of a body above the limit."""
+        most = f"{self.admission.limits.body:,} bytes, the most this service reads"
+        return failure(413, f"the request is larger than {most}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -111,22 +109,23 @@ class Guard:
         """The whole body, before anything else is done with the request."""
         if head.method in ("GET", "HEAD", "OPTIONS"):
             return b""
-        if head.length > self.limits.body:
+        limits = self.admission.limits
+        if head.length > limits.body:
             return self.too_large
         body = bytearray()
         try:
-            async with asyncio.timeout(self.limits.receive):
+            async with asyncio.timeout(limits.receive):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return failure(400, "the request ended before its body did")
                     body += message.get("body", b"")
-                    if len(body) > self.limits.body:
+                    if len(body) > limits.body:
                         return self.too_large
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
-            return failure(408, f"the request did not arrive within {self.limits.receive:g} s")
+            return failure(408, f"the request did not arrive within {limits.receive:g} s")
 
 
 async def run_for_client(

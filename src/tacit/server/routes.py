@@ -19,35 +19,10 @@ from tacit.server.workers.jobs import EntityJob, Job, failure, success
 PAGE = files("tacit.server") / "static"
 questions = APIRouter()
 about_entities = APIRouter(tags=["entities"])
-_RELATION = (
-    "One relation alone, as a question writes it: `speaks^-1` for the entities that speak it."
-)
-_START = "The relation to go on with, as `next` of the reply before named it."
-
 Typed = Annotated[
     str, Query(alias="q", max_length=200, description="What was typed so far.", examples=["fr"])
 ]
-Near = Annotated[
-    str | None, Query(max_length=1000, description="A relation; entities in its facts come first.")
-]
-EndParameter = Annotated[
-    Literal["subject", "object"],
-    Query(description="The end of the relation's facts that is meant."),
-]
 CountParameter = Annotated[int, Query(ge=1, le=100, description="Matches wanted, at most.")]
-EntityParameter = Annotated[
-    str,
-    Query(
-        max_length=MAX_CHARACTERS, description="The entity's label or name.", examples=["France"]
-    ),
-]
-RelationParameter = Annotated[str | None, Query(max_length=MAX_CHARACTERS, description=_RELATION)]
-Start = Annotated[str | None, Query(max_length=MAX_CHARACTERS, description=_START)]
-Limit = Annotated[int, Query(ge=1, description="Facts of each relation, at most.")]
-Offset = Annotated[
-    int, Query(ge=0, le=2**31, description="Facts of each relation to leave out first.")
-]
-Least = Annotated[float, Query(ge=0.05, le=1, description="The least score of a prediction.")]
 
 
 async def requested_service(
@@ -119,8 +94,14 @@ def entities(  # in a thread, since it may search many names
     service: RequestedService,
     q: Typed = "",
     limit: CountParameter = 10,
-    relation: Near = None,
-    end: EndParameter = "object",
+    relation: Annotated[
+        str | None,
+        Query(max_length=1000, description="A relation; entities in its facts come first."),
+    ] = None,
+    end: Annotated[
+        Literal["subject", "object"],
+        Query(description="The end of the relation's facts that is meant."),
+    ] = "object",
 ) -> Response:
     """Entities whose name, or a word of it, starts with what was typed, those first that a
     relation leads to.
@@ -188,10 +169,26 @@ async def page() -> FileResponse:
 async def known(
     request: Request,
     service: RequestedService,
-    label: EntityParameter,
-    relation: RelationParameter = None,
-    limit: Limit = 20,
-    offset: Offset = 0,
+    label: Annotated[
+        str,
+        Query(
+            max_length=MAX_CHARACTERS,
+            description="The entity's label or name.",
+            examples=["France"],
+        ),
+    ],
+    relation: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_CHARACTERS,
+            description="One relation alone, as a question writes it: `speaks^-1` for the entities "
+            "that speak it.",
+        ),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, description="Facts of each relation, at most.")] = 20,
+    offset: Annotated[
+        int, Query(ge=0, le=2**31, description="Facts of each relation to leave out first.")
+    ] = 0,
 ) -> EntityJob:
     """The job that lists known facts about the entity of a request."""
     if "limit" not in request.query_params:
@@ -211,7 +208,18 @@ async def entity(service: RequestedService, job: Known) -> Response:
 
 @about_entities.get("/entity/predictions", response_model=schemas.EntityReply)
 async def predictions(
-    service: RequestedService, job: Known, min_score: Least = 0.1, start: Start = None
+    service: RequestedService,
+    job: Known,
+    min_score: Annotated[
+        float, Query(ge=0.05, le=1, description="The least score of a prediction.")
+    ] = 0.1,
+    start: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_CHARACTERS,
+            description="The relation to go on with, as `next` of the reply before named it.",
+        ),
+    ] = None,
 ) -> Response:
     """The facts about an entity that the graph is most probably missing, by relation and
     direction, best first.

@@ -20,7 +20,7 @@ from tacit.graph.graph import Graph
 from tacit.links.training.finished import unfinished
 from tacit.loaded_run import engine_of, read_weights
 from tacit.run.run import Run
-from tacit.run_folder.files import OPENED, SETTINGS
+from tacit.run_folder.files import ENGINE_FILES, SETTINGS
 from tacit.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -146,4 +146,4 @@ class ServedRun:
 def _state(path: Path) -> tuple[object, ...]:
     """The text of the settings, and the state of every file an engine is made of."""
     settings = (path / SETTINGS).read_bytes() if (path / SETTINGS).is_file() else b""
-    return settings, *(state(path / name) for name in OPENED)
+    return settings, *(state(path / name) for name in ENGINE_FILES)

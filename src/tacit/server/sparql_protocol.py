@@ -167,9 +167,6 @@ SPARQL_REPLY: dict[str, Any] = {
 
 
 Protocol = Annotated[SparqlRequest, Depends(parse_request)]
-SparqlQuery = Annotated[
-    str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])
-]
 Format = Annotated[
     str | None, Query(description="Goes before `Accept`: json, xml, csv, tsv.", examples=["csv"])
 ]
@@ -200,7 +197,9 @@ async def _sparql(service: Service, request: SparqlRequest, new: bool) -> Respon
 async def sparql_get(
     service: RequestedService,
     request: Protocol,
-    query: SparqlQuery = None,
+    query: Annotated[
+        str | None, Query(description="A SPARQL query: SELECT or ASK.", examples=[EXAMPLE])
+    ] = None,
     new: New = False,
     format: Format = None,
 ) -> Response:

@@ -31,13 +31,13 @@ from tacit.graph.formats.delimited import (
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
 
 _Result = TypeVar("_Result")
-_TURN = 0.2  # seconds between two looks at what the other thread does
+_TURN = 0.2  # seconds between two checks of the other thread
 # limits of a Parquet file
 ROWS = 1_000_000
 ROWS_A_BYTE = 20
 PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which DuckDB is faster
-_PACKED = 4  # times as large is a packed text when it is unpacked
+_UNPACKED_TIMES = 4  # how many times its packed size a text has, about
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
 # The number of a label is its rank by first occurrence, the head of a fact before its tail.
 _NUMBERED = (
@@ -80,7 +80,7 @@ def add_text(
     relation and tail; the first `skip` lines are a header.
     """
     packed = path.suffix == ".gz"
-    size = path.stat().st_size * (_PACKED if packed else 1)
+    size = path.stat().st_size * (_UNPACKED_TIMES if packed else 1)
     unknown = unpacked(path) != path and not packed  # a packing that DuckDB does not read
     if size < LARGE or unknown or find_spec("duckdb") is None:
         return None

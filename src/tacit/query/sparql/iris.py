@@ -22,7 +22,7 @@ from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.question import resolve_label
 from tacit.query.sparql.source import SparqlText, is_value, is_variable, kind, unwrap
-from tacit.query.text import place
+from tacit.query.text import position_of
 
 # the namespace of the properties of answers; an IRI of a label has no # in it
 ANSWER = "tacit:answer#"
@@ -160,7 +160,7 @@ class TermLabels:
             re.search(rf"(?<![\w?$:.-]){re.escape(text)}(?![\w:-])", self.source.text)
             for text in written
         )
-        return next((place(self.source.text, use.start()) for use in uses if use), ())
+        return next((position_of(self.source.text, use.start()) for use in uses if use), ())
 
 
 def resolve_iri(reference: str, base: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.errors import QueryError
 from tacit.query.formula import Variable
-from tacit.query.text import place
+from tacit.query.text import position_of
 
 MAX_CHARACTERS = 10_000
 MAX_TERMS = 300  # of a whole query
@@ -76,7 +76,7 @@ class SparqlText:
         """An error at a match of a pattern, after `before` other matches."""
         places = [match.start() for match in re.finditer(pattern, self.keywords, re.IGNORECASE)]
         return (
-            QueryError(message, *place(self.text, places[before]))
+            QueryError(message, *position_of(self.text, places[before]))
             if len(places) > before
             else QueryError(message)
         )
@@ -178,7 +178,7 @@ def parse_source(text: str) -> tuple[SparqlText, Any, Any]:
             raise QueryError(f"not a SPARQL query: {' '.join(str(error).split())[:200]}") from None
         following = text[at:].split()
         words = f"'{following[0][:30]}' is unexpected" if following else "it ends too early"
-        raise QueryError(f"not a SPARQL query: {words}", *place(text, at)) from None
+        raise QueryError(f"not a SPARQL query: {words}", *position_of(text, at)) from None
     return SparqlText(text, tree), prologue, tree
 
 

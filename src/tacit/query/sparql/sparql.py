@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.errors import QueryError
@@ -60,18 +61,18 @@ def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion:
         raise QueryError("the query is nested too deeply, or too long") from None
 
 
+@dataclass
 class Form:
     """A parsed query as a whole."""
 
-    def __init__(self, source: SparqlText, tree: Any, labels: TermLabels) -> None:
-        self.source = source
-        self.tree = tree
-        self.labels = labels
-        # object of an answer triple -> `score` or `known`
-        self.answer_variables: dict[Variable, str] = {}
-        self.subjects: list[Variable] = []
-        self.min_score = 0.0
-        self.known: bool | None = None
+    source: SparqlText
+    tree: Any
+    labels: TermLabels
+    # object of an answer triple -> `score` or `known`
+    answer_variables: dict[Variable, str] = field(default_factory=dict)
+    subjects: list[Variable] = field(default_factory=list)
+    min_score: float = 0.0
+    known: bool | None = None
 
     def question(self) -> ParsedQuestion:
         """The parsed query, with its limits and filters on answers."""

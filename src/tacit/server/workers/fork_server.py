@@ -18,7 +18,7 @@ def context() -> Any:
 
 
 def start() -> None:
-    """Let it load torch while this process reads the run, and not after it."""
+    """Start the server, which loads torch while this process reads the run."""
     context()
     with suppress(ImportError):  # without it, as on Windows, the first worker starts it
         from multiprocessing.forkserver import ensure_running

@@ -162,7 +162,7 @@ class Pool:
             await self.stop()
             raise
         self.settings = self._slots[0].worker.settings
-        self._tasks = [asyncio.create_task(self._attend(slot)) for slot in self._slots]
+        self._tasks = [asyncio.create_task(self._serve_batches(slot)) for slot in self._slots]
 
     def kill(self) -> None:
         """Kill workers, also those that still start; a signal handler may call this."""
@@ -202,8 +202,8 @@ class Pool:
         finally:
             self._open.discard(reply)
 
-    async def _attend(self, slot: WorkerSlot) -> None:
-        """Give a worker batches for ever; a fault is logged, or the worker's place were lost."""
+    async def _serve_batches(self, slot: WorkerSlot) -> None:
+        """Give a worker batches until cancelled; a fault is logged, and its place is not lost."""
         while True:
             try:
                 await self._serve_batch(slot)
@@ -299,22 +299,22 @@ class Pool:
         elif slot.delay is None:  # the first time may be chance
             slot.delay = 0.0
         else:
-            await self._put_off(
+            await self._wait_to_retry(
                 slot, f"a worker ended within {STEADY:g} s of its start; is there enough memory?"
             )
         while True:
             try:
                 slot.worker = await self._starter.start()
             except TacitError as error:
-                await self._put_off(slot, str(error))
+                await self._wait_to_retry(slot, str(error))
             else:
                 if slot.problem:
                     log.warning("%s runs again", slot.name)
                     slot.problem = ""
                 return
 
-    async def _put_off(self, slot: WorkerSlot, problem: str) -> None:
-        """Say why a worker is down, where that is news, and wait before the next try."""
+    async def _wait_to_retry(self, slot: WorkerSlot, problem: str) -> None:
+        """Log why a worker is down, unless the log has it, and wait before the next try."""
         slot.delay = min(MAX_DELAY, max(FIRST_DELAY, 2 * (slot.delay or 0.0)))
         if slot.problem != problem:
             slot.problem = problem
