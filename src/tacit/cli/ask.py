@@ -80,7 +80,6 @@ def ask(
     """Ask a question of a trained graph, or many."""
     from tacit.engine import question_files
     from tacit.engine.answers import answer_files
-    from tacit.engine.answers.answer_table import AnswerTable
     from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
 
@@ -102,19 +101,8 @@ def ask(
     }
     if file is not None:
         _ask_many(context, engine, file, out, parameters, json_, page)
-        return
-    question = engine.prepare((query or "", parameters))
-    announce(engine, question)
-    answers = engine.ask(question, **page)
-    if out is not None:
-        answer_files.write(out, answers)
-        table = AnswerTable(answers, _ALL)
-        what = "a count" if answers.counted else counted(len(answers), "answer")
-        say("; ".join(filter(None, (f"wrote {what} to {out}", table.left_out, table.below))))
-    elif json_:
-        typer.echo(answers.to_json(indent=2))
     else:
-        _show(answers)
+        _ask_one(engine, engine.prepare((query or "", parameters)), out, json_, page)
 
 
 @options.of_settings(EngineSettings, only=("k",))
@@ -208,6 +196,26 @@ def announce(engine: Engine, question: BoundQuery) -> None:
     if faster is not None:
         advice = f"--search beam --k {faster.settings.k} takes seconds, and may miss answers"
     say(f"this may take about {duration(seconds)}, and Ctrl-C stops it; {advice}", err=True)
+
+
+def _ask_one(
+    engine: Engine, question: BoundQuery, out: Path | None, json_: bool, page: dict[str, Any]
+) -> None:
+    """Ask a question; print its answers, or write them to a file."""
+    from tacit.engine.answers import answer_files
+    from tacit.engine.answers.answer_table import AnswerTable
+
+    announce(engine, question)
+    answers = engine.ask(question, **page)
+    if out is not None:
+        answer_files.write(out, answers)
+        table = AnswerTable(answers, _ALL)
+        what = "a count" if answers.counted else counted(len(answers), "answer")
+        say("; ".join(filter(None, (f"wrote {what} to {out}", table.left_out, table.below))))
+    elif json_:
+        typer.echo(answers.to_json(indent=2))
+    else:
+        _show(answers)
 
 
 def _ask_many(

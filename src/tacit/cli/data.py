@@ -200,7 +200,9 @@ def _print(statistics: Statistics) -> None:
     sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations"
     name = escape_control_chars(statistics.name)
     console.print(f"{name}: {sizes}, {total:,} facts", soft_wrap=True)
-    console.print(_splits(statistics))
+    can_be = {split: f"{count:,}" for split, count in statistics.evaluable.items()} | {"train": "-"}
+    splits = [(split, f"{count:,}", can_be[split]) for split, count in statistics.facts.items()]
+    console.print(_table("Facts by split", ("split", "facts", "can be predicted"), splits))
     console.print(_relations(statistics.relations[:MOST_RELATIONS]))
     if len(statistics.relations) > MOST_RELATIONS:
         console.print(
@@ -210,7 +212,12 @@ def _print(statistics: Statistics) -> None:
     if statistics.values:
         console.print(_values(statistics.values))
         console.print(f"{ADVICE}\n", soft_wrap=True)
-    console.print(_degrees(statistics))
+    names = {"p0": "fewest", "p50": "median", "p100": "most"}
+    columns = [names.get(p, f"{p[1:]} %") for p in statistics.degrees]
+    numbers = [f"{degree:,.0f}" for degree in statistics.degrees.values()]
+    degrees = _table("Facts per entity (its degree)", columns, [numbers])
+    degrees.columns[0].justify = "right"
+    console.print(degrees)
     hubs = [(name, f"{degree:,}") for name, degree in statistics.hubs]
     console.print(_table("Largest hubs", ("entity", "facts"), hubs))
     if (others := statistics.num_entities - len(hubs)) > 0:
@@ -241,12 +248,6 @@ def _table(
     return table
 
 
-def _splits(statistics: Statistics) -> Table:
-    can_be = {split: f"{count:,}" for split, count in statistics.evaluable.items()} | {"train": "-"}
-    rows = [(split, f"{count:,}", can_be[split]) for split, count in statistics.facts.items()]
-    return _table("Facts by split", ("split", "facts", "can be predicted"), rows)
-
-
 def _relations(relations: Sequence[RelationStatistics]) -> Table:
     rows = []
     for relation in relations:
@@ -270,15 +271,3 @@ def _values(relations: Iterable[ValueRelation]) -> Table:
     title = "Numbers and dates as entities"
     columns = ("relation", "facts", "different")
     return _table(title, columns, rows, ("", "such as", "advice"))
-
-
-def _degrees(statistics: Statistics) -> Table:
-    names = {"p0": "fewest", "p50": "median", "p100": "most"}
-    columns = [names.get(p, f"{p[1:]} %") for p in statistics.degrees]
-    table = _table(
-        "Facts per entity (its degree)",
-        columns,
-        [[f"{d:,.0f}" for d in statistics.degrees.values()]],
-    )
-    table.columns[0].justify = "right"
-    return table

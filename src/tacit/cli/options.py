@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field
 from functools import wraps
 from typing import Annotated, Any
@@ -96,9 +95,12 @@ def of_settings(
                     used[name] = value
             if "context" in own:
                 values["context"] = context
-            flags = flags_of(context.command)
-            with in_flags({name: flags[key] for name, key in keys.items()}):
+            try:
                 kind.of(used)
+            except TacitError as error:
+                flags = flags_of(context.command)
+                name_flags(error, {name: flags[key] for name, key in keys.items()})
+                raise
             command(**values, **{into: used})
 
         context = inspect.Parameter(
@@ -156,16 +158,6 @@ def _flags_of_hint(context: Any, error: TacitError) -> dict[str, Any]:
             break
         command = command.commands[word]
     return {} if hasattr(command, "commands") else flags_of(command)
-
-
-@contextmanager
-def in_flags(flags: Mapping[str, Any]) -> Iterator[None]:
-    """Rewrite errors so that they name flags in the place of parameters."""
-    try:
-        yield
-    except TacitError as error:
-        name_flags(error, flags)
-        raise
 
 
 def name_flags(error: TacitError, flags: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -93,12 +93,9 @@ def _question(graph: Graph) -> str:
 
 
 def _report_predictor(out: Path, results: dict[str, Any]) -> None:
-    mrr = results["valid_mrr"]
-    quality = "not validated"
-    if mrr is not None:
-        quality = (
-            f"validation MRR {mrr:.2%} ({results['measured']}) at epoch {results['best_epoch']}"
-        )
+    quality = _quality(results)
+    if results["valid_mrr"] is not None:
+        quality += f" at epoch {results['best_epoch']}"
     shapes = ", ".join(f"{shape} {value:.1%}" for shape, value in results["mrr"].items())
     say(f"{out}: {results['epochs']} epochs in {results['seconds']:.1f} s, {quality}")
     if shapes:
@@ -123,14 +120,10 @@ def adapt(
     drop: Annotated[bool, Option("--drop", help="Delete the run's adapter instead.")] = False,
 ) -> None:
     """Train a score adapter on complex queries; the run keeps it if it beats what is there."""
-    from tacit.run.run import Run
     from tacit.run.run import open as open_run
-    from tacit.run.world import find_run
 
-    if drop:  # without a look at weights, which may be damaged
-        run = Run(find_run(source))
-        run.drop_adapter()
-        say(f"{run.folder.path}: the adapter is deleted")
+    if drop:
+        _drop(source, "adapter")
         return
     run = open_run(source, device=settings.get("device", "auto"))
     with resumable():
@@ -179,12 +172,7 @@ def encode(
     if within:
         data.check_unread(reading, f"'{source[0]}' is a run, whose facts were")
     if drop:
-        from tacit.run.run import Run
-        from tacit.run.world import find_run
-
-        run = Run(find_run(source[0]))  # without a look at weights, which may be damaged
-        run.drop_encoder()
-        say(f"{run.folder.path}: the encoder is deleted")
+        _drop(source[0], "encoder")
         return
     facts: Any = source[0] if within else data.read_graph(source, **reading)
     with resumable():
@@ -202,6 +190,19 @@ def encode(
     if len(run.folder.graph().test):
         command = shlex.join(["tacit", "eval", str(path), "--search", "encoder"])
         say(f"measure it with: {command}", err=True)
+
+
+def _drop(source: str, part: Literal["adapter", "encoder"]) -> None:
+    """Delete a part of a run, without a look at weights, which may be damaged."""
+    from tacit.run.run import Run
+    from tacit.run.world import find_run
+
+    run = Run(find_run(source))
+    if part == "adapter":
+        run.drop_adapter()
+    else:
+        run.drop_encoder()
+    say(f"{run.folder.path}: the {part} is deleted")
 
 
 def _names_one_run(sources: list[str], out: Path | None) -> bool:
@@ -229,9 +230,11 @@ def _report_encoder(path: Path, summary: dict[str, Any]) -> None:
     if "imported" in summary:
         say(f"{path}: {summary['parameters']:,} parameters from {summary['imported']}")
         return
-    mrr = summary.get("valid_mrr")
-    quality = (
-        "not validated" if mrr is None else f"validation MRR {mrr:.2%} ({summary['measured']})"
-    )
     work = f"{summary.get('steps', 0):,} steps in {summary.get('seconds', 0.0):.1f} s"
-    say(f"{path}: {work}, {quality}")
+    say(f"{path}: {work}, {_quality(summary)}")
+
+
+def _quality(results: dict[str, Any]) -> str:
+    """The quality of what was trained, in words."""
+    mrr = results.get("valid_mrr")
+    return "not validated" if mrr is None else f"validation MRR {mrr:.2%} ({results['measured']})"

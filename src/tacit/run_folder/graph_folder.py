@@ -119,10 +119,8 @@ class GraphFolder(LockedFolder):
     `settings.toml` is written last when a run is created: a folder without it is no run.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        super().__init__(path)
-        # the state of the settings file when it was read, and its tables
-        self._read_settings: tuple[object, dict[str, dict[str, Any]]] = "", {}
+    # the state of the settings file when it was read, and its tables
+    _read_settings: tuple[object, dict[str, dict[str, Any]]] = "", {}
 
     @classmethod
     def create(
