@@ -8,10 +8,9 @@ from dataclasses import replace
 from itertools import chain, count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import LimitError
-from tacit.graph.fact_index import paired, within
+from tacit.graph.fact_index import Ids, Ints, paired, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
 
@@ -99,7 +98,7 @@ def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:
     return [name for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
-def _ids(known: dict[str, int], labels: list[str]) -> NDArray[np.int32]:
+def _ids(known: dict[str, int], labels: list[str]) -> Ids:
     """The ids of labels."""
     try:
         return np.fromiter(map(known.__getitem__, labels), np.int32, len(labels))
@@ -140,7 +139,7 @@ def assemble(
     """
     notes = list(notes)
     distinct_facts: list[Triples] = []
-    earlier: list[NDArray[np.int64]] = []  # the keys of each split so far, sorted
+    earlier: list[Ints] = []  # the keys of each split so far, sorted
     for split, facts, keys in zip(
         SPLITS, splits, fact_keys(splits, len(entities), len(relations)), strict=True
     ):
@@ -185,9 +184,7 @@ def as_forward(facts: Triples) -> Triples:
     return facts
 
 
-def fact_keys(
-    parts: Sequence[Triples], num_entities: int, num_relations: int
-) -> list[NDArray[np.int64]]:
+def fact_keys(parts: Sequence[Triples], num_entities: int, num_relations: int) -> list[Ints]:
     """One integer per fact of each part, equal exactly where facts are, across parts too."""
     facts = np.concatenate(parts)
     pairs = facts[:, 0].astype(np.int64) * num_relations + facts[:, 1]

@@ -7,7 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+Ids = NDArray[np.int32]
 Ints = NDArray[np.int64]
+Integers = NDArray[np.integer]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 _MOST = 2**63 - 1
 _LOOKUPS = 2**18  # keys of one search, which takes up to a quarter of a second in a large table
@@ -32,7 +35,7 @@ def distinct(keys: Ints, below: int | None = None) -> Ints:
     return keys[fresh]
 
 
-def within(keys: Ints, table: Ints) -> NDArray[np.bool_]:
+def within(keys: Ints, table: Ints) -> Flags:
     """Whether each key occurs in a sorted table.
 
     >>> within(np.array([3, 1]), np.array([1, 2]))
@@ -40,9 +43,7 @@ def within(keys: Ints, table: Ints) -> NDArray[np.bool_]:
     """
     if not len(table):
         return np.zeros(keys.shape, dtype=bool)
-    hits: NDArray[np.bool_] = (
-        table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
-    )
+    hits: Flags = table[np.minimum(np.searchsorted(table, keys), len(table) - 1)] == keys
     return hits
 
 
@@ -57,7 +58,7 @@ def _places(table: Ints, keys: Ints) -> NDArray[np.intp]:
     return np.concatenate([np.searchsorted(table, part) for part in parts]).reshape(keys.shape)
 
 
-def paired(high: Ints, low: NDArray[np.integer], size: int) -> Ints:
+def paired(high: Ints, low: Integers, size: int) -> Ints:
     """One integer per pair, equal and ordered as the pairs are; `size` exceeds every `low`.
 
     It is `high · size + low` where that fits into 64 bits; else `high` stands for its rank among
@@ -98,7 +99,7 @@ class FactIndex:
     (array([1, 2], dtype=int32), array([], dtype=int32))
     """
 
-    def __init__(self, triples: NDArray[np.integer], num_relations: int) -> None:
+    def __init__(self, triples: Integers, num_relations: int) -> None:
         keys = triples[:, 0].astype(np.int64) * num_relations + triples[:, 1]
         width = int(triples[:, 2].max()) + 1 if len(triples) else 1
         if len(keys) and int(keys.max()) >= _MOST // width:
@@ -114,13 +115,11 @@ class FactIndex:
         self.keys = keys[starts]  # [P] distinct (head, relation)
         # [P + 1] where the tails of each key start
         self.offsets: Ints = np.append(starts, len(keys)).astype(np.int64)
-        self.all_tails: NDArray[np.int32] = tails.astype(np.int32)
+        self.all_tails: Ids = tails.astype(np.int32)
         self.num_relations = num_relations
 
     @classmethod
-    def of_arrays(
-        cls, keys: Ints, offsets: Ints, tails: NDArray[np.int32], num_relations: int
-    ) -> FactIndex:
+    def of_arrays(cls, keys: Ints, offsets: Ints, tails: Ids, num_relations: int) -> FactIndex:
         """The index over existing arrays, such as those of a file."""
         index = cls.__new__(cls)
         index.keys = keys
@@ -164,7 +163,7 @@ class FactIndex:
             np.stack([relations, np.zeros_like(heads), heads], axis=1), num_relations=1
         )
 
-    def tails(self, head: int, relation: int) -> NDArray[np.int32]:
+    def tails(self, head: int, relation: int) -> Ids:
         """The sorted tails of one (head, relation)."""
         key = head * self.num_relations + relation
         at = int(np.searchsorted(self.keys, key))
@@ -172,14 +171,12 @@ class FactIndex:
             return self.all_tails[:0]
         return self.all_tails[self.offsets[at] : self.offsets[at + 1]]
 
-    def counts(self, heads: NDArray[np.integer], relations: NDArray[np.integer]) -> Ints:
+    def counts(self, heads: Integers, relations: Integers) -> Ints:
         """The number of tails of each (head, relation)."""
         starts, ends = self.spans(heads, relations)
         return ends - starts
 
-    def spans(
-        self, heads: NDArray[np.integer], relations: NDArray[np.integer]
-    ) -> tuple[Ints, Ints]:
+    def spans(self, heads: Integers, relations: Integers) -> tuple[Ints, Ints]:
         """Where the tails of each (head, relation) start and end in `all_tails`."""
         pairs = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
         if not len(self.keys):
@@ -189,16 +186,12 @@ class FactIndex:
         hits = self.keys[at] == pairs
         return np.where(hits, self.offsets[at], 0), np.where(hits, self.offsets[at + 1], 0)
 
-    def neighbours(
-        self, heads: NDArray[np.integer], relations: NDArray[np.integer]
-    ) -> tuple[Ints, NDArray[np.int32]]:
+    def neighbours(self, heads: Integers, relations: Integers) -> tuple[Ints, Ids]:
         """The tails of many pairs: arrays `(row, tail)`, where `row` is the pair's index."""
         rows, at = spread(*self.spans(heads, relations))
         return rows, self.all_tails[at]
 
-    def contains(
-        self, heads: NDArray[np.integer], relations: NDArray[np.integer], tails: NDArray[np.integer]
-    ) -> NDArray[np.bool_]:
+    def contains(self, heads: Integers, relations: Integers, tails: Integers) -> Flags:
         """Whether each triple is in the index."""
         low, ends = self.spans(heads, relations)
         if not len(self):
@@ -210,5 +203,5 @@ class FactIndex:
             less = (self.all_tails.take(middle, mode="clip") < tails) & (low < high)
             low = np.where(less, middle + 1, low)
             high = np.where(less, high, middle)
-        hits: NDArray[np.bool_] = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
+        hits: Flags = (low < ends) & (self.all_tails.take(low, mode="clip") == tails)
         return hits

@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 
 from tacit.errors import SettingsError
+from tacit.graph.fact_index import Ids
 from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query, quoted
 from tacit.query.outline import outline
-from tacit.query.plans.sets import Ids
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text import parse

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import as_forward, assemble, fact_keys
+from tacit.graph.fact_index import Flags, Ints
 from tacit.graph.formats.delimited import table_fields
 from tacit.graph.formats.files import atomic_folder, lines
 from tacit.graph.formats.label_tables import NAMING, write_naming
@@ -101,7 +101,7 @@ def _forward(path: Path, num_entities: int, num_relations: int) -> Triples:
     return forward
 
 
-def _ids(fields: list[str]) -> NDArray[np.int64]:
+def _ids(fields: list[str]) -> Ints:
     """Parses rows of ids, with -1 for a word that is no id."""
     try:
         numbers = np.array(list(map(int, fields)), dtype=np.int64)
@@ -112,7 +112,7 @@ def _ids(fields: list[str]) -> NDArray[np.int64]:
     return numbers.reshape(-1, 3)
 
 
-def _refuse(wrong: NDArray[np.bool_], path: Path, problem: str) -> None:
+def _refuse(wrong: Flags, path: Path, problem: str) -> None:
     """Raises a `DataError` with the line of the first wrong row, reading the file again."""
     if wrong.any():
         rows = ((number, text) for number, text in lines(path) if text.strip(" \t"))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import DataError, UnknownName
 from tacit.graph.labels.spelling import Places, Spelling, spaced, word_beginning
@@ -203,7 +202,7 @@ class Vocabulary(Sequence[str]):
                     yield text, match.start(), [i]
 
 
-def trie_of(labels: Sequence[str]) -> tuple[Any, NDArray[np.int32]] | None:
+def trie_of(labels: Sequence[str]) -> tuple[Any, Places] | None:
     """A trie of labels; the trie's id of each label, and the position of each trie id.
 
     It is None if marisa-trie is not installed, or if a label has a zero character, which ends the
@@ -223,12 +222,12 @@ def trie_of(labels: Sequence[str]) -> tuple[Any, NDArray[np.int32]] | None:
 class LabelTrie(Sequence[str]):
     """The labels of a trie in the order of their ids, none of them in memory."""
 
-    def __init__(self, trie: Any, ids: NDArray[np.int32]) -> None:
+    def __init__(self, trie: Any, ids: Places) -> None:
         self._trie = trie
         self._in_trie, self._positions = ids
 
     @classmethod
-    def open(cls, path: Path, ids: NDArray[np.int32]) -> LabelTrie:
+    def open(cls, path: Path, ids: Places) -> LabelTrie:
         """Maps the labels of a trie's file into memory."""
         import marisa_trie
 

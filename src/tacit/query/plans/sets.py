@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.fact_index import Ints, distinct, spread, within
+from tacit.graph.fact_index import Flags, Ids, Integers, Ints, distinct, spread, within
 
-Ids = NDArray[np.int32]
-Flags = NDArray[np.bool_]
 _BLOCK = 1 << 18  # pairs (query, entity) of a block of members
 
 
@@ -77,7 +74,7 @@ class Sets:
         """The query of each key."""
         return self.keys // self.num_entities
 
-    def contains(self, rows: Ints, entities: NDArray[np.integer]) -> Flags:
+    def contains(self, rows: Ints, entities: Integers) -> Flags:
         """Whether the set of each query holds an entity."""
         return within(rows * self.num_entities + entities, self.keys) ^ self.cofinite[rows]
 
@@ -150,7 +147,7 @@ class AnswerSets:
     (2, array([2, 5], dtype=int32), array([2, 0]))
     """
 
-    offsets: NDArray[np.int64]  # [Q + 1]
+    offsets: Ints  # [Q + 1]
     ids: Ids
 
     @classmethod
@@ -167,13 +164,13 @@ class AnswerSets:
         return cls.of_keys(distinct(rows << 32 | flat), len(sets), 1 << 32)
 
     @classmethod
-    def of_keys(cls, keys: NDArray[np.int64], num_queries: int, num_entities: int) -> AnswerSets:
+    def of_keys(cls, keys: Ints, num_queries: int, num_entities: int) -> AnswerSets:
         """Builds answer sets from sorted distinct keys `query · N + entity`."""
         offsets = np.searchsorted(keys, np.arange(num_queries + 1) * num_entities)
         return cls(offsets, (keys % num_entities).astype(np.int32))
 
     @classmethod
-    def of_counts(cls, counts: NDArray[np.integer], ids: Ids) -> AnswerSets:
+    def of_counts(cls, counts: Integers, ids: Ids) -> AnswerSets:
         """Builds answer sets from all their ids and the number of each query."""
         return cls(np.cumsum(np.append(0, counts)), ids)
 
@@ -190,16 +187,16 @@ class AnswerSets:
         return self.ids[self.offsets[at] : self.offsets[at + 1]]
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """The number of answers of each query."""
         return np.diff(self.offsets)
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         """The query that each of `ids` answers."""
         return np.repeat(np.arange(len(self)), self.counts)
 
-    def keys(self, num_entities: int) -> NDArray[np.int64]:
+    def keys(self, num_entities: int) -> Ints:
         """The answers as sorted distinct keys `query · N + entity`."""
         return self.rows * num_entities + self.ids
 
@@ -208,12 +205,12 @@ class AnswerSets:
         width = int(max(self.ids.max(initial=0), other.ids.max(initial=0))) + 1
         return self.where(~within(self.keys(width), other.keys(width)))
 
-    def where(self, mask: NDArray[np.bool_]) -> AnswerSets:
+    def where(self, mask: Flags) -> AnswerSets:
         """The answers that a mask over `ids` selects."""
         counts = np.bincount(self.rows[mask], minlength=len(self))
         return AnswerSets.of_counts(counts, self.ids[mask])
 
-    def subset(self, queries: NDArray[np.int64]) -> AnswerSets:
+    def subset(self, queries: Ints) -> AnswerSets:
         """The answers of some queries, in the given order."""
         _, at = spread(self.offsets[queries], self.offsets[queries + 1])
         return AnswerSets.of_counts(self.counts[queries], self.ids[at])

@@ -11,13 +11,12 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.graph.fact_index import FactIndex, Ints, distinct
+from tacit.graph.fact_index import FactIndex, Flags, Ids, Integers, Ints, distinct
 from tacit.query.plans import plan as steps
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
 from tacit.query.plans.plan import Edge, Plan, Step, conjuncts
-from tacit.query.plans.sets import AnswerSets, Flags, Ids, Sets
+from tacit.query.plans.sets import AnswerSets, Sets
 
 # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
 BATCH = 512
@@ -89,7 +88,7 @@ class Ends:
     """One end of many edges at once: entity `entities[i]` of query `rows[i]`."""
 
     rows: Ints
-    entities: NDArray[np.integer]
+    entities: Integers
 
 
 Context = EvalContext[Ends]
@@ -101,8 +100,8 @@ class SetFold(Fold[Ends, Sets]):
 
     index: FactIndex  # of the facts
     num_entities: int
-    entities: NDArray[np.integer]  # [Q, E]
-    relations: NDArray[np.integer]  # [Q, R]
+    entities: Integers  # [Q, E]
+    relations: Integers  # [Q, R]
     cache: dict[Step, Sets] = field(default_factory=dict)
 
     def of(self, step: Step, place: Context = EVERYWHERE) -> Sets:
@@ -211,8 +210,8 @@ class SetFold(Fold[Ends, Sets]):
     def _finite(self, keys: Ints) -> Sets:
         return Sets.finite(keys, len(self.entities), self.num_entities)
 
-    def _directed(self, relation: steps.Relation, rows: Ints) -> NDArray[np.integer]:
-        ids: NDArray[np.integer] = self.relations[rows, relation.slot] ^ relation.flip
+    def _directed(self, relation: steps.Relation, rows: Ints) -> Integers:
+        ids: Integers = self.relations[rows, relation.slot] ^ relation.flip
         return ids
 
     def bounded(self, source: Sets, edge: Edge) -> Sets:
@@ -229,9 +228,7 @@ class SetFold(Fold[Ends, Sets]):
         return source & Sets(keys, ~source.cofinite, self.num_entities)
 
 
-def _portions(
-    index: FactIndex, heads: NDArray[np.integer], relations: NDArray[np.integer]
-) -> Iterator[slice]:
+def _portions(index: FactIndex, heads: Integers, relations: Integers) -> Iterator[slice]:
     """Slices of pairs with about as many tails as fit in memory at once."""
     if len(heads) * index.most_tails <= _FACTS:
         yield slice(None)

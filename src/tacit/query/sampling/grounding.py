@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.graph.fact_index import FactIndex, Ints, spread
+from tacit.graph.fact_index import FactIndex, Flags, Ints, spread
 from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import (
     At,
@@ -37,7 +37,6 @@ from tacit.query.plans.plan import (
     Union,
     asserted_children,
 )
-from tacit.query.plans.sets import Flags
 
 Arrival = tuple[Ints, Ints | None]  # entities, and the relations by which a walk reaches them
 Slot = tuple[str, int]  # an entity slot, "e", or a relation slot, "r"

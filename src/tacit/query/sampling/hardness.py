@@ -24,7 +24,7 @@ from itertools import chain
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.graph.fact_index import FactIndex, Ints
+from tacit.graph.fact_index import FactIndex, Flags, Ints
 from tacit.graph.graph import Graph, no_triples
 from tacit.query.plans import symbolic
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
@@ -40,7 +40,7 @@ from tacit.query.plans.plan import (
     Union,
     asserted_children,
 )
-from tacit.query.plans.sets import Flags, Sets
+from tacit.query.plans.sets import Sets
 from tacit.query.plans.symbolic import Context, Ends, SetFold
 from tacit.query.sampling.queries import GRAPHS, QuerySet
 

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from tacit.disk import exists
 from tacit.errors import DataError
+from tacit.graph.fact_index import Ids, Ints
 from tacit.graph.formats.files import atomic_folder
 from tacit.graph.formats.pickles import load_pickle
 from tacit.graph.graph import SPLITS, Graph, LabelStamp
 from tacit.query.plans.plan import Plan
-from tacit.query.plans.sets import AnswerSets, Ids
+from tacit.query.plans.sets import AnswerSets
 from tacit.query.plans.symbolic import answers
 from tacit.query.sampling.shapes import (
     Encoding,
@@ -67,7 +68,7 @@ class QuerySet:
     def __repr__(self) -> str:
         return f"QuerySet({len(self):,} {self.name} queries, {len(self.hard.ids):,} hard answers)"
 
-    def subset(self, queries: NDArray[np.int64]) -> QuerySet:
+    def subset(self, queries: Ints) -> QuerySet:
         """Some of the queries, in the given order."""
         return replace(
             self,

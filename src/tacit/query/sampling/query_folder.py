@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.disk import from_json
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.builder import as_forward, counted, fact_keys
+from tacit.graph.fact_index import Ids, Ints
 from tacit.graph.formats.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.formats.files import atomic_file
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import fingerprint
-from tacit.query.plans.sets import AnswerSets, Ids
+from tacit.query.plans.sets import AnswerSets
 from tacit.query.sampling import sampling
 from tacit.query.sampling.queries import (
     QuerySet,
@@ -48,8 +48,8 @@ MAPS = ("id2ent.pkl", "id2rel.pkl")
 class Translation(NamedTuple):
     """Maps ids of a folder to ids of a graph; -1 where the graph lacks the label."""
 
-    entities: NDArray[np.int64]
-    relations: NDArray[np.int64]
+    entities: Ints
+    relations: Ints
 
 
 def queries_for(
@@ -103,7 +103,7 @@ def _translation(graph: Graph, folder: Path, split: str) -> Translation:
     return Translation(np.arange(graph.num_entities), np.arange(graph.num_relations))
 
 
-def _ids(source: Vocabulary, target: Vocabulary) -> NDArray[np.int64]:
+def _ids(source: Vocabulary, target: Vocabulary) -> Ints:
     if source == target:
         return np.arange(len(target))
     ids = {name: i for i, name in enumerate(target)}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import SettingsError
-from tacit.graph.fact_index import Ints
+from tacit.graph.fact_index import Flags, Ids, Ints
 from tacit.graph.graph import Graph
 from tacit.query.plans.plan import (
     Complement,
@@ -23,7 +23,7 @@ from tacit.query.plans.plan import (
     map_children,
     single_atom,
 )
-from tacit.query.plans.sets import AnswerSets, Flags, Ids
+from tacit.query.plans.sets import AnswerSets
 from tacit.query.plans.symbolic import answers
 from tacit.query.sampling.grounding import Grounding
 from tacit.query.sampling.hardness import missing_links, most_links

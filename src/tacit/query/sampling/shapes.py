@@ -26,6 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import DataError, QueryError, SettingsError, UnknownName
+from tacit.graph.fact_index import Ids
 from tacit.query.formula import And, Atom, Entity, Exists, Formula, Not, Or, Query, Term, Variable
 from tacit.query.plans.compile import compile_query, compile_template
 from tacit.query.plans.plan import (
@@ -38,7 +39,6 @@ from tacit.query.plans.plan import (
     Step,
     Union,
 )
-from tacit.query.plans.sets import Ids
 
 Encoding = Literal["dnf", "dm"]
 Structure = tuple[Any, ...]
