@@ -47,7 +47,7 @@ def within(keys: Ints, table: Ints) -> Flags:
     return hits
 
 
-def _places(table: Ints, keys: Ints) -> NDArray[np.intp]:
+def _places(table: Ints, keys: Ints) -> Ints:
     """The insertion position of each key in a sorted table.
 
     It is computed in parts, since Ctrl-C waits for the end of a search.

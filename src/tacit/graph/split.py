@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import SettingsError
 from tacit.graph.builder import counted
-from tacit.graph.fact_index import paired
-from tacit.graph.graph import Graph
+from tacit.graph.fact_index import Ints, paired
+from tacit.graph.graph import Graph, Triples
 from tacit.graph.statistics import redundancies
 
 
@@ -52,7 +51,7 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
     return replace(graph, train=train, valid=middle, test=last, notes=notes)
 
 
-def _groups(graph: Graph) -> NDArray[np.intp]:
+def _groups(graph: Graph) -> Ints:
     """The group of each fact: its unordered pair of entities and kind of relation."""
     facts = graph.facts()
     kinds = np.arange(graph.num_relations)
@@ -62,14 +61,14 @@ def _groups(graph: Graph) -> NDArray[np.intp]:
     low = facts[:, [0, 2]].min(axis=1).astype(np.int64)
     high = facts[:, [0, 2]].max(axis=1)
     keys = paired(low * graph.num_entities + high, kinds[facts[:, 1]], graph.num_relations)
-    groups: NDArray[np.intp] = np.unique(keys, return_inverse=True)[1]
+    groups: Ints = np.unique(keys, return_inverse=True)[1]
     return groups
 
 
-def _cover(facts: NDArray[np.int32], order: NDArray[np.intp]) -> NDArray[np.intp]:
+def _cover(facts: Triples, order: Ints) -> Ints:
     """The first fact, in an order, of every entity and relation; these stay in train."""
     mixed = facts[order]
     _, entities = np.unique(mixed[:, [0, 2]], return_index=True)  # indexes of heads and tails
     _, relations = np.unique(mixed[:, 1], return_index=True)
-    first: NDArray[np.intp] = order[np.concatenate([entities // 2, relations])]
+    first: Ints = order[np.concatenate([entities // 2, relations])]
     return first

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.graph.fact_index import distinct, paired
+from tacit.graph.fact_index import Floats, distinct, paired
 from tacit.graph.graph import SPLITS, Graph, Triples
 
 _SAMPLED = 100_000  # facts of a relation that are tested for symmetry
@@ -174,7 +173,7 @@ def redundancies(graph: Graph) -> dict[tuple[int, int], float]:
     }
 
 
-def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
+def symmetry(graph: Graph, facts: Triples) -> Floats:
     """For each relation id, the share of its facts that hold in both directions.
 
     >>> borders = [("France", "borders", "Spain"), ("Spain", "borders", "France")]
@@ -185,9 +184,7 @@ def symmetry(graph: Graph, facts: Triples) -> NDArray[np.float64]:
     facts = facts[facts[:, 0] != facts[:, 2]]
     mirrored = graph.index().contains(facts[:, 2], facts[:, 1], facts[:, 0])
     hits = np.bincount(facts[:, 1], weights=mirrored, minlength=graph.num_relations)
-    share: NDArray[np.float64] = hits / np.maximum(
-        np.bincount(facts[:, 1], minlength=graph.num_relations), 1
-    )
+    share: Floats = hits / np.maximum(np.bincount(facts[:, 1], minlength=graph.num_relations), 1)
     return share
 
 
