@@ -48,8 +48,8 @@ PATIENCE = 60.0  # seconds above which a question is announced
 def ask(
     context: typer.Context,
     source: Annotated[str, options.run_argument("A run, or world; any graph with --symbolic.")],
-    settings: dict[str, Any],
-    reading: dict[str, Any],
+    settings: options.Values,
+    reading: options.Values,
     query: Annotated[
         str | None, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.")
     ] = None,
@@ -111,8 +111,8 @@ def plan(
     query: Annotated[
         str, Argument(help="The question: '?c : borders(France, ?c)', or SPARQL.", metavar="QUERY")
     ],
-    settings: dict[str, Any],
-    reading: dict[str, Any],
+    settings: options.Values,
+    reading: options.Values,
     graph: Annotated[
         str, Option(help="A graph or run to look the names up in, and to count its entities.")
     ] = "",

@@ -52,7 +52,7 @@ def list_() -> None:
 @options.of_settings(ReadSettings, "reading")
 def describe(
     graph: Graphs,
-    reading: dict[str, Any],
+    reading: options.Values,
     as_json: bool = Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
     """Describe a graph: its splits, relations, degrees and hubs."""
@@ -79,7 +79,7 @@ def world(
 @options.of_settings(ReadSettings, "reading")
 def split_(
     graph: Graphs,
-    reading: dict[str, Any],
+    reading: options.Values,
     out: str = Option(..., help="The folder to write train.tsv, valid.tsv and test.tsv to."),
     valid: float = Option(0.1, help="The share of the facts to validate with."),
     test: float = Option(0.1, help="The share of the facts to test with."),
@@ -122,7 +122,7 @@ def fetch_(
 @app.command(cls=options.FlagCommand)
 @options.of_settings(ReadSettings, "reading")
 def hardness(
-    reading: dict[str, Any],
+    reading: options.Values,
     source: str = Argument(
         ...,
         help="A graph with splits, or a folder of queries with its graph.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @options.of_settings(ReadSettings, "reading")
 def sample(
     graph: Graphs,
-    settings: dict[str, Any],
-    reading: dict[str, Any],
+    settings: options.Values,
+    reading: options.Values,
     out: Annotated[Path, Option(help="The BetaE folder to write; other splits in it stay.")],
     shapes: str = Option(
         "",
@@ -81,8 +81,8 @@ PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of
 @options.of_settings(EvaluateSettings, "protocol")
 def evaluate(
     source: Annotated[str, options.run_argument()],
-    settings: dict[str, Any],
-    protocol: dict[str, Any],
+    settings: options.Values,
+    protocol: options.Values,
     queries: Annotated[
         Path | None, Option(help="A BetaE folder of queries; else the run's own held-out facts.")
     ] = None,
@@ -121,7 +121,7 @@ def evaluate(
 @options.of_settings(EvaluateSettings, "protocol", only=("split", "limit", "ties"))
 def compare(
     sources: Annotated[list[str], options.run_argument("Runs of one graph, or world.", "RUN...")],
-    protocol: dict[str, Any],
+    protocol: options.Values,
     queries: Annotated[
         Path | None, Option(help="A BetaE folder of queries; else 100 of each shape, or --limit.")
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Option, confirm
 
@@ -24,7 +24,7 @@ _SHOWN = 20  # facts, where there is no file to write
 @options.of_settings(EngineSettings, only=_ENGINE, defaults={"typed": True})
 def complete(
     source: Annotated[str, options.run_argument("A run, or world.")],
-    settings: dict[str, Any],
+    settings: options.Values,
     relation: Annotated[
         list[str] | None,
         Option(autocompletion=complete_relations, help="Of this relation; may be repeated."),
@@ -93,7 +93,7 @@ def add(
     facts: Annotated[
         list[str], Argument(help="Files or folders of facts, or - for standard input.")
     ],
-    reading: dict[str, Any],
+    reading: options.Values,
     new: Annotated[
         bool,
         Option(
@@ -134,7 +134,7 @@ def remove(
         list[str],
         Argument(help="Files or folders of the facts to remove, or - for standard input."),
     ],
-    reading: dict[str, Any],
+    reading: options.Values,
     dry_run: DryRun = False,
 ) -> None:
     """Take facts out of a run; they are no longer known, but what was learned stays learned.

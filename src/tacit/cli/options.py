@@ -32,6 +32,7 @@ Shapes = Annotated[
     ),
 ]
 Command = Callable[..., None]
+Values = dict[str, Any]  # of the settings that a command line has
 # A parameter in an error, alone or with a value: `k`, `k=64`.
 _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
 _LARGE = ("memory", "k", "top", "batch", "rank")

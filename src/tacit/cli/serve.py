@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,9 +32,9 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
 @options.of_settings(EngineSettings, "engine")
 def serve(
     sources: Annotated[list[str], options.run_argument("Runs, or world; NAME=RUN names one.")],
-    settings: dict[str, Any],
-    limits: dict[str, Any],
-    engine: dict[str, Any],
+    settings: options.Values,
+    limits: options.Values,
+    engine: options.Values,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:

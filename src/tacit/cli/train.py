@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def train(
     graph: data.Graphs,
     out: Annotated[Path, Option(help="The run folder to make.")],
-    settings: dict[str, Any],
-    reading: dict[str, Any],
+    settings: options.Values,
+    reading: options.Values,
     resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
     force: Annotated[bool, Option("--force", help="Replace the run in the folder.")] = False,
 ) -> None:
@@ -58,7 +58,7 @@ def import_(
         Path, Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")
     ],
     out: Annotated[Path, Option(help="The run folder to make.")],
-    reading: dict[str, Any],
+    reading: options.Values,
     graph: Annotated[
         str | None, Option(help="The graph it was trained on; a PyKEEN directory has its own.")
     ] = None,
@@ -107,7 +107,7 @@ def adapt(
     source: Annotated[
         str, options.run_argument("The run to adapt; its link predictor stays as it is.")
     ],
-    settings: dict[str, Any],
+    settings: options.Values,
     queries: Annotated[
         Path | None, Option(help="A BetaE folder to learn from; sampled from the graph by default.")
     ] = None,
@@ -145,8 +145,8 @@ def encode(
             help="A graph as for train, or a run; without --out it is the run to add to.",
         ),
     ],
-    settings: dict[str, Any],
-    reading: dict[str, Any],
+    settings: options.Values,
+    reading: options.Values,
     out: Annotated[Path | None, Option(help="The run folder to make.")] = None,
     queries: Annotated[
         Path | None,

@@ -200,8 +200,8 @@ def _array(path: Path) -> NDArray[Any]:
     """Maps an array of a file, checking its type and dimensions."""
     array = mapped_array(path)
     kind, shape = _KINDS[path.name]
-    fixed = tuple(n if m == -1 else m for n, m in zip(array.shape, shape, strict=False))
-    if array.dtype != kind or array.ndim != len(shape) or array.shape != fixed:
+    sizes = zip(array.shape, shape, strict=False)
+    if array.dtype != kind or array.ndim != len(shape) or any(m not in (-1, n) for n, m in sizes):
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}")
     return array
 
