@@ -162,12 +162,9 @@ def hardness(
     columns = range(min(numbers | {1}), max(numbers) + 1)
     rows = []
     for name, counts in missing.items():
-        shares = [
-            (counts.get(links, 0), counts.get(links, 0) / sum(counts.values())) for links in columns
-        ]
-        rows.append(
-            (name, *(f"{number:,}  {share:6.1%}" if number else "-" for number, share in shares))
-        )
+        total = sum(counts.values())
+        numbered = {links: f"{number:,}  {number / total:6.1%}" for links, number in counts.items()}
+        rows.append((name, *(numbered.get(links, "-") for links in columns)))
     title = "Hard answers by the links that must be predicted"
     Console(highlight=False).print(_table(title, ("shape", *map(str, columns)), rows))
 

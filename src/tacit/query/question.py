@@ -117,12 +117,10 @@ def labels_at(
     graph: Graph, entities: Sequence[int], relations: Sequence[int]
 ) -> tuple[str, ...] | None:
     """The labels of entity and relation ids; None where the graph lacks one of them."""
-    if (
-        max(entities, default=-1) >= graph.num_entities
-        or max(relations, default=-1) >= graph.num_relations
-    ):
+    try:
+        return (*(graph.entities[i] for i in entities), *(graph.relations[i] for i in relations))
+    except IndexError:
         return None
-    return (*(graph.entities[i] for i in entities), *(graph.relations[i] for i in relations))
 
 
 def _resolve(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:

@@ -67,13 +67,9 @@ def negotiate(accept: str, named: Iterable[str], available: Sequence[str]) -> st
 def _range(written: str) -> tuple[str, float]:
     """A media range of an Accept header, and its quality."""
     kind, *parameters = (part.strip().lower() for part in written.split(";"))
-    values = [
-        value
-        for name, _, value in (parameter.partition("=") for parameter in parameters)
-        if name == "q"
-    ]
+    qualities = (part.removeprefix("q=") for part in parameters if part.startswith("q="))
     try:
-        return kind, min(1.0, max(0.0, float(values[0]))) if values else 1.0
+        return kind, min(1.0, max(0.0, float(next(qualities, "1"))))
     except ValueError:
         return kind, 0.0
 

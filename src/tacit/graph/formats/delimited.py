@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ COLUMNS = ("head", "relation", "tail")
 TEXTS = (".tsv", ".txt", ".csv")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}  # of a `.csv`, the usual one first
 _SAMPLED = 100  # first lines, which tell the separator
-_BATCH = 30_000  # fields of a flat list
+_BATCH = 30_000  # fields of a flat list, whole rows of two or three columns
 _TAB, _NEWLINE, _SPACE = b"\t\n "
 SHOWN = 5  # lines in a message
 
@@ -191,13 +191,9 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 def batch_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     """Groups rows into long flat lists."""
-    fields: list[str] = []
-    for row in rows:
-        fields += row
-        if len(fields) >= _BATCH:
-            yield fields
-            fields = []
-    yield fields
+    fields = chain.from_iterable(rows)
+    while batch := list(islice(fields, _BATCH)):
+        yield batch
 
 
 def _check_row(

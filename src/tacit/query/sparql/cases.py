@@ -93,9 +93,8 @@ def and_(left: Truth, right: Truth) -> Truth:
     """The conjunction of two formulas or truth values."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is True else left if right is True else False
-    return conjunction(
-        list(dict.fromkeys((left & right).parts))
-    )  # a repeated condition counts once
+    # a repeated condition counts once
+    return conjunction(list(dict.fromkeys((left & right).parts)))
 
 
 def or_(left: Truth, right: Truth) -> Truth:
