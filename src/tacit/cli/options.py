@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,8 @@ Shapes = Annotated[
         help="Shapes such as 1p,2i,3in, or positive, negative, all.",
     ),
 ]
+NewRun = Annotated[Path, typer.Option("--out", help="The run folder to make.")]
+ReplaceRun = Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")]
 Command = Callable[..., None]
 Values = dict[str, Any]  # of the settings that a command line has
 # A parameter in an error, alone or with a value: `k`, `k=64`.

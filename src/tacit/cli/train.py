@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 @options.of_settings(ReadSettings, "reading")
 def train(
     graph: data.Graphs,
-    out: Annotated[Path, Option(help="The run folder to make.")],
+    out: options.NewRun,
     settings: options.Values,
     reading: options.Values,
     resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
-    force: Annotated[bool, Option("--force", help="Replace the run in the folder.")] = False,
+    force: options.ReplaceRun = False,
 ) -> None:
     """Train a link predictor on a graph and keep it in a run folder.
 
@@ -57,7 +57,7 @@ def import_(
     source: Annotated[
         Path, Argument(help="A .pt checkpoint of kbc or CQD, or a PyKEEN directory.")
     ],
-    out: Annotated[Path, Option(help="The run folder to make.")],
+    out: options.NewRun,
     reading: options.Values,
     graph: Annotated[
         str | None, Option(help="The graph it was trained on; a PyKEEN directory has its own.")
@@ -69,7 +69,7 @@ def import_(
     trust_pickle: Annotated[
         bool, Option("--trust-pickle", help="Open PyKEEN's pickle, which can run any code.")
     ] = False,
-    force: Annotated[bool, Option("--force", help="Replace the run in the folder.")] = False,
+    force: options.ReplaceRun = False,
 ) -> None:
     """Import a link predictor that was trained with kbc, CQD or PyKEEN."""
     from tacit.run.training import import_model

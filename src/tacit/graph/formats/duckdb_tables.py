@@ -160,7 +160,7 @@ def _encode_facts(connection: Database) -> tuple[list[str], list[str], NDArray[n
 def _regular_lines(path: Path, separator: bytes) -> int | None:
     """The number of lines of a table that both readers read alike; else None."""
     lines = 0
-    odd = (b"\r", b"\0", b'"') if extension(path) == ".csv" else (b"\r", b"\0")
+    odd = b'\r\0"' if extension(path) == ".csv" else b"\r\0"
     for _, block in blocks(path):
         if any(byte in block for byte in odd) or not is_regular(block, len(COLUMNS), separator[0]):
             return None
