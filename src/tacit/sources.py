@@ -32,8 +32,8 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
 
     Standard input is "-", and "world" is the data set that comes with Tacit.
 
-    A list or NumPy array of rows is a table, too: `[("France", "borders", "Spain")]`. What exists
-    as a path is meant first. A list of sources is one graph: equal labels are one entity. Options
+    A list or NumPy array of rows is a table, too: `[("France", "borders", "Spain")]`. An existing
+    path goes before a name. A list of sources is one graph: equal labels are one entity. Options
     are those of `tacit.graph.settings.ReadSettings`: `literals` keeps the literals of RDF files as
     entities, `labels` names a table of readable names, `language` those that come first, `columns`
     head, relation and tail of a table, `skip_bad` skips lines of a table that lack one of them, and

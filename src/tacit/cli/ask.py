@@ -312,7 +312,7 @@ def show_on(console: Console, answers: Answers) -> None:
 
 
 def _line(rank: int, name: str, answer: Answer, width: int, bar: int) -> Text:
-    """An answer with its score as a number and as a bar of so many cells at most."""
+    """An answer with its score as a number and as a bar of at most `bar` cells."""
     from rich.cells import cell_len
     from rich.text import Text
 

@@ -180,7 +180,7 @@ def read_graph(source: str | list[str], **reading: Any) -> Graph:
 
 
 def check_unread(reading: Mapping[str, Any], why: str) -> None:
-    """Refuse settings of how facts are read where none are read."""
+    """Refuse settings of how facts are read if no facts are read."""
     for name in reading:
         raise SettingsError(f"{name} says how facts are read, and {why}; leave it out", name)
 

@@ -70,7 +70,7 @@ def of_settings(
     flags: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Command], Command]:
-    """Add an option for each field of settings; `into` gets those that are used, as a dict.
+    """Add an option for each field of settings; the parameter `into` gets the used ones.
 
     A flag has the name of its field, or the one in `flags`; `defaults` replace those of the
     settings. Values are checked here: before anything is read, and since two kinds of settings may

@@ -144,7 +144,7 @@ def _load_sources(
 ) -> Graph:
     """Loads and joins located sources; the files of a Neo4j export make one graph.
 
-    `names` collects what RDF files call IRIs, of which other files may have the facts.
+    `names` collects the names of IRIs in RDF files, since the facts may be in other files.
     """
     files = [source for source in sources if isinstance(source, Path) and reading.columns is None]
     exports = {path: export for path in files if (export := Export.at(path))}

@@ -61,8 +61,8 @@ def _places(table: Ints, keys: Ints) -> Ints:
 def paired(high: Ints, low: Integers, size: int) -> Ints:
     """One integer per pair, equal and ordered as the pairs are; `size` exceeds every `low`.
 
-    It is `high · size + low` where that fits into 64 bits; else `high` stands for its rank among
-    its values, of which there are never too many.
+    It is `high · size + low` where that fits into 64 bits; else the rank of `high` among its
+    values takes its place, and ranks always fit.
 
     >>> paired(np.array([2, 0]), np.array([1, 3]), 10)
     array([21,  3])

@@ -225,7 +225,7 @@ def _prefixes(graph: Graph, more: Graph) -> Prefixes:
 
 
 class _Lookup(NamedTuple):
-    """Looks up the labels of another graph; `plain` rewrites those that are no IRIs."""
+    """Looks up the labels of another graph; `plain` rewrites labels that are no IRIs."""
 
     graph: Graph
     other: Graph

@@ -158,7 +158,7 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
 
 
 def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: set[str]) -> Graph:
-    """Reads a graph from the files that are `present`, of which the `same` are unchanged."""
+    """Reads a graph from its `present` files; the digests of the `same` files are unchanged."""
     described = tables["graph"]
     names: dict[str, list[str]] = {}
     # people may write this file, so its lines are checked

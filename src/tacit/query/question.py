@@ -25,9 +25,9 @@ _SPARQL = re.compile(
 class Column(NamedTuple):
     """A column of SPARQL results: its name, and what it shows of each answer.
 
-    That is the `value` of the variable, the `score`, whether it is `known`, how many there are
-    (`count`) or are `expected`. `label` is the only value a variable has by VALUES, or the variable
-    that is counted.
+    `shows` is `value` for the variable itself, `score`, `known`, `count`, or `expected` for the sum
+    of the scores. `label` is the only value that VALUES gives the variable, or the variable that is
+    counted.
     """
 
     name: str

@@ -121,7 +121,7 @@ def _plain(word: str) -> str:
 
 
 def _character(escape: re.Match[str]) -> str | None:
-    """The character of an escape; None where there is none, as for half a surrogate pair."""
+    """The character of an escape; None if it stands for none, as half a surrogate pair does."""
     if escape[3]:
         return _ESCAPED.get(escape[3])
     code = int(escape[1] or escape[2], 16)

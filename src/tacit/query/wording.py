@@ -164,7 +164,7 @@ def _lone_clause(group: Conditions) -> Statement | None:
 
 
 def _inverse_question(step: Statement) -> str:
-    """What a question asks of the one thing that another end stands in a relation to."""
+    """The predicate of a question for the object of a single statement."""
     words = words_of(step.relation)
     other = _object_phrase(step)
     negated = "not " * step.denied

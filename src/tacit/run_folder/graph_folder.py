@@ -73,7 +73,7 @@ class LockedFolder:
         disk.remove(self.path / name)
 
     def tidy(self) -> None:
-        """Delete the temporary files of killed writers, and leave those that others write."""
+        """Delete the temporary files of killed writers, but not those of running ones."""
         for path in self.path.glob(disk.TEMPORARY + "*"):
             if path.is_file() and not path.name.startswith(disk.LOCK):
                 with suppress(OSError):  # who writes it holds its lock

@@ -61,7 +61,7 @@ class AddedFactsRequest(FactsRequest):
 
 
 class FactsReply(Schema):
-    """What became of them."""
+    """How many facts and names were changed."""
 
     added: int
     removed: int

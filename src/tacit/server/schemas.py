@@ -285,7 +285,7 @@ class ExamplesReply(Schema):
 
 
 class RelatedRow(Schema):
-    """What a fact about an entity leads to."""
+    """The other end of a fact about an entity."""
 
     entity: str
     """Its label."""
@@ -353,7 +353,7 @@ class HealthReply(RunReply):
 
 
 class ReadyReply(Schema):
-    """That questions are answered, and by how many workers."""
+    """Whether questions are answered, and by how many workers."""
 
     ready: Literal[True]
     workers: dict[str, int]

@@ -107,7 +107,7 @@ class Service:
     async def _reload(self) -> None:
         """Replace the snapshot by one of the current files once its workers are ready.
 
-        Until then, and where none can be opened, the old snapshot goes on.
+        Until then the old snapshot answers; it stays if no new one can be opened.
         """
         old = self.snapshot
         try:
@@ -153,7 +153,7 @@ class Service:
         ).response()
 
     def _with_top(self, requests: Sequence[schemas.AskRequest]) -> list[schemas.AskRequest]:
-        """Give those that name no number of answers as many as the limit leaves, or the usual."""
+        """Set the number of answers where a request has none: the default, within the limit."""
         named = [each.top for each in requests if "top" in each.model_fields_set]
         unnamed = len(requests) - len(named)
         left = max(1, (self.limits.top - sum(named)) // unnamed) if unnamed else 0

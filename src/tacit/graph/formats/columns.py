@@ -74,7 +74,7 @@ def header_names(header: Sequence[str]) -> str:
 def advice(header: Sequence[str]) -> str:
     """An example of the option `columns` for a table whose header names not all roles.
 
-    Columns that a word names have their roles, others what is left in their order.
+    Columns with a word for a role get that role; the others get the remaining roles in order.
 
     >>> advice(["subject", "kind", "object"]), advice(["id", "from", "kind", "where"])
     ("`columns='subject,kind,object'`", "`columns='from,kind,where'`")
@@ -101,7 +101,7 @@ def _are_positions(words: Sequence[str]) -> bool:
 
 
 def header_order(words: Sequence[str]) -> Order | None:
-    """The column order of a header, which has one word per role; None of another line.
+    """The column order of a header, which has one word per role; None for any other line.
 
     >>> header_order([":START_ID(Person)", ":END_ID", ":TYPE"])
     (0, 2, 1)

@@ -29,7 +29,7 @@ SHOWN = 5  # lines in a message
 
 @dataclass
 class BadLines:
-    """The lines of a file that hold no fact, and whether to `skip` them; None is no choice.
+    """The lines of a file that hold no fact, and whether to `skip` them; None means undecided.
 
     The `unit` of a source without lines is a row.
     """

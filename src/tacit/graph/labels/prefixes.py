@@ -42,7 +42,7 @@ _BLANK = re.compile(r"_:\w(?:[\w.·\u0300-\u036F\u203F-\u2040-]*[\w·\u0300-\u03
 class Prefixes(Mapping[str, str]):
     """Short labels for IRIs and the way back: prefixes and their namespaces.
 
-    They are those that a file declares, then well-known ones, then some derived from the IRIs.
+    Declared prefixes come first, then well-known ones, then some derived from the IRIs.
     Each prefix has one namespace and each namespace one prefix. The empty prefix gives bare labels;
     an IRI without a prefix stays whole, in angle brackets. So every IRI has one label, and
     `iri(label)` is the IRI of a label, or None: `iri(label(x)) == x`, and `label(iri(y)) == y`
@@ -123,7 +123,7 @@ class Prefixes(Mapping[str, str]):
         return local if bare else f"<{iri}>"
 
     def iri(self, label: str) -> str | None:
-        """The IRI of a short label; None of other labels."""
+        """The IRI of a short label; None for other labels."""
         name, colon, local = label.partition(":")
         if label.startswith("<") and label.endswith(">"):
             iri = label[1:-1]
@@ -151,7 +151,7 @@ def _derived(namespace: str) -> str:
 
 
 def literal_of(label: str, prefixes: Prefixes) -> tuple[str, str, str] | None:
-    """The quoted text, language and datatype IRI of a literal; None of other labels.
+    """The quoted text, language and datatype IRI of a literal; None for other labels.
 
     The text keeps its escapes. A name from a table may begin with a quote too.
 

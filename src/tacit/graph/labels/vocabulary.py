@@ -168,9 +168,9 @@ class Vocabulary(Sequence[str]):
     def complete(
         self, prefix: str, limit: int = 10, among: Sequence[int] | None = None
     ) -> list[str]:
-        """Labels and names of which a word starts with a prefix, in any case or accents.
+        """Labels and names with a word that starts with a prefix, in any case or accents.
 
-        Those that start with it come first, and the shorter before the longer. `among` restricts
+        Texts that start with it come first, and the shorter before the longer. `among` restricts
         the ids, which stay in order if the prefix is empty.
         """
         typed = spaced(prefix)

@@ -31,7 +31,7 @@ def is_hop_free(step: Step) -> bool:
 
 @lru_cache(maxsize=65536)
 def negates_hops(step: Step) -> bool:
-    """Whether a step negates a hop, a part of which a beam may have missed."""
+    """Whether a step negates a hop; a beam may have missed a part of that hop."""
     return any(
         has(part, steps.Project, steps.Cutset, steps.Best)
         for part in walk(step)

@@ -153,7 +153,7 @@ class Grounding(Visitor[Arrival, None]):
     def put_in_order(self, step: Step) -> Flags:
         """Sorts interchangeable parts of a step by their ids; returns which rows repeat one.
 
-        Then two queries of one plan are the same where their ids are.
+        Two queries of one plan in this order are the same if their ids are.
         """
         repeated = np.zeros(len(self.alive), dtype=bool)
         for part in asserted_children(step):

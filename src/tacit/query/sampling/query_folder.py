@@ -113,8 +113,8 @@ def _ids(source: Vocabulary, target: Vocabulary) -> Ints:
 def _check_facts(graph: Graph, source: Graph, translation: Translation, folder: Path) -> None:
     """Raises a `DataError` if a folder's facts differ from those of the graph.
 
-    A run could have trained on the facts that the queries ask for. A graph may lack the facts to
-    validate and test with; those that it has must be the folder's.
+    A run could have trained on the facts that the queries ask for. The valid and test facts of the
+    graph may be missing, but if it has some, they must be the folder's.
     """
     for split in SPLITS:
         facts = graph.split(split)
@@ -272,7 +272,7 @@ def shapes_of(
 ) -> dict[str, Shape]:
     """The shapes of names and templates, by the names that a folder gives them.
 
-    By default they are all 14, or those that can miss so many links.
+    The default is all 14, or all of these whose answers can miss so many links.
     """
     from tacit.query.text import parse
 

@@ -180,7 +180,7 @@ class _Sampler:
         return queries.subset(rows)
 
     def _by_missing(self, queries: QuerySet, links: range) -> QuerySet:
-        """The queries with the answers that miss so many links as hard, the others as easy."""
+        """The same queries; hard answers that miss another number of links become easy."""
         costs = missing_links(queries, self.graph, self.split)
         size = self.graph.num_entities
         mask = (costs >= links.start) & (costs < links.stop)

@@ -260,8 +260,8 @@ class Shape:
     def of(cls, name: str, query: Query) -> Shape:
         """The shape of a question: every occurrence of an entity or relation becomes a slot.
 
-        Where BetaE's tuples can say it, it is the shape of its tuple, in whatever order its atoms
-        are written and whichever way they point: a relation slot holds inverse relations as well.
+        If BetaE's tuples can express it, it is the shape of that tuple: the order of its atoms does
+        not matter, nor their direction, since a relation slot holds inverse relations as well.
         """
         if query.kind != "entities":
             raise QueryError(

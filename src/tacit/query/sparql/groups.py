@@ -152,8 +152,8 @@ class Groups:
     def _filter(self, cases: Cases, node: Any, outer: Domain, around: Domain) -> Cases:
         """The solutions that pass a filter.
 
-        One on what is bound only around its group is refused: by definition it sees none of it, yet
-        engines do.
+        A filter on a variable that is bound only outside its group is refused: by the standard it
+        does not see the value, and yet engines differ.
         """
         for variable in sorted(around.intersection(variables_in(node)), key=str):
             if any(variable not in outer | case.domain for case in cases):

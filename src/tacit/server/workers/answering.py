@@ -66,7 +66,7 @@ class Answerer:
         return [replies[job] for job in jobs]
 
     def _replies(self, jobs: Sequence[Job]) -> list[Reply]:
-        """The replies to jobs of one key, none of which is wrong."""
+        """The replies to jobs of one key; an error of one is raised for all."""
         if jobs[0].kind in _BATCHED_KINDS:
             return self._answer_batch(jobs)
         return [self._reply(job) for job in jobs]

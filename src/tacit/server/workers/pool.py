@@ -291,7 +291,7 @@ class Pool:
                 self.queue.requeue(ticket)
 
     async def _replace(self, slot: WorkerSlot, idle: bool = False) -> None:
-        """Replace a worker; where none starts, or idle ones end at once, retry with a delay."""
+        """Replace a worker; if none starts, or idle ones end at once, retry with a delay."""
         self._restarts.inc()
         await self._starter.in_thread(self._starter.discard, slot.worker)
         if not idle or monotonic() - slot.worker.started >= STEADY:

@@ -164,7 +164,7 @@ def _ready_shards(engine: Engine) -> Shards:
 def _next_batch(connection: Connection | None, shards: Shards) -> Sequence[Job]:
     """The next batch, the same for all processes.
 
-    It is empty where none came for a while, so that no process times out.
+    It is empty if no job came for a while, so that no process times out.
     """
     nothing: Sequence[Job] = ()
     if connection is None or (shards.world > 1 and not connection.poll(BEAT)):
