@@ -48,6 +48,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_embeddings, "MOST", 10)
 
 
+def with_adapter(run: RunFolder) -> None:
+    """Give a run an adapter that changes nothing."""
+    settings = AdaptSettings(calibration="sigmoid")
+    save_adapter(run, Adapter(load_model(run)).requires_grad_(False).eval(), settings)
+
+
 def known(run: tacit.Run, question: str) -> list[str]:
     return [answer.entity for answer in run.ask(question, top=50) if answer.known]
 
@@ -55,9 +61,7 @@ def known(run: tacit.Run, question: str) -> list[str]:
 def test_a_crash_at_any_moment_leaves_the_old_run_or_the_new_one(
     run: RunFolder, tmp_path: Path
 ) -> None:
-    settings = AdaptSettings(calibration="sigmoid")
-    save_adapter(run, Adapter(load_model(run)).requires_grad_(False).eval(), settings)
-    run.write_settings("adapt", settings.to_dict())
+    with_adapter(run)
     with images(run.path, tmp_path / "images") as kept:
         add_facts(run.path, MORE, new=True)
     sizes = []
@@ -268,6 +272,41 @@ def test_an_evaluation_of_what_a_run_was_is_marked(run: RunFolder) -> None:
     assert other.evaluate(split="test").outdated == weights
     assert other.evaluate(split="test", search="symbolic").outdated == ""  # which asks none
     assert tacit.open(run.path, device="cpu").evaluate(split="test").outdated == ""
+
+
+def test_who_reads_an_adapter_that_is_dropped_has_it_whole_or_has_none(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_adapter(run)
+    dropping = threading.Thread(target=RunFolder.open(run.path).drop, args=("adapt",))
+    contents = RunFolder.contents
+
+    def slowly(folder: RunFolder, name: str, tensors: bool = True) -> Any:
+        found = contents(folder, name, tensors)
+        if name == ADAPTER:  # its settings are read after it
+            dropping.start()
+            dropping.join(0.2)
+        return found
+
+    monkeypatch.setattr(RunFolder, "contents", slowly)
+    assert tacit.open(run.path, device="cpu").engine.adapter is not None
+    dropping.join()
+    assert tacit.open(run.path, device="cpu").engine.adapter is None
+
+
+def test_a_crash_leaves_a_dropped_part_whole_or_nothing_of_it(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    with_adapter(run)
+    with run.changed_results() as results:
+        results["adapt"] = {"kept": True}
+    with images(run.path, tmp_path / "images") as kept:
+        assert run.drop("adapt")
+    traces = set()
+    for image in kept:
+        left = RunFolder.open(image)
+        traces.add((left.has(ADAPTER), "adapt" in left.settings, "adapt" in left.results()))
+    assert traces == {(True,) * 3, (False,) * 3}
 
 
 def test_what_is_measured_while_facts_change_is_kept(
