@@ -16,6 +16,7 @@ from test_exchange import images
 
 import tacit
 from encoder_runs import TINY
+from tacit import disk
 from tacit import loaded_run as opening
 from tacit.adapt import adaptation
 from tacit.adapt.adapter import Adapter, save_adapter
@@ -222,6 +223,26 @@ def test_facts_stay_while_something_is_trained_on_them(run: RunFolder, name: str
         assert opened.remove(MORE[3:]).removed == 1
         answers = tacit.open(run.path, device="cpu", search="encoder").ask("?t : lives(p0, ?t)")
         assert [answer.entity for answer in answers if answer.known] == []
+
+
+def test_nobody_uses_a_run_before_all_its_changed_files_are_in_place(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that began before would have learned from facts that the run has no longer."""
+    refused: set[Path] = set()
+    sync = disk._sync_folder
+
+    def attempted(folder: Path) -> None:  # once the draft is whole, and once it is in place
+        with pytest.raises(RunError, match="is in use"), run.in_use():
+            pass
+        refused.add(folder)
+        sync(folder)
+
+    monkeypatch.setattr(disk, "_sync_folder", attempted)
+    add_facts(run.path, MORE, new=True)
+    assert refused == {run.path / disk.DRAFT, run.path}
+    with run.in_use():
+        assert "zoe" in RunFolder.open(run.path).graph().entities
 
 
 @pytest.mark.parametrize("name", ["an encoder", "an adapter"])

@@ -159,7 +159,9 @@ class LMPNN(Matching):
                     ids.append(slots.relations[:, relation.slot] ^ int(relation.flip))
         messages: Iterator[Tensor] = iter(())  # empty where all links are denials
         if ids:
-            composed = self._predictor[0].compose(torch.cat(senders), self.relations[torch.cat(ids)])
+            composed = self._predictor[0].compose(
+                torch.cat(senders), self.relations[torch.cat(ids)]
+            )
             messages = iter(composed.split([len(part) for part in ids]))
         sums = []
         for number, term in receivers:
