@@ -47,10 +47,10 @@ class NewNames:
     """
 
     entities: tuple[str, ...] = ()
-    relations: dict[str, str | None] = field(default_factory=dict)
-    near: dict[str, str] = field(default_factory=dict)
-    same: dict[str, str] = field(default_factory=dict)
-    alike: dict[str, str] = field(default_factory=dict)
+    relations: dict[str, str | None] = field(default_factory=dict, hash=False)
+    near: dict[str, str] = field(default_factory=dict, hash=False)
+    same: dict[str, str] = field(default_factory=dict, hash=False)
+    alike: dict[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, before: Graph, after: Graph) -> NewNames:
