@@ -292,6 +292,24 @@ def test_a_preset_leaves_the_adapter_out(path: Path) -> None:
     assert "adapter" not in evaluation.settings
 
 
+def test_settings_without_their_weights_can_be_dropped(path: Path) -> None:
+    """Someone has deleted the file, as its error advises."""
+    with_adapter(path)
+    folder = RunFolder.open(path)
+    folder.write_settings("encode", {"model": "gqe"})
+    folder.remove(ADAPTER)
+    run = tacit.open(path, device="cpu")
+    with pytest.raises(RunError, match="has not finished"):
+        run.add([("e0", "skip", "e5")])
+    run.drop_encoder()
+    run.drop_adapter()
+    assert run.settings.keys().isdisjoint({"adapt", "encode"})
+    assert run.add([("e0", "skip", "e5")]).added == 1
+    for drop in (run.drop_adapter, run.drop_encoder):
+        with pytest.raises(RunError, match="to drop"):
+            drop()
+
+
 def test_every_value_that_a_run_returns_can_be_in_a_set(path: Path, tmp_path: Path) -> None:
     run = tacit.open(path, device="cpu")
     question = "?y : exists ?x . next(e0, ?x) & skip(?x, ?y)"

@@ -205,8 +205,8 @@ class RunFolder(GraphFolder):
         weights, under_way, _ = PARTS[part]
         with disk.exchanging(self.path, (weights, under_way).__contains__) as draft:
             self._read_settings = "", {}  # two successive files can share time stamp and inode
-            existed = self.has(weights)
             settings, results = self.settings, self.results()
+            existed = self.has(weights) or part in settings
             before = copy.deepcopy(results)
             # a run needs one trained table
             if not settings.keys().isdisjoint(set(TRAINED) - {part}):
