@@ -10,7 +10,7 @@ import shutil
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,16 +109,19 @@ def is_device(path: Path) -> bool:
 
 @contextmanager
 def exchanging(
-    folder: Path, exchanged: Callable[[str], bool] = lambda name: False
+    folder: Path,
+    exchanged: Callable[[str], bool] = lambda name: False,
+    held: AbstractContextManager[None] | None = None,
 ) -> Iterator[Path]:
     """Yield a folder whose files replace those in `folder` together, even in a crash.
 
     Renaming that folder decides. If what follows is cut short, `finish_exchange` completes it
     before anyone reads. Files that are `exchanged` by their names are deleted if nothing replaces
-    them; if nothing was written, nothing changes. A second writer waits for the first.
+    them; if nothing was written, nothing changes. A second writer waits for the first. A context is
+    `held` from then on until all files are in place.
     """
     draft = folder / DRAFT
-    with written(folder), locked(folder / LOCK):
+    with written(folder), locked(folder / LOCK), held or nullcontext():
         finish_exchange(folder)
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()

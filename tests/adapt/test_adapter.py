@@ -356,6 +356,10 @@ def test_settings_given_while_an_adapter_is_left_out_are_not_replaced_by_its_own
     assert given.with_settings().config == given.config
     chosen = away.with_settings(logic="lukasiewicz").with_settings(search="exact")
     assert (chosen.adapter, chosen.settings.logic) == (adapter, "lukasiewicz")
+    without = Engine(GRAPH, model(), own, adapter=adapter).with_settings(adapted=False)
+    asked_for = without.with_settings(logic="lukasiewicz").with_settings(adapted=True)
+    assert (asked_for.adapter, asked_for.settings.logic) == (adapter, "lukasiewicz")
+    assert without.with_settings(adapted=True).settings == own
     back = given.with_settings(adapted=True)
     assert (back.adapter, back.settings.calibration) == (adapter, "softmax-count")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from tacit.encode.networks.lmpnn import LMPNN
 from tacit.encode.settings import EncodeSettings
 from tacit.encode.training.encoder_training import EncoderTraining
 from tacit.errors import PlanError, SettingsError
+from tacit.links.factors import Embeddings, FactorModel
 from tacit.links.models import make_model
 from tacit.query.formula import And, Atom, Entity, Exists, Not, Query, atoms, parts_of
 from tacit.query.plans.compile import compile_query
@@ -206,7 +207,29 @@ def test_only_the_network_and_first_vectors_learn(model: str) -> None:
     assert torch.equal(made.relations, before[1])
 
 
-def test_what_a_link_predictor_is_loaded_with_counts_from_the_next_question_on() -> None:
+def copied(predictor: FactorModel, other: FactorModel) -> None:
+    predictor.load_state_dict(other.state_dict())
+
+
+def assigned(predictor: FactorModel, other: FactorModel) -> None:
+    predictor.load_state_dict(other.state_dict(), assign=True)
+
+
+def replaced(predictor: FactorModel, other: FactorModel) -> None:
+    for table, new in zip(predictor.modules(), other.modules(), strict=True):
+        if isinstance(table, Embeddings) and isinstance(new, Embeddings):
+            table.storage = nn.Parameter(new.storage.detach().clone())
+
+
+def pointed_elsewhere(predictor: FactorModel, other: FactorModel) -> None:
+    for weight, new in zip(predictor.parameters(), other.parameters(), strict=True):
+        weight.data = new.detach().clone()
+
+
+@pytest.mark.parametrize("load", [copied, assigned, replaced, pointed_elsewhere])
+def test_what_a_link_predictor_is_loaded_with_counts_from_the_next_question_on(
+    load: Callable[[FactorModel, FactorModel], None],
+) -> None:
     predictor = make_model("complex", N, R, RANK)
     predictor.reset(1.0, torch.Generator().manual_seed(1))
     settings = EncodeSettings("lmpnn", hidden=5).with_derived(N)
@@ -217,7 +240,7 @@ def test_what_a_link_predictor_is_loaded_with_counts_from_the_next_question_on()
     before = made.logits(*queries)
     other = make_model("complex", N, R, RANK)
     other.reset(1.0, torch.Generator().manual_seed(3))
-    predictor.load_state_dict(other.state_dict())
+    load(predictor, other)
     fresh = LMPNN(N, R, settings, other)
     fresh.load_state_dict(made.state_dict())
     assert torch.equal(made.logits(*queries), fresh.eval().logits(*queries))

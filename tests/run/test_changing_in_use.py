@@ -16,6 +16,7 @@ from test_exchange import images
 
 import tacit
 from encoder_runs import TINY
+from tacit import disk
 from tacit import loaded_run as opening
 from tacit.adapt import adaptation
 from tacit.adapt.adapter import Adapter, save_adapter
@@ -48,6 +49,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_embeddings, "MOST", 10)
 
 
+def with_adapter(run: RunFolder) -> None:
+    """Give a run an adapter that changes nothing."""
+    settings = AdaptSettings(calibration="sigmoid")
+    save_adapter(run, Adapter(load_model(run)).requires_grad_(False).eval(), settings)
+
+
 def known(run: tacit.Run, question: str) -> list[str]:
     return [answer.entity for answer in run.ask(question, top=50) if answer.known]
 
@@ -55,9 +62,7 @@ def known(run: tacit.Run, question: str) -> list[str]:
 def test_a_crash_at_any_moment_leaves_the_old_run_or_the_new_one(
     run: RunFolder, tmp_path: Path
 ) -> None:
-    settings = AdaptSettings(calibration="sigmoid")
-    save_adapter(run, Adapter(load_model(run)).requires_grad_(False).eval(), settings)
-    run.write_settings("adapt", settings.to_dict())
+    with_adapter(run)
     with images(run.path, tmp_path / "images") as kept:
         add_facts(run.path, MORE, new=True)
     sizes = []
@@ -220,6 +225,26 @@ def test_facts_stay_while_something_is_trained_on_them(run: RunFolder, name: str
         assert [answer.entity for answer in answers if answer.known] == []
 
 
+def test_nobody_uses_a_run_before_all_its_changed_files_are_in_place(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that began before would have learned from facts that the run has no longer."""
+    refused: set[Path] = set()
+    sync = disk._sync_folder
+
+    def attempted(folder: Path) -> None:  # once the draft is whole, and once it is in place
+        with pytest.raises(RunError, match="is in use"), run.in_use():
+            pass
+        refused.add(folder)
+        sync(folder)
+
+    monkeypatch.setattr(disk, "_sync_folder", attempted)
+    add_facts(run.path, MORE, new=True)
+    assert refused == {run.path / disk.DRAFT, run.path}
+    with run.in_use():
+        assert "zoe" in RunFolder.open(run.path).graph().entities
+
+
 @pytest.mark.parametrize("name", ["an encoder", "an adapter"])
 def test_what_was_trained_on_other_facts_is_not_written(
     run: RunFolder, name: str, monkeypatch: pytest.MonkeyPatch
@@ -268,6 +293,41 @@ def test_an_evaluation_of_what_a_run_was_is_marked(run: RunFolder) -> None:
     assert other.evaluate(split="test").outdated == weights
     assert other.evaluate(split="test", search="symbolic").outdated == ""  # which asks none
     assert tacit.open(run.path, device="cpu").evaluate(split="test").outdated == ""
+
+
+def test_who_reads_an_adapter_that_is_dropped_has_it_whole_or_has_none(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_adapter(run)
+    dropping = threading.Thread(target=RunFolder.open(run.path).drop, args=("adapt",))
+    contents = RunFolder.contents
+
+    def slowly(folder: RunFolder, name: str, tensors: bool = True) -> Any:
+        found = contents(folder, name, tensors)
+        if name == ADAPTER:  # its settings are read after it
+            dropping.start()
+            dropping.join(0.2)
+        return found
+
+    monkeypatch.setattr(RunFolder, "contents", slowly)
+    assert tacit.open(run.path, device="cpu").engine.adapter is not None
+    dropping.join()
+    assert tacit.open(run.path, device="cpu").engine.adapter is None
+
+
+def test_a_crash_leaves_a_dropped_part_whole_or_nothing_of_it(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    with_adapter(run)
+    with run.changed_results() as results:
+        results["adapt"] = {"kept": True}
+    with images(run.path, tmp_path / "images") as kept:
+        assert run.drop("adapt")
+    traces = set()
+    for image in kept:
+        left = RunFolder.open(image)
+        traces.add((left.has(ADAPTER), "adapt" in left.settings, "adapt" in left.results()))
+    assert traces == {(True,) * 3, (False,) * 3}
 
 
 def test_what_is_measured_while_facts_change_is_kept(

@@ -290,3 +290,42 @@ def test_a_preset_leaves_the_adapter_out(path: Path) -> None:
     evaluation = run.evaluate(preset="qto")
     assert (evaluation.settings["preset"], evaluation.settings["adapted"]) == ("qto", False)
     assert "adapter" not in evaluation.settings
+
+
+def test_settings_without_their_weights_can_be_dropped(path: Path) -> None:
+    """Someone has deleted the file, as its error advises."""
+    with_adapter(path)
+    folder = RunFolder.open(path)
+    folder.write_settings("encode", {"model": "gqe"})
+    folder.remove(ADAPTER)
+    run = tacit.open(path, device="cpu")
+    with pytest.raises(RunError, match="has not finished"):
+        run.add([("e0", "skip", "e5")])
+    run.drop_encoder()
+    run.drop_adapter()
+    assert run.settings.keys().isdisjoint({"adapt", "encode"})
+    assert run.add([("e0", "skip", "e5")]).added == 1
+    for drop in (run.drop_adapter, run.drop_encoder):
+        with pytest.raises(RunError, match="to drop"):
+            drop()
+
+
+def test_every_value_that_a_run_returns_can_be_in_a_set(path: Path, tmp_path: Path) -> None:
+    run = tacit.open(path, device="cpu")
+    question = "?y : exists ?x . next(e0, ?x) & skip(?x, ?y)"
+    (tmp_path / "questions.txt").write_text(question)
+    answers = run.explain(question)
+    file = run.ask_file(tmp_path / "questions.txt")
+    completion = run.complete("next", min_score=0.1)
+    sampled = run.sample(count=2, shapes="2p")["2p"]
+    added = run.add([("e0", "nex", "E1")], dry_run=True)
+    removed = run.remove([("e0", "next", "e1")], dry_run=True)
+    values = [
+        *(answers, answers[0], answers[0].witnesses[0], run.ask("?a, ?b : next(?a, ?b)")),
+        *(run.count(question), run.score("e0", "next", "e1", explain=True)),
+        *(run.engine.prepare(question), run.engine.settings, run.graph, run.graph.statistics()),
+        *(run.facts("e0"), run.facts("e0", predicted=True), file, *file, completion, *completion),
+        *(run.evaluate(per_relation=True, reliability=True), sampled, sampled.queries),
+        *(added, added.new_names, removed),
+    ]
+    assert len(set(values)) == len(values)

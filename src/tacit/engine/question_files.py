@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,12 +42,13 @@ _COLUMNS = {
 }
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True)
+class Line:
     """A line of a question file: its number, its text, and its question or an error."""
 
     number: int
     text: str
-    question: Question | TacitError
+    question: Question | TacitError = field(hash=False)  # parameters are a dict
 
 
 class Outcome(NamedTuple):
@@ -65,7 +66,7 @@ class Outcome(NamedTuple):
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows of a table: one for each answer, or a single one with the error."""
-        number, text, _ = self.line
+        number, text = self.line.number, self.line.text
         if isinstance(self.result, TacitError):
             return [(number, text, *[None] * 6, self.result.to_dict()["message"])]
         rows: list[tuple[Any, ...]] = [
@@ -116,8 +117,8 @@ class AskedFile:
 
     engine: Engine
     path: Path
-    parameters: Mapping[str, str]
-    options: Mapping[str, Any]  # of `Engine.ask_many`
+    parameters: Mapping[str, str] = field(hash=False)
+    options: Mapping[str, Any] = field(hash=False)  # of `Engine.ask_many`
 
     def __iter__(self) -> Iterator[Outcome]:
         return outcomes(self.engine, question_lines(self.path, self.parameters), **self.options)

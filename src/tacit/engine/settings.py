@@ -240,7 +240,7 @@ class AdapterChoice:
             name: value
             for name, value in self.set_aside.items()
             if name not in changes and not after.decides(name)
-            if adapted or name not in self.changed
+            if name not in self.changed or (adapted and name == "calibration")
         }
         # An adapter in use or by request stays, so that another calibration beside it is an error.
         insists = (self.used or bool(adapted)) and "calibration" in changes

@@ -47,10 +47,10 @@ class NewNames:
     """
 
     entities: tuple[str, ...] = ()
-    relations: dict[str, str | None] = field(default_factory=dict)
-    near: dict[str, str] = field(default_factory=dict)
-    same: dict[str, str] = field(default_factory=dict)
-    alike: dict[str, str] = field(default_factory=dict)
+    relations: dict[str, str | None] = field(default_factory=dict, hash=False)
+    near: dict[str, str] = field(default_factory=dict, hash=False)
+    same: dict[str, str] = field(default_factory=dict, hash=False)
+    alike: dict[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, before: Graph, after: Graph) -> NewNames:
@@ -289,7 +289,7 @@ def _change(
     if dry_run:
         _, change = _plan_change(find_run(path), facts, merge)
         return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))
-    with find_run(path).exchange() as (run, draft), run.in_use(changes=True):
+    with find_run(path).exchange() as (run, draft):
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
         if change.added or change.removed:

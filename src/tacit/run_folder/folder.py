@@ -29,6 +29,7 @@ from tacit.run_folder.files import (
     PARTS,
     REPAIRS,
     RESULTS,
+    SETTINGS,
     TRACE,
     TRAINED_TABLES,
     SettingsTable,
@@ -186,29 +187,37 @@ class RunFolder(GraphFolder):
     def outdate(self, part: str) -> None:
         """Mark the evaluations that depend on a part of the run as outdated."""
         with self.changed_results() as results:
-            for each in results.get("eval", []):
-                if self.depends(each.get("settings", {}), part):
-                    each.setdefault("outdated", OUTDATED.format("weights have"))
+            self._mark_outdated(results, part)
+
+    def _mark_outdated(self, results: Mapping[str, Any], part: str) -> None:
+        for each in results.get("eval", []):
+            if self.depends(each.get("settings", {}), part):
+                each.setdefault("outdated", OUTDATED.format("weights have"))
 
     def drop(self, part: str) -> bool:
         """Delete a part of the run with its settings and results; return whether it existed.
 
-        Without a link predictor, the adapter belongs to the encoder and is deleted with it.
+        Readers find all of the part or nothing of it. Without a link predictor, the adapter belongs
+        to the encoder and is deleted with it.
         """
         if part == "encode" and not self.has(MODEL):
             self.drop("adapt")
         weights, under_way, _ = PARTS[part]
-        existed = self.has(weights)
-        self.outdate(part)
-        self.remove(weights)
-        self.remove(under_way)
-        # a run needs one trained table
-        if part in self.settings and not self.settings.keys().isdisjoint(
-            set(TRAINED_TABLES) - {part}
-        ):
-            self.write_settings(part, None)
-        with self.changed_results() as results:
+        with disk.exchanging(self.path, (weights, under_way).__contains__) as draft:
+            self._read_settings = "", {}  # two successive files can share time stamp and inode
+            settings, results = self.settings, self.results()
+            existed = self.has(weights) or part in settings
+            before = copy.deepcopy(results)
+            # a run needs one trained table
+            if not settings.keys().isdisjoint(set(TRAINED_TABLES) - {part}):
+                settings.pop(part, None)
+            self._mark_outdated(results, part)
             results.pop(part, None)
+            changed = type(self)(draft)
+            if results != before:
+                changed.write_results(results)
+            if existed or self.has(under_way) or settings != self.settings:
+                disk.write_text(draft / SETTINGS, disk.to_toml(settings))
         return existed
 
 

@@ -198,9 +198,11 @@ class GraphFolder(LockedFolder):
         """Yield the run and an empty folder whose files replace those of the run atomically.
 
         All files of the run except the trace are exchanged; foreign files stay. One change waits
-        for another.
+        for another, and a `RunError` says that the run is in use. Nobody can use it before all
+        files are in place.
         """
-        with disk.exchanging(self.path, lambda name: is_run_file(name) and name != TRACE) as draft:
+        in_use = self.in_use(changes=True)
+        with disk.exchanging(self.path, _is_exchanged, in_use) as draft:
             yield self.open(self.path), draft
 
     @contextmanager
@@ -302,3 +304,8 @@ class GraphFolder(LockedFolder):
         with self.locked(shared=True):
             self.check_unchanged()
             yield
+
+
+def _is_exchanged(name: str) -> bool:
+    """Whether a change of the facts replaces a file of the run, or deletes it."""
+    return is_run_file(name) and name != TRACE

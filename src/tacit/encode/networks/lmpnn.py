@@ -30,7 +30,7 @@ from tacit.encode.spaces.space import Matching
 from tacit.errors import SettingsError
 from tacit.links.factors import MULTIPLE, BilinearModel
 from tacit.links.models import ComplEx, DistMult
-from tacit.links.scorer import Scorer, State, writes_to
+from tacit.links.scorer import Scorer, State, state_of
 from tacit.query.plans.plan import Plan
 
 OWN = 0.1  # how much of its own vector a variable adds to what it hears
@@ -44,8 +44,6 @@ class LMPNN(Matching):
     """
 
     name = "LMPNN"
-    entities: Tensor
-    relations: Tensor
     keys: Tensor
 
     def __init__(
@@ -57,20 +55,26 @@ class LMPNN(Matching):
     ) -> None:
         super().__init__(num_entities, num_relations, settings)
         predictor = _check_predictor(scorer)
-        self.compose = predictor.compose
+        self._predictor = (predictor,)  # a tuple, so that it is no submodule
         self.residual = settings.recipe == "lean"
         self.temperature = settings.temperature
-        entities = predictor.keys().detach()
-        relations = predictor.relations.weight.detach()
-        self.register_buffer("entities", entities, persistent=False)
-        self.register_buffer("relations", relations, persistent=False)
-        self.register_buffer("keys", None, persistent=False)
-        self.renew()
-        width = entities.shape[1]
+        width = predictor.keys().shape[1]
         # These names are in stored weights: the first vectors of answers, and of other variables.
         self.asked = nn.Parameter(torch.empty(width))
         self.between = nn.Parameter(torch.empty(width))
         self.network = network(width, settings.hidden, 1, width)
+        self.register_buffer("keys", None, persistent=False)
+        self.renew()
+
+    @property
+    def entities(self) -> Tensor:
+        """The vectors of entities that the link predictor has at this moment, `[N, D]`."""
+        return self._predictor[0].keys().detach().to(self.device)
+
+    @property
+    def relations(self) -> Tensor:
+        """The vectors of relations that the link predictor has at this moment, `[R, D]`."""
+        return self._predictor[0].relations.weight.detach().to(self.device)
 
     def reset(self, generator: torch.Generator) -> None:
         """Start variables in the range of entities, and a residual network at zero."""
@@ -87,8 +91,8 @@ class LMPNN(Matching):
         self.keys = F.pad(F.normalize(self.entities, dim=1), (0, 0, 0, padding))
 
     def weights_state(self) -> State:
-        """The state of the vectors of the link predictor, which are shared with it."""
-        return ((self.entities.data_ptr(), writes_to(self.entities)),)
+        """The state of the vectors of the link predictor."""
+        return state_of(self._predictor[0])
 
     def checksums(self) -> dict[str, str]:
         """A checksum of the vectors of the link predictor."""
@@ -155,7 +159,9 @@ class LMPNN(Matching):
                     ids.append(slots.relations[:, relation.slot] ^ int(relation.flip))
         messages: Iterator[Tensor] = iter(())  # empty where all links are denials
         if ids:
-            composed = self.compose(torch.cat(senders), self.relations[torch.cat(ids)])
+            composed = self._predictor[0].compose(
+                torch.cat(senders), self.relations[torch.cat(ids)]
+            )
             messages = iter(composed.split([len(part) for part in ids]))
         sums = []
         for number, term in receivers:

@@ -165,7 +165,7 @@ class EncoderTraining(Task):
         if settings.loss == "sets":
             return 200.0 * settings.batch * many * settings.layers * settings.width**2
         # LMPNN has the width of its link predictor.
-        width = settings.width or self.module.get_buffer("entities").shape[1]
+        width = settings.width or self.module.get_buffer("keys").shape[1]
         return 30.0 * settings.batch * (min(settings.negatives, many) + settings.answers) * width
 
     def _remedy(self) -> str:
