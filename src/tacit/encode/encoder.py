@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _ROWS = 1024  # queries at once, where single scores come from whole rows
 
 
-class Slots(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Slots:
     """Queries of one plan, by what fills its slots."""
 
     plan: Plan
@@ -33,19 +34,11 @@ class Slots(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class Drawn(Slots):
     """Training queries of one plan, with some of their right answers and weights."""
 
-    plan: Plan
-    entities: Tensor  # [n, E]
-    relations: Tensor  # [n, R]
     answers: Tensor  # [n, A]; where a query has fewer, some of them twice
     weights: Tensor  # [n]
-
-    @property
-    def slots(self) -> Slots:
-        """The queries alone."""
-        return Slots(self.plan, self.entities, self.relations)
 
     @property
     def columns(self) -> tuple[Tensor, ...]:

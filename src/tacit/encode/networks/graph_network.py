@@ -76,7 +76,7 @@ class SetProjector(Space):
         """Logits of projected fuzzy sets, `[n, N] x [n] -> [n, N]`, by the facts in `keep`."""
 
     def hop(self, log_sets: Tensor, relations: Tensor, memory: int | None = None) -> Tensor:
-        """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
+        """Logits as by `network`, without gradients, of as many sets at once as fit in memory."""
         memory = step_memory(None, self.device) if memory is None else memory
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
         if not len(relations):
@@ -162,7 +162,7 @@ class SetProjector(Space):
         """The loss by the settings; `sets` compares all entities with the exact sets."""
         if self.settings.loss != "sets":
             return super().loss(batch, negatives, log_frequencies)
-        outputs = self.states([drawn.slots for drawn in batch])
+        outputs = self.states(batch)
         sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
         weights = torch.cat([drawn.weights for drawn in batch])
         return (set_loss(sets, exact == 0.0, self.settings.adversarial) * weights).sum()

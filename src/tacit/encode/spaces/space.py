@@ -69,7 +69,7 @@ class Matching(Encoder):
     ) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            outputs = self.states([drawn.slots for drawn in batch])
+            outputs = self.states(batch)
         states = torch.cat([branch for branches in outputs for branch in branches])
         states = states.float() if self.in_bfloat16 else states
         most = max(drawn.answers.shape[1] for drawn in batch)
