@@ -58,11 +58,11 @@ class ContinuousReasoner(Reasoner):
                 "exact"
             )
         if not calibration.capabilities.pointwise:
-            why = (
+            raise _refused(
                 f"scores vectors one by one, which {calibration.name} cannot; "
-                "use calibration sigmoid"
+                "use calibration sigmoid",
+                "calibration",
             )
-            raise _refused(why, "calibration")
         if not calibration.capabilities.shareable:
             raise _refused(
                 "scores vectors, no entities for this adapter to read; use an adapter on p, or "
@@ -74,11 +74,11 @@ class ContinuousReasoner(Reasoner):
             )
         # A conjunction of three atoms starts at 0, with a gradient of 0.
         if logic.norm == "lukasiewicz":
-            why = (
+            raise _refused(
                 "climbs by gradients, and lukasiewicz has none where it starts; "
-                "use logic product or godel"
+                "use logic product or godel",
+                "logic",
             )
-            raise _refused(why, "logic")
         self.atoms = atoms
         self.logic = logic
         self.scorer: VectorScorer = scorer

@@ -98,11 +98,7 @@ class ListReasoner(MessageReasoner):
         low = torch.cat([listing.low, valued.low])[order]
         high = torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        answers = (
-            request.best_among(ids, low, finer, (low, high))
-            if len(ids)
-            else TopKResult((), (), True)
-        )
+        answers = request.best_among(ids, low, finer, (low, high))
         beyond = listing.bound
         ahead = set(request.first)
         sure = rows.sure and not rows.estimated
@@ -249,12 +245,10 @@ class Lists(BoundsFold[Tensor]):
         return torch.tensor([self.entities[slot]])
 
     def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
-        scores = self.rows.scores(place.start, self.along(step), place.end)[0]
-        return Bounds.exactly(scores)
+        return Bounds.exactly(self.rows.scores(place.start, self.along(step), place.end)[0])
 
     def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Bounds:
-        values = different(place.start, place.end)
-        return Bounds.exactly(values)
+        return Bounds.exactly(different(place.start, place.end))
 
     def along(self, edge: Step) -> int:
         """The directed relation of an edge."""
