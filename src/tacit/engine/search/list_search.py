@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -145,9 +145,8 @@ class Lists(BoundsFold[Tensor]):
                 return self.targets(source, self.along(edge), count)
             case Intersect():
                 return self.joined(step, self.all, count)
-            case Union():
-                return self.joined(step, self.any, count)
-        raise TypeError(f"no list has the best of {step!r}")
+        # `listable` refuses other steps
+        return self.joined(cast("Union[Node]", step), self.any, count)
 
     def valued(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
         """Bound the values of a set at some entities, those below a floor by the floor."""
@@ -252,9 +251,8 @@ class Lists(BoundsFold[Tensor]):
 
     def along(self, edge: Step) -> int:
         """The directed relation of an edge."""
-        if not isinstance(edge, Relation):
-            raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
-        return self.relations[edge.slot] ^ int(edge.flip)
+        relation = cast(Relation, edge)  # `listable` refuses other edges
+        return self.relations[relation.slot] ^ int(relation.flip)
 
 
 class _Expansion:
