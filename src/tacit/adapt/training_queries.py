@@ -133,13 +133,9 @@ class Batch:
             for start in range(0, len(self), size)
         ]
 
-    def slots(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    def slots(self, device: torch.device) -> list[Tensor]:
         """Entities, relations and targets as tensors."""
-        queries = self.queries
-        entities, relations, targets = _tensors(
-            device, queries.entities, queries.relations, self.targets
-        )
-        return entities, relations, targets
+        return _tensors(device, self.queries.entities, self.queries.relations, self.targets)
 
     def excluded(self, masked: bool, device: torch.device) -> KnownTails:
         """The entities left out of the loss: the target or, if masked, all answers."""

@@ -25,8 +25,7 @@ class TopK:
 
     ids: Tensor  # [B, m], -1 where there are fewer tails
     logits: Tensor  # [B, m], exact; minus infinity where there are fewer tails
-    # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
-    rest: Tensor
+    rest: Tensor  # [B], the highest logit outside the list; plus infinity where it is unknown
     log_sums: Tensor | None = None  # [B], exact, where the search sums rows on its way
 
 

@@ -118,7 +118,7 @@ class OnlineQueries:
 
 
 class Batches:
-    """What each step learns from, by the seed and its number alone, so that nothing is stored.
+    """Draws what each step learns from, by the seed and the number of the step alone.
 
     The queries of a block of steps are written to where those of the block before lie, so that a
     recorded step finds them.
@@ -189,9 +189,9 @@ class Batches:
     def negatives(self, answers: Tensor) -> Tensor:
         """Entities to compare with, by an answer `[n]` to each query of a batch.
 
-        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and
-        *likely* ones among them, which answer other queries: of the kinds that questions are about,
-        and so the hardest to tell from right ones.
+        `[n, K]` where they are private; else `[K]`, or all entities where there are no more. Some
+        of the shared ones are *likely*: they answer other queries, so they are of the kinds that
+        questions are about, and the hardest to tell from right answers.
         """
         count = self.settings.negatives
         many = self.num_entities

@@ -36,9 +36,9 @@ Hop = tuple[Tensor, Tensor]  # sources and relations of facts
 class DeviceFacts:
     """Sorted facts on a device: the keys (entity, relation), and the tails of each key.
 
-    A fact is one number, by the place of its key and its tail: by the key itself it would not fit
-    into 64 bits where many entities meet many relations. Nothing on the device is of the size of
-    all entities.
+    A fact is one number, made of the place of its key and its tail; made of the key itself, it
+    would exceed 64 bits where there are many entities and relations. Nothing on the device is of
+    the size of all entities.
     """
 
     def __init__(self, index: FactIndex, num_entities: int, device: torch.device) -> None:
@@ -109,7 +109,7 @@ class SlotFilling:
         return SlotFilling(self.facts, self.alive[rows], entities, relations)
 
     def fill(self, step: Node, targets: Tensor, arrival: Tensor | None = None) -> Hop | None:
-        """Fill a step so that its set holds the targets; the facts that lead to them."""
+        """Fill a step so that its set holds the targets; return the facts that lead to them."""
         match step:
             case Row(edge=Relation(slot, flip)) | Project(edge=Relation(slot, flip)):
                 hop, exists = self.facts.random_source(targets, arrival)

@@ -1,9 +1,9 @@
 """The best tuples of entities, for questions with several answer variables.
 
 All answer variables but the last are enumerated: their best values are tried, each in an entity
-slot of its own, and a row of scores for each values the last one. A beam tries the `k` best;
-dropped values are bounded by the parts about the enumerated variables alone, and where that is too
-little, the tuples are proven to be the best.
+slot of its own, and each choice of them makes a row of scores for the last variable. A beam tries
+the `k` best; dropped values are bounded by the parts about the enumerated variables alone, and
+where that is too little, the tuples are proven to be the best.
 """
 
 from __future__ import annotations
