@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn.functional import logsigmoid
 from tacit.engine.atoms.known_facts import AtomConstraints
 from tacit.engine.reasoner import Loopless, Reasoner, step_memory
 from tacit.errors import PlanError
+from tacit.links.batches import in_batches
 from tacit.links.scorer import Scorer, State, state_of
 from tacit.query.plans.plan import Plan, Union, walk
 from tacit.query.sampling.shapes import SHAPES
@@ -167,10 +169,8 @@ class EncoderReasoner(Reasoner):
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The logits `[B, N]`; batches that would not fit in memory are cut."""
         self.check(plan)
-        at_once = self.batch(plan)
-        slots = (ids.to(self.encoder.device).long().split(at_once) for ids in (entities, relations))
-        parts = zip(*slots, strict=True)
-        return torch.cat([self.encoder.logits(plan, *part) for part in parts])
+        slots = (ids.to(self.encoder.device).long() for ids in (entities, relations))
+        return in_batches(partial(self.encoder.logits, plan), self.batch(plan), *slots)
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The scores, and the logits, which stay distinct where scores round to 1."""
@@ -204,7 +204,5 @@ class EncoderScorer:
 
     @torch.no_grad()
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        parts = zip(*(ids.long().split(_ROWS) for ids in (heads, relations, tails)), strict=True)
-        return torch.cat(
-            [self.encoder.logits_of(self.plan, h[:, None], r[:, None], t) for h, r, t in parts]
-        )
+        ids = heads.long()[:, None], relations.long()[:, None], tails.long()
+        return in_batches(partial(self.encoder.logits_of, self.plan), _ROWS, *ids)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
+from tacit.links.batches import in_batches
 from tacit.links.codes import Codes
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
@@ -125,8 +126,7 @@ class CodeRetriever:
 def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
     """The scores `[P]` of pairs `(row, id)`, independent of the rest of the batch."""
     step = max(1, _PAIRS // queries.shape[1])
-    parts = zip(rows.split(step), ids.split(step), strict=True)
-    return torch.cat([(queries[row] * keys[entity]).sum(-1) for row, entity in parts])
+    return in_batches(lambda row, id: (queries[row] * keys[id]).sum(-1), step, rows, ids)
 
 
 def top_of_pairs(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:

@@ -42,6 +42,7 @@ from tacit.engine.reasoner import Reasoner, step_memory
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import PlanError
+from tacit.links.batches import in_batches
 from tacit.links.scorer import Scorer
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Loop, Plan, Project, Relation
@@ -82,8 +83,7 @@ class SetProjector(Space):
         if not len(relations):
             return log_sets
         with torch.no_grad():
-            parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
-            return torch.cat([self.network(*part) for part in parts])
+            return in_batches(self.network, at_once, log_sets, relations)
 
     def reset(self, generator: torch.Generator) -> None:
         """Draw all layers, and renew what is cached of them."""
@@ -225,14 +225,12 @@ class ProjectionReasoner(EncoderReasoner):
         return self.messages.batch(plan)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        def evaluated(heads: Tensor, along: Tensor) -> Tensor:
+            evaluation = self.messages.evaluation(heads, along)
+            return ProjectedEvaluator(**vars(evaluation), encoder=self.encoder).set_of(plan.root)
+
         self.check(plan)
-        at_once = self.batch(plan)
-        scores = []
-        for slots in zip(entities.split(at_once), relations.split(at_once), strict=True):
-            evaluation = self.messages.evaluation(*slots)
-            evaluator = ProjectedEvaluator(**vars(evaluation), encoder=self.encoder)
-            scores.append(evaluator.set_of(plan.root))
-        return torch.cat(scores)
+        return in_batches(evaluated, self.batch(plan), entities, relations)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity; for a single atom the network's logits, without rounding."""

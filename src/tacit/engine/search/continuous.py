@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError, SettingsError
+from tacit.links.batches import in_batches
 from tacit.links.scorer import VectorScorer
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
@@ -116,10 +118,8 @@ class ContinuousReasoner(Reasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
         self.check(plan)
-        parts = zip(entities.split(_BATCH), relations.split(_BATCH), strict=True)
-        return torch.cat(
-            [self._searched(plan, *(ids.to(self.device).long() for ids in part)) for part in parts]
-        )
+        slots = (ids.to(self.device).long() for ids in (entities, relations))
+        return in_batches(partial(self._searched, plan), _BATCH, *slots)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
