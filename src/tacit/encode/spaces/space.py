@@ -112,26 +112,22 @@ class Space(Matching):
 
     def union(self, states: Tensor) -> Tensor:
         """The union of k states, `[n, k, W] -> [n, W]`; only where `unions`."""
-        raise self.lacks("union")
+        raise NotImplementedError
 
     def complement(self, states: Tensor) -> Tensor:
         """The complement of a state, `[n, W] -> [n, W]`."""
-        raise self.lacks("complement")
+        raise NotImplementedError
 
     def everything(self) -> Tensor:
         """The state of all entities, `[W]`."""
-        raise self.lacks("everything")
-
-    def lacks(self, operator: str) -> PlanError:
-        """The error for a question that needs an operator which the model does not have."""
-        return PlanError(f"{self.name} has no {LACKS[operator]}")
+        raise NotImplementedError
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names the first step for which there is no operator."""
         kinds = {operation.kind for operation in schedule_of((plan,), self.unions).operations}
         for kind in sorted(kinds):
             if getattr(type(self), kind) is getattr(Space, kind):
-                raise self.lacks(kind)
+                raise PlanError(f"{self.name} has no {LACKS[kind]}")
 
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
         schedule = schedule_of(tuple(slots.plan for slots in queries), self.unions)
