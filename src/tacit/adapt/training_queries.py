@@ -228,7 +228,7 @@ class Conjunctions:
             known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
-    def combined(self, scores: Tensor, logic: Logic) -> Tensor:
+    def combine(self, scores: Tensor, logic: Logic) -> Tensor:
         """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
         if self._fixed is not None:
             scores = scores.masked_fill(self._fixed, self.observed)

@@ -55,28 +55,28 @@ class ContinuousReasoner(Reasoner):
         scorer = atoms.scorer
         calibration = atoms.calibration
         if not isinstance(scorer, VectorScorer):
-            raise _refused(
+            raise _refusal(
                 "needs a model that scores vectors (complex, distmult or cp); use search beam or "
                 "exact"
             )
         if not calibration.capabilities.pointwise:
-            raise _refused(
+            raise _refusal(
                 f"scores vectors one by one, which {calibration.name} cannot; "
                 "use calibration sigmoid",
                 "calibration",
             )
         if not calibration.capabilities.shareable:
-            raise _refused(
+            raise _refusal(
                 "scores vectors, no entities for this adapter to read; use an adapter on p, or "
                 "search beam"
             )
         if atoms.possible is not None and atoms.possible.typed:
-            raise _refused(
+            raise _refusal(
                 "scores vectors, which are of no kind; leave typed out, or use search beam", "typed"
             )
         # A conjunction of three atoms starts at 0, with a gradient of 0.
         if logic.norm == "lukasiewicz":
-            raise _refused(
+            raise _refusal(
                 "climbs by gradients, and lukasiewicz has none where it starts; "
                 "use logic product or godel",
                 "logic",
@@ -119,14 +119,14 @@ class ContinuousReasoner(Reasoner):
         """Log-scores of every entity, `[B, N]`."""
         self.check(plan)
         slots = (ids.to(self.device).long() for ids in (entities, relations))
-        return in_batches(partial(self._searched, plan), _BATCH, *slots)
+        return in_batches(partial(self._search, plan), _BATCH, *slots)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
         single = self.atoms.single(plan, entities, relations)
         return self.scores(plan, entities, relations) if single is None else single[0]
 
-    def _searched(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+    def _search(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         vectors = Vectors(self, entities, relations)
         if plan.num_variables > 1:
             vectors.optimise(plan)
@@ -218,7 +218,7 @@ class Vectors(Fold[Tensor, Tensor]):
         return self.reasoner.logic.negation(part)
 
 
-def _refused(why: str, setting: str = "search") -> SettingsError:
+def _refusal(why: str, setting: str = "search") -> SettingsError:
     return SettingsError(f"continuous search {why}", setting)
 
 

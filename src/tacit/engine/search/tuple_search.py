@@ -137,7 +137,7 @@ class TupleSearch:
         bound = torch.zeros(1)
         known = torch.ones(1, dtype=torch.bool)
         for target in self.plan.enumerated:
-            entities, bound, known = self._enumerated(target, entities)
+            entities, bound, known = self._enumerate(target, entities)
             if not len(entities):  # no value is possible
                 break
         most = max(1, self.reasoner.batch(self.plan) // 4)
@@ -191,7 +191,7 @@ class TupleSearch:
             return torch.zeros(len(entities))
         return self._bound(Intersect(exact) if len(exact) > 1 else exact[0], entities).amax(dim=1)
 
-    def _enumerated(
+    def _enumerate(
         self, target: EnumeratedTarget, entities: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Fill one more variable with the values to try, `[P, E + 1]`.
@@ -288,9 +288,9 @@ class TupleSearch:
                 True
             )
         bounds = self._bounds(plan, entities, relations) if self.proves else None
-        tables = [] if bounds is None else [self._gathered(bound) for bound in bounds]
+        tables = [] if bounds is None else [self._gather(bound) for bound in bounds]
         if bounds is None or negates_hops(step):  # otherwise scores are the lower bounds
-            tables.insert(0, self._gathered(self.reasoner.scores(plan, entities, relations)))
+            tables.insert(0, self._gather(self.reasoner.scores(plan, entities, relations)))
         if step is self.plan.root and self.request.new:
             tables = [table.masked_fill(known, ZERO) for table in tables]
         elif self.request.least is not None:
@@ -314,7 +314,7 @@ class TupleSearch:
         plan = replace(self.plan, root=step, enumerated=())
         relations = self.relations.expand(len(entities), -1)
         bounds = self._bounds(plan, entities, relations)
-        return highest if bounds is None else self._gathered(bounds[1])
+        return highest if bounds is None else self._gather(bounds[1])
 
     def _bounds(
         self, plan: Plan, entities: Tensor, relations: Tensor
@@ -324,7 +324,7 @@ class TupleSearch:
         self.doubts.unbounded |= bounds is None
         return bounds
 
-    def _gathered(self, scores: Tensor) -> Tensor:
+    def _gather(self, scores: Tensor) -> Tensor:
         return gather_columns(self.reasoner.shards, scores).cpu()
 
     def _is_certain(self, score: float, known: bool) -> bool:
