@@ -213,9 +213,7 @@ class ProjectionReasoner(EncoderReasoner):
     encoder: SetProjector
     ranked = Reasoner.ranked
 
-    def __init__(
-        self, encoder: SetProjector, memory: float | None = None, trained: str = ""
-    ) -> None:
+    def __init__(self, encoder: SetProjector, memory: float | None, trained: str) -> None:
         super().__init__(encoder, memory, trained)
         self.messages = MessageReasoner(
             Atoms(encoder.scorer(), Sigmoid()), LOGIC, CANDIDATES, memory

@@ -187,7 +187,7 @@ def _best(values: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
     )
 
 
-def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+def margin(right: Tensor, wrong: Tensor, adversarial: float) -> Tensor:
     """`-½ log σ(right) - ½ Σ_j a_j log σ(-wrong_j)` (RotatE's loss).
 
     Logits are a margin minus a distance.
@@ -197,13 +197,13 @@ def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
     )
 
 
-def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+def ranking(right: Tensor, wrong: Tensor, adversarial: float) -> Tensor:
     """`-Σ_j a_j log σ(right - wrong_j)`: a right answer above each wrong one (FuzzQE)."""
     above = logsigmoid(right[:, :, None] - wrong[:, None]).mean(1)
     return -(_shares(wrong, adversarial) * above).sum(1)
 
 
-def softmax(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+def softmax(right: Tensor, wrong: Tensor, adversarial: float) -> Tensor:
     """`-log` of the share of a right answer in a softmax of it and all wrong ones.
 
     The softmax weights the wrong ones by itself. Where all wrong ones are masked, their gradients

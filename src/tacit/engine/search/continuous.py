@@ -48,9 +48,9 @@ class ContinuousReasoner(Reasoner):
         atoms: Atoms,
         logic: Logic,
         *,
-        steps: int = 1000,
-        step_size: float = 0.1,
-        reg: float = 0.0,
+        steps: int,
+        step_size: float,
+        reg: float,
     ) -> None:
         scorer = atoms.scorer
         calibration = atoms.calibration
