@@ -44,7 +44,7 @@ class Drawn(Slots):
 
     @property
     def columns(self) -> tuple[Tensor, ...]:
-        """All that is drawn, a row for each query."""
+        """All tensors, with a row for each query."""
         return self.entities, self.relations, self.answers, self.weights
 
 

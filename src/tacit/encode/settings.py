@@ -214,7 +214,7 @@ class EncodeSettings(
     device: str = device_setting()
 
     def check(self) -> None:
-        """Raise a `SettingsError` where a model cannot learn so."""
+        """Raise a `SettingsError` for a loss or a precision that the model cannot learn with."""
         by_sets = BY_MODEL[self.model]["both"].get("loss") == "sets"
         if self.loss == "sets" and not by_sets:
             raise SettingsError(

@@ -124,7 +124,7 @@ class FactorModel(nn.Module, ABC):
 
     @property
     def shards(self) -> Shards | None:
-        """The entities of this process, whose tails the rows of scores cover, if shared out."""
+        """The entities that this process scores as tails, if processes share them out."""
         return self.tail_table.shards
 
     @property

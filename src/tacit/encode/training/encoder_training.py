@@ -33,7 +33,7 @@ AHEAD = 32  # steps queued on a GPU between synchronisations, for the clock's sa
 
 
 class EncoderTraining(Task):
-    """A step draws queries and learns from them; a validation ranks hard answers of others.
+    """Learns from the queries that it draws for a step, and validates by ranks of hard answers.
 
     On a GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries
     are written to where those of the step before lie.

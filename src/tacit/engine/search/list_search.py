@@ -120,7 +120,7 @@ class ListReasoner(MessageReasoner):
 
 @dataclass(eq=False)
 class Lists(BoundsFold[Tensor]):
-    """Values the steps of a plan for one query: at entities by the fold, its best by `top`.
+    """Values the steps of a plan for one query: `of` bounds given entities, `top` lists the best.
 
     A hop takes candidates by falling value, a few at a time, and stops when the others cannot lead
     to the best entities: they lead to `source[next] ⊤ supremum` at most.

@@ -303,7 +303,8 @@ class TupleSearch:
             near = within_rounding(tables[0], tables[0].new_tensor(floor))
             self.doubts.below_floor |= bool((near & below).any())
             tables = [table.masked_fill(none | (table < floor), ZERO) for table in tables]
-        lower, upper = (2 * tables)[-2:]  # without bounds, scores are taken as exact
+        # without bounds, scores are taken as exact
+        lower, upper = 2 * tables if bounds is None else tables[-2:]
         return tables[0], lower, upper, known
 
     def _bound(self, step: Node, entities: Tensor) -> Tensor:
