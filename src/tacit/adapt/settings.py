@@ -148,10 +148,7 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
-        return super().to_dict() | {
-            "shapes": list(self.shapes),
-            "observed": "+".join(self.observed) or "none",
-        }
+        return super().to_dict() | {"observed": "+".join(self.observed) or "none"}
 
 
 def stored_settings(values: Mapping[str, Any]) -> AdaptSettings:

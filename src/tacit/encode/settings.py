@@ -248,7 +248,3 @@ class EncodeSettings(
         if explicit.get("minutes") is not None:
             derived["steps"] = ENDLESS
         return derived | dict(explicit)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as settings files and results need them."""
-        return super().to_dict() | {"shapes": None if self.shapes is None else list(self.shapes)}
