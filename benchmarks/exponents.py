@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.evaluate.figures import colours, finish
+from tacit.evaluate.figures import COLOURS, finish
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,7 +135,7 @@ def draw(measured: Sequence[Growth]) -> Figure:
     panels = figure.subplots(deep, min(WIDTH, len(parts)), squeeze=False).flat
     for part, axes in zip(parts, panels, strict=False):
         lines = [each for each in measured if each.part == part]
-        for each, colour in zip(lines, colours(len(lines)), strict=True):
+        for each, colour in zip(lines, cycle(COLOURS), strict=False):
             values = [point[each.shown] for point in each.points.values()]
             label = f"{each.name}: {each.fit(each.shown).exponent:.2f}"
             axes.loglog(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -114,9 +115,7 @@ def grouped_bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
         width=min(10.0, max(5.0, 0.3 * len(columns) * max(1, len(groups))))
     )
     width = 0.8 / max(1, len(groups))
-    for i, ((name, values), colour) in enumerate(
-        zip(groups.items(), figures.colours(len(groups)), strict=True)
-    ):
+    for i, (name, values) in enumerate(groups.items()):
         places = [
             j + (i - (len(groups) - 1) / 2) * width
             for j, column in enumerate(columns)
@@ -126,7 +125,6 @@ def grouped_bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
             places,
             [values[column] for column in columns if column in values],
             width,
-            color=colour,
             label=name,
         )
     axes.set_xticks(range(len(columns)), columns)
@@ -141,7 +139,7 @@ def densities(axes: Axes, heading: str, ylabel: str, scores: Mapping[str, ArrayL
     if not any(map(len, finite.values())):
         raise SettingsError("there are no finite scores to draw")
     edges = np.histogram_bin_edges(np.concatenate(list(finite.values())), bins=40)
-    for (name, column), colour in zip(finite.items(), figures.colours(len(finite)), strict=True):
+    for (name, column), colour in zip(finite.items(), cycle(figures.COLOURS), strict=False):
         shares = np.histogram(column, edges)[0] / max(1, len(column))
         if name == MINIMUM:  # often covers one of the others: an outline lets that one show through
             axes.stairs(shares, edges, color="black", linestyle="--", label=name)

@@ -194,7 +194,8 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values, as settings files and results need them."""
-        return asdict(self)
+        values = asdict(self)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     def resume_signature(self) -> dict[str, Any]:
         """The settings that a resumed run must share, as plain values."""

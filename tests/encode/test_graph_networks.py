@@ -295,13 +295,13 @@ def test_single_answers_and_states_score_as_all_of_them_do(name: str, thirty: Gr
     drawn = draws(
         (name,), {}, thirty.index("train"), thirty.num_entities, 20, 1, torch.device("cpu")
     )[0]()
-    asked = drawn.slots
-    every = encoder.logits(*asked)
+    queries = drawn.plan, drawn.entities, drawn.relations
+    every = encoder.logits(*queries)
     assert torch.equal(
-        encoder.logits_of(*asked, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0]
+        encoder.logits_of(*queries, drawn.answers[:, 0]), every.gather(1, drawn.answers)[:, 0]
     )
     torch.testing.assert_close(
-        encoder.match(encoder.states([asked])[0][0]).detach(), every, rtol=1e-4, atol=1e-4
+        encoder.match(encoder.states([drawn])[0][0]).detach(), every, rtol=1e-4, atol=1e-4
     )
 
 

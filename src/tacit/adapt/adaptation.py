@@ -98,7 +98,7 @@ def _verdict(
             "kept": False,
             "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.2%}",
         }
-    comparison = _compared(run, graph, training)
+    comparison = _compare(run, graph, training)
     keeps = comparison.won or always
     return {
         "kept": keeps,
@@ -107,7 +107,7 @@ def _verdict(
     }
 
 
-def _compared(run: RunFolder, graph: Graph, training: AdapterTraining) -> AdapterComparison:
+def _compare(run: RunFolder, graph: Graph, training: AdapterTraining) -> AdapterComparison:
     """Answer the validation queries with the new adapter, the run's own, and none.
 
     Each uses the engine settings it was trained for; the observed facts are the same for all.
@@ -171,12 +171,12 @@ class AdapterComparison:
         return all(means["new"] > mean for name, mean in means.items() if name != "new")
 
     def __str__(self) -> str:
-        text = f"validation MRR {_described(self.means)}"
+        text = f"validation MRR {_describe(self.means)}"
         if self.won or not self._is_best:
             return text
-        return f"{text}; without negation {_described(self.positive_means)}"
+        return f"{text}; without negation {_describe(self.positive_means)}"
 
 
-def _described(means: Mapping[str, float]) -> str:
+def _describe(means: Mapping[str, float]) -> str:
     words = {"new": "with it", "present": "with the adapter of the run", "none": "without"}
     return ", ".join(f"{means[name]:.2%} {text}" for name, text in words.items() if name in means)

@@ -51,6 +51,7 @@ class AdapterTraining(Task):
         valid: QuerySets | None = None,
     ) -> None:
         self.settings = settings
+        self.remedy = f"lower `lr` (it is {settings.lr})"
         self.random = random = np.random.default_rng(settings.seed)
         adapter = Adapter(scorer, settings.condition, settings.layers, seed=settings.seed)
         self.module: nn.Module = adapter
@@ -84,11 +85,6 @@ class AdapterTraining(Task):
             )
         self.loss = QueryLoss(self.reasoner, settings.loss, bool(settings.held_out), random)
         self.optimizer = torch.optim.Adagrad(self.module.parameters(), lr=settings.lr)
-
-    @property
-    def remedy(self) -> str:  # type: ignore[override]
-        """Advice against numbers that explode."""
-        return f"lower `lr` (it is {self.settings.lr})"
 
     @property
     def flops(self) -> float:

@@ -69,16 +69,16 @@ class QueryLoss:
     def __call__(self, part: Sequence[Batch]) -> Tensor:
         """The summed loss of the queries of a part, with gradients at the adapter."""
         if self.name == "bce":
-            return torch.stack([self._binary(batch) for batch in part]).sum()
+            return torch.stack([self._binary_loss(batch) for batch in part]).sum()
         if self.streamed and all(literals(batch.queries.shape.plan) for batch in part):
             scores, total = self.streamed(part, self.masked)
         else:
-            searched = [self._searched(batch) for batch in part]
+            searched = [self._search(batch) for batch in part]
             scores, total = (torch.cat(column) for column in zip(*searched, strict=True))
         scores = scores.clamp(min=_LOWEST)
         return F.softplus(total - (scores if self.name == "log" else scores.exp())).sum()
 
-    def _searched(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _search(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """`log S` at the targets, and the log of the sum of all others, with gradients."""
         entities, relations, targets = batch.slots(self.reasoner.device)
         root = batch.queries.shape.plan.root
@@ -96,7 +96,7 @@ class QueryLoss:
         )
         return scores.gather(1, targets[:, None])[:, 0], total
 
-    def _binary(self, batch: Batch) -> Tensor:
+    def _binary_loss(self, batch: Batch) -> Tensor:
         device = self.reasoner.device
         plan = batch.queries.shape.plan
         entities, relations, targets = batch.slots(device)

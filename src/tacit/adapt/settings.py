@@ -22,7 +22,8 @@ RETIRED = ("learn", "halved", "hidden", "negatives", "masked", "precision")
 ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
 
 
-def _shapes(names: str | Iterable[str]) -> tuple[str, ...]:
+def read_shapes(names: str | Iterable[str]) -> tuple[str, ...]:
+    """The shapes that a setting names."""
     from tacit.query.sampling.shapes import parse_shapes
 
     return parse_shapes(names)
@@ -36,7 +37,7 @@ class LearningSettings:
         "asked", "For the way the run is asked, or as in the paper.", choices=tuple(RECIPES)
     )
     shapes: tuple[str, ...] = setting(
-        "2i,3i,2in,3in", "Shapes to learn from, with commas.", read=_shapes
+        "2i,3i,2in,3in", "Shapes to learn from, with commas.", read=read_shapes
     )
     condition: str = setting("p", "What the adapter sees of an atom.", choices=CONDITIONS)
     layers: int = setting(1, "1 (linear) or 2 (with ReLU).", choices=(1, 2))
@@ -147,10 +148,7 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
-        return super().to_dict() | {
-            "shapes": list(self.shapes),
-            "observed": "+".join(self.observed) or "none",
-        }
+        return super().to_dict() | {"observed": "+".join(self.observed) or "none"}
 
 
 def stored_settings(values: Mapping[str, Any]) -> AdaptSettings:

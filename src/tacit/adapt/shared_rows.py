@@ -24,7 +24,7 @@ from tacit.links.scorer import BilinearScorer
 
 _WIDTH = 1024  # columns of a product on a CPU
 _ROWS = 512  # and its rows, at most
-_CACHED = 2**18  # floats that stay in cache beside what becomes of them
+_CACHED = 2**18  # floats that stay in cache together with what is computed of them
 _COMPUTED = 2**12  # rows computed at a time, where none is kept
 
 

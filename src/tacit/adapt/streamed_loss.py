@@ -108,7 +108,7 @@ class StreamedTotals:
                 for values in (self.rows.at(places[rows], targets), scale[rows], shift[rows])
             )
             atoms = F.logsigmoid(torch.addcmul(beta, x, alpha))
-            scores.append(queries.combined(atoms, self.logic))
+            scores.append(queries.combine(atoms, self.logic))
             # differences that are zero, and have a gradient
             gradients = by_scale * (alpha - alpha.detach()) + by_shift * (beta - beta.detach())
             totals.append((total + gradients.sum(0)).clamp(min=torch.finfo(scale.dtype).tiny).log())
@@ -145,7 +145,7 @@ class StreamedTotals:
                 sums.add(number, x, c)
 
         spread(add, range(len(blocks)), alone=not self.rows.on_cpu)
-        return [sums.finished() for sums in summed]
+        return [sums.total() for sums in summed]
 
     def _kernel_sums(
         self, batch: Conjunctions, places: Tensor, scale: Tensor, shift: Tensor
@@ -213,13 +213,13 @@ class Sums:
             outer[self._excluded[block]] = 0.0
             self._totals[block] = outer.sum(1)
             product.mul_(outer)
-        slopes = self._steepened(literals, product, values)
+        slopes = self._literal_slopes(literals, product, values)
         if self._known is not None:
             c[self._known[block]] = 0.0
         self._slopes[block] = slopes.sum(2)
         self._sloped[block] = slopes.mul_(x.view_as(slopes)).sum(2)
 
-    def finished(self) -> Summed:
+    def total(self) -> Summed:
         """The sums over all blocks."""
         by_shift = self._slopes.sum(0)
         by_scale = self._sloped.sum(0)
@@ -246,7 +246,7 @@ class Sums:
             product = torch.mul(product, value, out=out)
         return product, values
 
-    def _steepened(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
+    def _literal_slopes(self, literals: Tensor, weighted: Tensor, values: Tensor) -> Tensor:
         """`φ'(S) ∂S/∂y` of each literal, in the memory of the scores.
 
         The sign is reversed for negated literals. `weighted` is `φ'(S) · S`.

@@ -133,13 +133,9 @@ class Batch:
             for start in range(0, len(self), size)
         ]
 
-    def slots(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    def slots(self, device: torch.device) -> list[Tensor]:
         """Entities, relations and targets as tensors."""
-        queries = self.queries
-        entities, relations, targets = _tensors(
-            device, queries.entities, queries.relations, self.targets
-        )
-        return entities, relations, targets
+        return _tensors(device, self.queries.entities, self.queries.relations, self.targets)
 
     def excluded(self, masked: bool, device: torch.device) -> KnownTails:
         """The entities left out of the loss: the target or, if masked, all answers."""
@@ -232,7 +228,7 @@ class Conjunctions:
             known = atoms.facts.index.contains(*(each.numpy() for each in (heads, ids, targets)))
             self._fixed = torch.from_numpy(known).view(self.shape).to(atoms.device)
 
-    def combined(self, scores: Tensor, logic: Logic) -> Tensor:
+    def combine(self, scores: Tensor, logic: Logic) -> Tensor:
         """`log S` at the targets from the log-scores of their atoms, `[A, Q] -> [Q]`."""
         if self._fixed is not None:
             scores = scores.masked_fill(self._fixed, self.observed)

@@ -21,7 +21,7 @@ from tacit.distributed.ties import best
 from tacit.errors import LimitError, SettingsError
 
 TIMEOUT = 60.0  # seconds that a rank waits for the others
-# the same while one works alone, reading or writing a graph; an ended rank is noticed at once
+# seconds while one reads or writes a graph alone; an ended rank is noticed at once
 PATIENCE = 86_400.0
 _patient: list[dist.ProcessGroup] = []  # a group of all ranks whose barrier takes a timeout
 _T = TypeVar("_T")
@@ -60,7 +60,7 @@ class Shards:
             meet(None, process_number(), world_size(), timeout, device)
         shards = cls(total, dist.get_rank(), dist.get_world_size())
         if not _patient:  # while all of them are here
-            with _answered(shards):
+            with _lost_ranks_reported(shards):
                 _patient.append(dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout)))
         return shards
 
@@ -95,7 +95,7 @@ class Shards:
     def sum(self, part: Tensor) -> Tensor:
         """The sum over ranks; `part` is overwritten with it."""
         if self.world > 1:
-            with _answered(self):
+            with _lost_ranks_reported(self):
                 dist.all_reduce(part)
         return part
 
@@ -104,7 +104,7 @@ class Shards:
         if self.world == 1:
             return part[None]
         parts = [torch.empty_like(part) for _ in range(self.world)]
-        with _answered(self):
+        with _lost_ranks_reported(self):
             dist.all_gather(parts, part.contiguous())
         return torch.stack(parts)
 
@@ -129,24 +129,24 @@ class Shards:
         largest, places = best(every.gather(-1, by_id), k)
         return largest, numbers.gather(-1, places)
 
-    def any(self, *wishes: bool) -> tuple[bool, ...]:
-        """For each wish, whether any rank has it."""
-        counts = self.gathered(torch.tensor(wishes, dtype=torch.int32))
-        return tuple(bool(wish) for wish in counts.amax(0).tolist())
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """For each flag, whether it is set on any rank."""
+        highest = self.gathered(torch.tensor(flags, dtype=torch.int32)).amax(0)
+        return tuple(map(bool, highest.tolist()))
 
     def broadcast(self, value: _T) -> _T:
         """The value of rank 0, which is pickled, on every rank."""
         if self.world == 1:
             return value
         values: list[_T] = [value]
-        with _answered(self):
+        with _lost_ranks_reported(self):
             dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
         return values[0]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long one of them works alone."""
         if self.world > 1:
-            with _answered(self):
+            with _lost_ranks_reported(self):
                 group = _patient[0] if _patient else None
                 dist.monitored_barrier(group, timeout=timedelta(seconds=PATIENCE))
 
@@ -220,7 +220,8 @@ def _number(variable: str, default: int) -> int:
 
 
 @contextmanager
-def _answered(shards: Shards) -> Iterator[None]:
+def _lost_ranks_reported(shards: Shards) -> Iterator[None]:
+    """Raise a `LimitError` where another rank does not answer."""
     try:
         yield
     except RuntimeError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch.nn.functional import logsigmoid
 from tacit.engine.atoms.known_facts import AtomConstraints
 from tacit.engine.reasoner import Loopless, Reasoner, step_memory
 from tacit.errors import PlanError
+from tacit.links.batches import in_batches
 from tacit.links.scorer import Scorer, State, state_of
 from tacit.query.plans.plan import Plan, Union, walk
 from tacit.query.sampling.shapes import SHAPES
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 _ROWS = 1024  # queries at once, where single scores come from whole rows
 
 
-class Slots(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Slots:
     """Queries of one plan, by what fills its slots."""
 
     plan: Plan
@@ -33,23 +36,15 @@ class Slots(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class Drawn(Slots):
     """Training queries of one plan, with some of their right answers and weights."""
 
-    plan: Plan
-    entities: Tensor  # [n, E]
-    relations: Tensor  # [n, R]
     answers: Tensor  # [n, A]; where a query has fewer, some of them twice
     weights: Tensor  # [n]
 
     @property
-    def slots(self) -> Slots:
-        """The queries alone."""
-        return Slots(self.plan, self.entities, self.relations)
-
-    @property
     def columns(self) -> tuple[Tensor, ...]:
-        """All that is drawn, a row for each query."""
+        """All tensors, with a row for each query."""
         return self.entities, self.relations, self.answers, self.weights
 
 
@@ -174,10 +169,8 @@ class EncoderReasoner(Reasoner):
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The logits `[B, N]`; batches that would not fit in memory are cut."""
         self.check(plan)
-        at_once = self.batch(plan)
-        slots = (ids.to(self.encoder.device).long().split(at_once) for ids in (entities, relations))
-        parts = zip(*slots, strict=True)
-        return torch.cat([self.encoder.logits(plan, *part) for part in parts])
+        slots = (ids.to(self.encoder.device).long() for ids in (entities, relations))
+        return in_batches(partial(self.encoder.logits, plan), self.batch(plan), *slots)
 
     def ranked(self, plan: Plan, entities: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         """The scores, and the logits, which stay distinct where scores round to 1."""
@@ -211,7 +204,5 @@ class EncoderScorer:
 
     @torch.no_grad()
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
-        parts = zip(*(ids.long().split(_ROWS) for ids in (heads, relations, tails)), strict=True)
-        return torch.cat(
-            [self.encoder.logits_of(self.plan, h[:, None], r[:, None], t) for h, r, t in parts]
-        )
+        ids = heads.long()[:, None], relations.long()[:, None], tails.long()
+        return in_batches(partial(self.encoder.logits_of, self.plan), _ROWS, *ids)

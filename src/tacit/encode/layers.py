@@ -96,7 +96,7 @@ def products(states: Tensor, keys: Tensor) -> Tensor:
 
 
 def exact_products(states: Tensor, keys: Tensor) -> Tensor:
-    """The inner products and their gradients in float32, whatever others are rounded to."""
+    """The inner products and their gradients in float32, even where others are rounded."""
     if keys.dim() == 3:  # no matrix product, so nothing is rounded
         return products(states, keys)
     exact: Tensor = _ExactProducts.apply(states, keys)  # type: ignore[no-untyped-call]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.adapt.settings import read_shapes
 from tacit.errors import SettingsError
 from tacit.settings import Settings, device_setting, setting
 
@@ -111,12 +112,6 @@ BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
 ENCODERS = tuple(BY_MODEL)
 
 
-def _shapes(text: str | Iterable[str]) -> tuple[str, ...]:
-    from tacit.query.sampling.shapes import parse_shapes
-
-    return parse_shapes(text)
-
-
 def _by_model(text: str, **limits: Any) -> Any:
     """A setting with a default by model, recipe and size, with its limits."""
     return setting(
@@ -187,7 +182,7 @@ class QuerySettings:
         None,
         "Shapes to learn from, with commas; by default all given, or the usual ones, as far as the "
         "model can.",
-        read=_shapes,
+        read=read_shapes,
     )
     share: float = setting(1.0, "The share of given queries to learn from.", above=0, most=1)
     validate_every: float = _by_model("The share between two validations", least=1e-6, most=1)
@@ -219,7 +214,7 @@ class EncodeSettings(
     device: str = device_setting()
 
     def check(self) -> None:
-        """Raise a `SettingsError` where a model cannot learn so."""
+        """Raise a `SettingsError` for a loss or a precision that the model cannot learn with."""
         by_sets = BY_MODEL[self.model]["both"].get("loss") == "sets"
         if self.loss == "sets" and not by_sets:
             raise SettingsError(
@@ -253,7 +248,3 @@ class EncodeSettings(
         if explicit.get("minutes") is not None:
             derived["steps"] = ENDLESS
         return derived | dict(explicit)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as settings files and results need them."""
-        return super().to_dict() | {"shapes": None if self.shapes is None else list(self.shapes)}

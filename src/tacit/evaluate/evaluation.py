@@ -90,8 +90,8 @@ def evaluate_run(
     protocol: EvaluateSettings,
     adapted: bool,
     settings: Mapping[str, Any],
-    progress: Progress | bool = False,
-    processes: Shards | None = None,
+    progress: Progress | bool,
+    processes: Shards | None,
 ) -> Evaluation:
     """Evaluate a run, as `Run.evaluate` describes it, by settings of the engine."""
     graph = folder.graph()

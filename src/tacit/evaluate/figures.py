@@ -27,8 +27,8 @@ def steps(
 ) -> Figure:
     """MRR or a loss over steps or epochs: a curve `(steps, values)` per name."""
     figure, axes = blank()
-    for (name, (x, y)), colour in zip(curves.items(), colours(len(curves)), strict=True):
-        axes.plot(x, y, color=colour, label=name, marker="o" if np.size(x) <= 20 else "")
+    for name, (x, y) in curves.items():
+        axes.plot(x, y, label=name, marker="o" if np.size(x) <= 20 else "")
     finish(axes, xlabel, ylabel, entries=len(curves) if len(curves) > 1 else 0)
     return figure
 
@@ -42,12 +42,10 @@ def reliability_diagram(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     axes.plot(
         [0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="scores are probabilities"
     )
-    for (name, reliability), colour in zip(curves.items(), colours(len(curves)), strict=True):
+    for name, reliability in curves.items():
         curve = reliability["curve"]
         label = f"{name} (calibration error {reliability['ece']:.3f})"
-        axes.plot(
-            curve["score"], curve["accuracy"], color=colour, marker="o", markersize=4, label=label
-        )
+        axes.plot(curve["score"], curve["accuracy"], marker="o", markersize=4, label=label)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     finish(axes, "mean score", "share that holds", entries=len(curves) + 1)
     return figure
@@ -74,12 +72,10 @@ def blank(width: float = 5.0, height: float = 3.2, columns: int = 1) -> tuple[Fi
             "figures need matplotlib; install it with: pip install 'tacit[plots]'"
         ) from None
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(1, columns, sharey=True)
-
-
-def colours(count: int) -> list[str]:
-    """A list of `count` colours, repeated if there are not enough."""
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+    every = figure.subplots(1, columns, sharey=True)
+    for axes in np.ravel(every):
+        axes.set_prop_cycle(color=COLOURS)
+    return figure, every
 
 
 def finish(axes: Axes, xlabel: str, ylabel: str, title: str = "", entries: int = 0) -> None:

@@ -18,7 +18,7 @@ from tacit.fitting.progress import Progress, counting
 from tacit.graph.graph import Graph
 from tacit.links.ranking import Ties
 from tacit.query.plans.sets import AnswerSets
-from tacit.query.sampling.queries import GRAPHS, QuerySet, QuerySets
+from tacit.query.sampling.queries import QuerySet, QuerySets, with_answers
 from tacit.query.sampling.shapes import SHAPES
 
 DEFAULTS = EvaluateSettings()
@@ -91,17 +91,13 @@ def one_hop_queries(graph: Graph, split: str = "test") -> QuerySet:
     As in BetaE, easy answers are those of the splits before (`train` for `valid`, `train` and
     `valid` for `test`), and hard ones those that only this split knows.
     """
-    before, _ = GRAPHS[split]
     index = graph.index(split)
     entities, relations = (
         column.astype(np.int32)[:, None] for column in (index.heads, index.relations)
     )
-    hard = AnswerSets(index.offsets, index.all_tails)
-    easy = AnswerSets.none(len(hard))
-    if before:
-        rows, tails = graph.index(*before).neighbours(index.heads, index.relations)
-        easy = AnswerSets(np.searchsorted(rows, np.arange(len(hard) + 1)), tails)
-    queries = QuerySet(SHAPES["1p"], entities, relations, easy, hard.minus(easy))
+    none = AnswerSets.none(len(entities))
+    queries = QuerySet(SHAPES["1p"], entities, relations, none, none)
+    queries = with_answers(queries, graph, split)
     return queries.subset(np.flatnonzero(queries.hard.counts))
 
 

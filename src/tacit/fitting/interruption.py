@@ -17,13 +17,13 @@ class Broken(KeyboardInterrupt):
     """A step was abandoned on request before it changed any weight."""
 
 
-class StopWish(threading.Event):
+class StopRequest(threading.Event):
     """A stop request; `at_once` says that it may interrupt `breakable` code."""
 
     at_once = False
 
 
-_WISH: StopWish | None = None  # of the training in the main thread
+_REQUEST: StopRequest | None = None  # of the training in the main thread
 _BREAKABLE = False  # whether the main thread may be interrupted here
 
 
@@ -34,18 +34,18 @@ def breakable() -> Iterator[None]:
     Python delivers signals to the main thread, so in others this does nothing.
     """
     global _BREAKABLE
-    wish = _WISH
+    request = _REQUEST
     was_breakable = _BREAKABLE
     if (
-        wish is None
-        or not wish.at_once
+        request is None
+        or not request.at_once
         or threading.current_thread() is not threading.main_thread()
     ):
         yield
         return
     try:
         _BREAKABLE = True
-        if wish.is_set():
+        if request.is_set():
             raise Broken
         yield
     finally:
@@ -53,14 +53,14 @@ def breakable() -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopWish]:
+def stop_on_signals() -> Iterator[StopRequest]:
     """Record a first SIGINT or SIGTERM in the yielded event; a second one interrupts.
 
     Weights are consistent between steps only, so a signal may not break into one where they change.
     Outside the main thread, where Python delivers no signals, nothing is installed.
     """
-    global _WISH
-    stop = StopWish()
+    global _REQUEST
+    stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -76,12 +76,12 @@ def stop_on_signals() -> Iterator[StopWish]:
         if is_second:
             raise KeyboardInterrupt
 
-    outer = _WISH
-    _WISH = stop
+    outer = _REQUEST
+    _REQUEST = stop
     handlers = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        _WISH = outer
+        _REQUEST = outer
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -17,7 +17,7 @@ from tacit.distributed.shards import Shards
 from tacit.distributed.threads import choose_again, threads_for
 from tacit.errors import TrainingError
 from tacit.fitting.checkpoint import CheckpointStore, TrainerState
-from tacit.fitting.interruption import Broken, Stopped, StopWish, breakable, stop_on_signals
+from tacit.fitting.interruption import Broken, Stopped, StopRequest, breakable, stop_on_signals
 from tacit.fitting.progress import Progress, shown
 from tacit.fitting.task import Task, Weights
 from tacit.fitting.tensor_files import RunFiles
@@ -111,7 +111,7 @@ class Trainer:
             self.over if timed else self.schedule.ends_round(self.state.step)
         )
 
-    def _take_step(self, stop: StopWish) -> tuple[Tensor, int]:
+    def _take_step(self, stop: StopRequest) -> tuple[Tensor, int]:
         """Take one step; an interrupted one changes nothing."""
         began = time.monotonic()
         stop.at_once = self._was_slow and self.shards.world == 1  # processes go in step
@@ -124,7 +124,7 @@ class Trainer:
         self._was_slow = time.monotonic() - began > SLOW
         return result
 
-    def _end_round(self, stop: StopWish) -> None:
+    def _end_round(self, stop: StopRequest) -> None:
         """Check the loss, validate if it is due, and report both.
 
         An interrupted validation leaves no trace.

@@ -89,7 +89,7 @@ class RunFiles:
         return metadata, tensors
 
     def _remove_parts(self, name: str, exceptions: Collection[str]) -> None:
-        """Delete the parts of a file, with exceptions."""
+        """Delete the parts of a file, except some."""
         for path in self.run.path.glob(f"{Path(name).stem}-*-of-*{Path(name).suffix}"):
             if path.name not in exceptions:
                 self.run.remove(path.name)

@@ -14,13 +14,12 @@ from torch import Tensor
 from tacit.links.scorer import BilinearScorer, writes_to
 
 _BLOCK = 1024  # keys whose floats stay in cache
-# of a product of two floats and a share of their sum, twice: of the codes and of the keys
+# relative rounding error of a summed product of floats, once for codes and once for keys
 ROUNDING = 2.0**-22
 FEW = 8  # queries that a kernel over bytes serves sooner than floats made of them
-# numbers of a key are padded to a multiple of this: that kernel reads whole registers, and crashes
-_WIDTH = 32
-_ALIGNED = 64  # where they lie at an odd address
-_NARROW = 2.0**-8  # of a result that is rounded to bfloat16
+_WIDTH = 32  # the numbers of a key are padded to a multiple, since that kernel reads registers
+_ALIGNED = 64  # bytes; the kernel crashes on numbers that do not start at a multiple
+_NARROW = 2.0**-8  # relative error of a result that is rounded to bfloat16
 _SAMPLED = 256  # keys that codes are compared with
 _PROBED = 4096  # keys that the kernel is tried on
 

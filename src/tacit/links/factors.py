@@ -62,10 +62,6 @@ class Embeddings(nn.Module):
                 start = max(first, shards.start) - shards.start
                 self.weight[start : start + len(own)] = own
 
-    def extra_repr(self) -> str:
-        """The sizes that `print` shows."""
-        return f"{self.rows}, {self.width}"
-
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
@@ -128,7 +124,7 @@ class FactorModel(nn.Module, ABC):
 
     @property
     def shards(self) -> Shards | None:
-        """The entities of this process, whose tails the rows of scores cover, if shared out."""
+        """The entities that this process scores as tails, if processes share them out."""
         return self.tail_table.shards
 
     @property

@@ -24,16 +24,13 @@ _MARK = b"tacit index"  # at the very end of a file, after its stamp and the len
 _TRAINED = 48  # keys a cluster is found from
 _ADDED = 65536  # keys added at a time
 _FETCHED = 256  # candidates at least: codes order them nearly as keys do
-# best tails and others drawn at random, by which log Z is estimated
-_SUMMED = 1024
-_DRAWN = 16384
-# known tails of a row, what lies beside each, and the clusters that it is in
-_KNOWN = 8
-_BESIDE = 64
-_NEAREST = 4
-# clusters to look for the best tails in, and how many of these are scored from keys
-_SUMMING = 128
-_EXACT = 64
+_SUMMED = 1024  # best tails that log Z is estimated from
+_DRAWN = 16384  # further tails for that, drawn at random
+_SUMMING = 128  # clusters that are searched for these best tails
+_EXACT = 64  # of these best tails, how many are scored from keys
+_KNOWN = 8  # known tails of a row whose neighbours are added
+_BESIDE = 64  # neighbours of each
+_NEAREST = 4  # clusters that are searched for them
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,11 @@ def build_index(
         index.add(part.contiguous().numpy())
     stamp = Stamp(weights, count, width, nlist, seed)
     with replacing(path) as target:
-        _write(index, stamp, str(target))
+        library.write_index(index, str(target))
+        stamp = replace(stamp, digest=digest(target))
+        trailer = json.dumps(asdict(stamp)).encode()  # faiss does not read it
+        with target.open("ab") as file:
+            file.write(trailer + len(trailer).to_bytes(8, "little") + _MARK)
     return stamp
 
 
@@ -243,11 +244,3 @@ def faiss_library() -> Any:
             "an index needs faiss; install it with pip install 'tacit[index]'"
         ) from None
     return faiss
-
-
-def _write(index: Any, stamp: Stamp, target: str) -> None:
-    """Write the index, followed by its stamp, which faiss does not read."""
-    faiss_library().write_index(index, target)
-    trailer = json.dumps(asdict(replace(stamp, digest=digest(Path(target))))).encode()
-    with Path(target).open("ab") as file:
-        file.write(trailer + len(trailer).to_bytes(8, "little") + _MARK)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.distributed.ties import best
+from tacit.links.batches import in_batches
 from tacit.links.codes import Codes
 from tacit.links.precision import even_product
 from tacit.links.scorer import BilinearScorer
@@ -25,8 +26,7 @@ class TopK:
 
     ids: Tensor  # [B, m], -1 where there are fewer tails
     logits: Tensor  # [B, m], exact; minus infinity where there are fewer tails
-    # [B]: no tail outside the list has a higher logit; plus infinity where nobody knows
-    rest: Tensor
+    rest: Tensor  # [B], the highest logit outside the list; plus infinity where it is unknown
     log_sums: Tensor | None = None  # [B], exact, where the search sums rows on its way
 
 
@@ -126,8 +126,7 @@ class CodeRetriever:
 def pair_logits(queries: Tensor, keys: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
     """The scores `[P]` of pairs `(row, id)`, independent of the rest of the batch."""
     step = max(1, _PAIRS // queries.shape[1])
-    parts = zip(rows.split(step), ids.split(step), strict=True)
-    return torch.cat([(queries[row] * keys[entity]).sum(-1) for row, entity in parts])
+    return in_batches(lambda row, id: (queries[row] * keys[id]).sum(-1), step, rows, ids)
 
 
 def top_of_pairs(rows: Tensor, ids: Tensor, logits: Tensor, batch: int, m: int) -> TopK:

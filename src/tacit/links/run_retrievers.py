@@ -103,7 +103,7 @@ class RunRetrievers:
             weights = self._weights()
             self.check_unwritten(scorer)
             stamp = build_index(self.run.path / INDEX, keys, weights, nlist, seed)
-            self._write_codes(Codes.of(keys), weights)
+            self._write_codes(keys, weights)
             written = sum((self.run.path / name).stat().st_size for name in (INDEX, CODES, BYTES))
         return {
             "entities": stamp.entities,
@@ -161,9 +161,9 @@ class RunRetrievers:
                 problem = f"is damaged ({error})"
         raise RunError(f"{path} {problem}; build it again", command="index RUN")
 
-    def _write_codes(self, codes: Codes, weights: str) -> None:
-        """Write codes, with their bytes in a file of their own that a kernel can map."""
-        parts = dict(vars(codes))
+    def _write_codes(self, keys: Tensor, weights: str) -> None:
+        """Write the codes of keys, with their bytes in a file of their own, which can be mapped."""
+        parts = dict(vars(Codes.of(keys)))
         with self.run.lock_graph():
             write_array(self.run.path / BYTES, parts.pop("numbers").numpy())
         self.run.write_tensors(CODES, parts, {"weights": weights})
@@ -182,7 +182,7 @@ class RunRetrievers:
             weights = self._weights()
             with suppress(TacitError):
                 return self._read_codes(weights, keys)
-            self._write_codes(Codes.of(keys), weights)
+            self._write_codes(keys, weights)
             return self._read_codes(weights, keys)  # another process may have replaced the weights
         return Codes.of(keys)
 

@@ -72,7 +72,11 @@ class DescribedLayer(nn.Module):
         own = self.own(states)
         parts = self.described(parts.flatten(2))
         if available(states) and states.shape[-1] <= WIDEST:
-            return _update(states, own, parts, scale, self.layer_norm.weight, self.layer_norm.bias)
+            norm = self.layer_norm
+            updated: Tensor = _Update.apply(  # type: ignore[no-untyped-call]
+                states, own, parts, scale, norm.weight, norm.bias
+            )
+            return updated
         plain, larger, smaller = parts.chunk(3, 2)
         scale = scale[:, None, None]
         mixed = own + plain + larger * scale + smaller / scale.clamp(min=LEAST_SCALE)
@@ -180,21 +184,12 @@ def _kernels() -> Any:
     return forward, backward
 
 
-def _update(
-    states: Tensor, own: Tensor, parts: Tensor, scale: Tensor, gain: Tensor, bias: Tensor
-) -> Tensor:
-    """The next states; `scale` is a constant.
-
-    Shapes: `[N, B, d] x [N, B, d] x [N, B, 3d] x [N] x [d] x [d] -> [N, B, d]`.
-    """
-    result: Tensor = _Update.apply(  # type: ignore[no-untyped-call]
-        states, own, parts, scale, gain, bias
-    )
-    return result
-
-
 class _Update(torch.autograd.Function):
-    """The update, whose backward pass computes its intermediate values again."""
+    """The next states, whose backward pass computes the values between again.
+
+    Shapes: `[N, B, d] x [N, B, d] x [N, B, 3d] x [N] x [d] x [d] -> [N, B, d]`; `scale` is a
+    constant.
+    """
 
     @staticmethod
     def forward(

@@ -42,6 +42,7 @@ from tacit.engine.reasoner import Reasoner, step_memory
 from tacit.engine.search.beam_evaluator import BeamEvaluator
 from tacit.engine.search.message_reasoner import MessageReasoner
 from tacit.errors import PlanError
+from tacit.links.batches import in_batches
 from tacit.links.scorer import Scorer
 from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import Loop, Plan, Project, Relation
@@ -76,14 +77,13 @@ class SetProjector(Space):
         """Logits of projected fuzzy sets, `[n, N] x [n] -> [n, N]`, by the facts in `keep`."""
 
     def hop(self, log_sets: Tensor, relations: Tensor, memory: int | None = None) -> Tensor:
-        """The same for scoring, with as many sets at once as the memory (in bytes) allows."""
+        """Logits as by `network`, without gradients, of as many sets at once as fit in memory."""
         memory = step_memory(None, self.device) if memory is None else memory
         at_once = max(1, memory // (4 * _LIVE * self.num_entities * self.settings.width))
         if not len(relations):
             return log_sets
         with torch.no_grad():
-            parts = zip(log_sets.split(at_once), relations.split(at_once), strict=True)
-            return torch.cat([self.network(*part) for part in parts])
+            return in_batches(self.network, at_once, log_sets, relations)
 
     def reset(self, generator: torch.Generator) -> None:
         """Draw all layers, and renew what is cached of them."""
@@ -162,7 +162,7 @@ class SetProjector(Space):
         """The loss by the settings; `sets` compares all entities with the exact sets."""
         if self.settings.loss != "sets":
             return super().loss(batch, negatives, log_frequencies)
-        outputs = self.states([drawn.slots for drawn in batch])
+        outputs = self.states(batch)
         sets, exact = torch.cat([branches[0] for branches in outputs]).chunk(2, 1)
         weights = torch.cat([drawn.weights for drawn in batch])
         return (set_loss(sets, exact == 0.0, self.settings.adversarial) * weights).sum()
@@ -213,9 +213,7 @@ class ProjectionReasoner(EncoderReasoner):
     encoder: SetProjector
     ranked = Reasoner.ranked
 
-    def __init__(
-        self, encoder: SetProjector, memory: float | None = None, trained: str = ""
-    ) -> None:
+    def __init__(self, encoder: SetProjector, memory: float | None, trained: str) -> None:
         super().__init__(encoder, memory, trained)
         self.messages = MessageReasoner(
             Atoms(encoder.scorer(), Sigmoid()), LOGIC, CANDIDATES, memory
@@ -225,14 +223,12 @@ class ProjectionReasoner(EncoderReasoner):
         return self.messages.batch(plan)
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+        def evaluated(heads: Tensor, along: Tensor) -> Tensor:
+            evaluation = self.messages.evaluation(heads, along)
+            return ProjectedEvaluator(**vars(evaluation), encoder=self.encoder).set_of(plan.root)
+
         self.check(plan)
-        at_once = self.batch(plan)
-        scores = []
-        for slots in zip(entities.split(at_once), relations.split(at_once), strict=True):
-            evaluation = self.messages.evaluation(*slots)
-            evaluator = ProjectedEvaluator(**vars(evaluation), encoder=self.encoder)
-            scores.append(evaluator.set_of(plan.root))
-        return torch.cat(scores)
+        return in_batches(evaluated, self.batch(plan), entities, relations)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-odds of every entity; for a single atom the network's logits, without rounding."""

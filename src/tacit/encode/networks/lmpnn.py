@@ -33,7 +33,7 @@ from tacit.links.models import ComplEx, DistMult
 from tacit.links.scorer import Scorer, State, state_of
 from tacit.query.plans.plan import Plan
 
-OWN = 0.1  # how much of its own vector a variable adds to what it hears
+OWN = 0.1  # the share of its own vector that a variable adds to its messages
 GraphTerm = tuple[int, int]  # the number of a query graph, and a term of it
 
 

@@ -67,7 +67,7 @@ class BetaE(Space):
         return regular(rows(self.entities, entities))
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """The state that a network makes of state and relation."""
+        """Pass the state and the vector of the relation through a network."""
         moves = rows(self.relations, relations)
         moved: Tensor = self.hop(torch.cat((states, moves), 1))
         return regular(states - 1 + moves + moved if self.settings.residual else moved)

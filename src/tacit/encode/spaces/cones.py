@@ -69,7 +69,7 @@ class ConE(Space):
         return torch.cat((angles, torch.zeros_like(angles)), 1)
 
     def project(self, states: Tensor, relations: Tensor) -> Tensor:
-        """The state that a network makes of one turned and widened by the relation."""
+        """Turn and widen the state by the relation, and pass it through a network."""
         moves = rows(self.relations, relations) / self.unit
         turned = states + axis(moves)
         axes, apertures = self.hop(turned).chunk(2, 1)

@@ -208,7 +208,7 @@ def _tiles(size: int, tile: int) -> int:
 
 
 def _cut(length: int, tiles: int) -> tuple[int, int]:
-    """Into how many parts a walk is cut, and the steps of each."""
+    """The number of parts that a walk is cut into, and the steps of each."""
     parts = max(1, min(_PROGRAMS // tiles, length // _WALK))
     return parts, _tiles(length, parts)
 

@@ -69,7 +69,7 @@ class Matching(Encoder):
     ) -> Tensor:
         """The loss by the settings, summed over the queries by weight."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            outputs = self.states([drawn.slots for drawn in batch])
+            outputs = self.states(batch)
         states = torch.cat([branch for branches in outputs for branch in branches])
         states = states.float() if self.in_bfloat16 else states
         most = max(drawn.answers.shape[1] for drawn in batch)
@@ -112,26 +112,22 @@ class Space(Matching):
 
     def union(self, states: Tensor) -> Tensor:
         """The union of k states, `[n, k, W] -> [n, W]`; only where `unions`."""
-        raise self.lacks("union")
+        raise NotImplementedError
 
     def complement(self, states: Tensor) -> Tensor:
         """The complement of a state, `[n, W] -> [n, W]`."""
-        raise self.lacks("complement")
+        raise NotImplementedError
 
     def everything(self) -> Tensor:
         """The state of all entities, `[W]`."""
-        raise self.lacks("everything")
-
-    def lacks(self, operator: str) -> PlanError:
-        """The error for a question that needs an operator which the model does not have."""
-        return PlanError(f"{self.name} has no {LACKS[operator]}")
+        raise NotImplementedError
 
     def check(self, plan: Plan) -> None:
         """Raise a `PlanError` that names the first step for which there is no operator."""
         kinds = {operation.kind for operation in schedule_of((plan,), self.unions).operations}
         for kind in sorted(kinds):
             if getattr(type(self), kind) is getattr(Space, kind):
-                raise self.lacks(kind)
+                raise PlanError(f"{self.name} has no {LACKS[kind]}")
 
     def states(self, queries: Sequence[Slots]) -> list[list[Tensor]]:
         schedule = schedule_of(tuple(slots.plan for slots in queries), self.unions)
@@ -191,7 +187,7 @@ def _best(values: Tensor, outputs: Sequence[Sequence[Tensor]]) -> Tensor:
     )
 
 
-def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+def margin(right: Tensor, wrong: Tensor, adversarial: float) -> Tensor:
     """`-½ log σ(right) - ½ Σ_j a_j log σ(-wrong_j)` (RotatE's loss).
 
     Logits are a margin minus a distance.
@@ -201,13 +197,13 @@ def margin(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
     )
 
 
-def ranking(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+def ranking(right: Tensor, wrong: Tensor, adversarial: float) -> Tensor:
     """`-Σ_j a_j log σ(right - wrong_j)`: a right answer above each wrong one (FuzzQE)."""
     above = logsigmoid(right[:, :, None] - wrong[:, None]).mean(1)
     return -(_shares(wrong, adversarial) * above).sum(1)
 
 
-def softmax(right: Tensor, wrong: Tensor, adversarial: float = 0.0) -> Tensor:
+def softmax(right: Tensor, wrong: Tensor, adversarial: float) -> Tensor:
     """`-log` of the share of a right answer in a softmax of it and all wrong ones.
 
     The softmax weights the wrong ones by itself. Where all wrong ones are masked, their gradients

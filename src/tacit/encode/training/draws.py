@@ -57,7 +57,7 @@ class GivenQueries:
         )
 
     def __call__(self) -> Drawn:
-        """Other queries each time, they and their answers with replacement."""
+        """Draw queries, and answers of each, with replacement."""
         rows = torch.randint(len(self.entities), (self.count,), device=self.ids.device)
         first = self.offsets[rows]
         sizes = self.offsets[rows + 1] - first
@@ -90,7 +90,7 @@ class OnlineQueries:
     answers: int = 1
 
     def __call__(self) -> Drawn:
-        """Other queries each time; of a few tries at each, the first that counts."""
+        """Draw queries; of a few tries at each, take the first that is answered."""
         tails = self.facts.tails
         targets = tails[torch.randint(len(tails), (self.count * TRIES,), device=tails.device)]
         tries = SlotFilling(self.facts, torch.ones_like(targets, dtype=torch.bool))
@@ -112,13 +112,13 @@ class OnlineQueries:
         )
 
     def shares(self, num_entities: int) -> Tensor:
-        """About as facts lead to entities; answers whose walks end early are fewer."""
+        """About the share of facts that lead to each entity: fewer walks reach some of them."""
         tails = self.facts.tails.cpu()
         return torch.bincount(tails, minlength=num_entities).double() / len(tails)
 
 
 class Batches:
-    """What each step learns from, by the seed and its number alone, so that nothing is stored.
+    """Draws what each step learns from, by the seed and the number of the step alone.
 
     The queries of a block of steps are written to where those of the block before lie, so that a
     recorded step finds them.
@@ -140,6 +140,8 @@ class Batches:
             shapes, queries, graph.index("train"), graph.num_entities, settings.batch, BLOCK,
             device, settings.negated, settings.answers,
         )  # fmt: skip
+        # the shared negatives of a step that answer other queries
+        self.num_likely = round(settings.likely * settings.negatives)
         self.log_frequencies = self._log_frequencies()
         self._block = -1
         self._queries = list[Drawn]()  # of the block
@@ -184,17 +186,12 @@ class Batches:
             for drawn in self._queries
         ]
 
-    @property
-    def _num_likely(self) -> int:
-        """The shared negatives of a step that answer other queries."""
-        return round(self.settings.likely * self.settings.negatives)
-
     def negatives(self, answers: Tensor) -> Tensor:
         """Entities to compare with, by an answer `[n]` to each query of a batch.
 
-        `[n, K]` where they are private; else `[K]`, all of them where there are no more, and
-        *likely* ones among them, which answer other queries: of the kinds that questions are about,
-        and so the hardest to tell from right ones.
+        `[n, K]` where they are private; else `[K]`, or all entities where there are no more. Some
+        of the shared ones are *likely*: they answer other queries, so they are of the kinds that
+        questions are about, and the hardest to tell from right answers.
         """
         count = self.settings.negatives
         many = self.num_entities
@@ -202,13 +199,9 @@ class Batches:
             return torch.randint(many, (len(answers), count), device=self.device)
         if count >= many:
             return torch.arange(many, device=self.device)
-        places = torch.randint(len(answers), (self._num_likely,), device=self.device)
-        anywhere = torch.randint(many, (count - self._num_likely,), device=self.device)
+        places = torch.randint(len(answers), (self.num_likely,), device=self.device)
+        anywhere = torch.randint(many, (count - self.num_likely,), device=self.device)
         return torch.cat((answers[places], anywhere))
-
-    def log_frequencies_of(self, negatives: Tensor) -> Tensor | None:
-        """The logs of how often shared negatives are drawn, `[K]`, where losses correct for it."""
-        return None if self.log_frequencies is None else self.log_frequencies[negatives]
 
     def _log_frequencies(self) -> Tensor | None:
         """The logs of how often each entity is to be drawn among the negatives of a step, `[N]`.
@@ -219,11 +212,11 @@ class Batches:
         settings = self.settings
         many = self.num_entities
         compares_all = settings.negatives >= many
-        if settings.loss != "softmax" or settings.private or compares_all or not self._num_likely:
+        if settings.loss != "softmax" or settings.private or compares_all or not self.num_likely:
             return None
         answers = torch.stack([each.count * each.shares(many) for each in self.samplers]).sum(0)
-        likely = self._num_likely * answers / answers.sum()
-        uniform = (settings.negatives - self._num_likely) / many
+        likely = self.num_likely * answers / answers.sum()
+        uniform = (settings.negatives - self.num_likely) / many
         return (uniform + likely).log().float().to(self.device)
 
 

@@ -33,7 +33,7 @@ AHEAD = 32  # steps queued on a GPU between synchronisations, for the clock's sa
 
 
 class EncoderTraining(Task):
-    """A step draws queries and learns from them; a validation ranks hard answers of others.
+    """Learns from the queries that it draws for a step, and validates by ranks of hard answers.
 
     On a GPU a step is recorded once and replayed: nothing in it waits for the host, and its queries
     are written to where those of the step before lie.
@@ -79,7 +79,7 @@ class EncoderTraining(Task):
         self._prepare_step(0)  # errors of drawing must precede changes of a run
 
     def step(self, number: int) -> tuple[Tensor, int]:
-        """Learn from other queries, at the learning rate of the time."""
+        """Learn from the queries of a step, at its learning rate."""
         with breakable():
             self._prepare_step(number)
         on_gpu = self.module.device.type == "cuda"
@@ -108,7 +108,9 @@ class EncoderTraining(Task):
             answers = torch.cat([drawn.answers[:, 0] for drawn in batch])  # [B]
             weights = torch.cat([drawn.weights for drawn in batch])  # [B]
             negatives = self.batches.negatives(answers)  # [K] or [B, K]
-            log_frequencies = self.batches.log_frequencies_of(negatives)
+            log_frequencies = self.batches.log_frequencies  # [N], where losses correct for it
+            if log_frequencies is not None:
+                log_frequencies = log_frequencies[negatives]
             loss = self.module.loss(batch, negatives, log_frequencies)
             loss = loss / weights.sum().clamp(min=1e-6)
             loss.backward()
@@ -116,7 +118,7 @@ class EncoderTraining(Task):
         return loss.detach() * self.settings.batch
 
     def restore(self, state: Weights) -> None:
-        """Forget the recorded step, which must be captured again."""
+        """Forget the recorded step; on a GPU the next steps record another."""
         self._recorded = RecordedStep(self._optimize)
 
     def validate(self) -> dict[str, float]:

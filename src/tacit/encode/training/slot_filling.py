@@ -19,7 +19,6 @@ from tacit.graph.fact_index import FactIndex
 from tacit.query.plans.plan import (
     Complement,
     Edge,
-    Everything,
     Intersect,
     Node,
     Project,
@@ -36,9 +35,9 @@ Hop = tuple[Tensor, Tensor]  # sources and relations of facts
 class DeviceFacts:
     """Sorted facts on a device: the keys (entity, relation), and the tails of each key.
 
-    A fact is one number, by the place of its key and its tail: by the key itself it would not fit
-    into 64 bits where many entities meet many relations. Nothing on the device is of the size of
-    all entities.
+    A fact is one number, made of the place of its key and its tail; made of the key itself, it
+    would exceed 64 bits where there are many entities and relations. Nothing on the device is of
+    the size of all entities.
     """
 
     def __init__(self, index: FactIndex, num_entities: int, device: torch.device) -> None:
@@ -108,8 +107,11 @@ class SlotFilling:
         )
         return SlotFilling(self.facts, self.alive[rows], entities, relations)
 
-    def fill(self, step: Node, targets: Tensor, arrival: Tensor | None = None) -> Hop | None:
-        """Fill a step so that its set holds the targets; the facts that lead to them."""
+    def fill(self, step: Node, targets: Tensor, arrival: Tensor | None = None) -> Hop:
+        """Fill a step so that its set holds the targets; return the facts that lead to them.
+
+        As in all shapes, an intersection needs a part that is not negated.
+        """
         match step:
             case Row(edge=Relation(slot, flip)) | Project(edge=Relation(slot, flip)):
                 hop, exists = self.facts.random_source(targets, arrival)
@@ -123,25 +125,17 @@ class SlotFilling:
             case Intersect() | Union():
                 positive = [part for part in step.parts if not isinstance(part, Complement)]
                 negated = [part for part in step.parts if isinstance(part, Complement)]
-                first, *_ = [self.fill(part, targets) for part in positive] or [None]
+                first, *_ = [self.fill(part, targets) for part in positive]
                 for part in negated:  # last, from siblings by the first hop
                     self._exclude(part.part, targets, first)
                 return first
-            case Complement():
-                self._exclude(step.part, targets, None)
-                return None
-            case Everything():
-                return None
         raise PlanError(
             f"queries with {type(step).__name__} cannot be drawn on a device; give `queries`"
         )
 
-    def _exclude(self, step: Node, targets: Tensor, hop: Hop | None) -> None:
+    def _exclude(self, step: Node, targets: Tensor, hop: Hop) -> None:
         """Fill a negated step from siblings of the targets, and drop targets in its set."""
-        if hop is None:
-            siblings = torch.randint(self.facts.num_entities, targets.shape, device=targets.device)
-        else:
-            siblings, _ = self.facts.random_tail(*hop)
+        siblings, _ = self.facts.random_tail(*hop)
         self.fill(step, siblings)
         _, possible = self.membership(step, targets)
         self.alive = self.alive & ~possible
@@ -155,14 +149,12 @@ class SlotFilling:
                 starts, sure = self.random_member(step.source)
                 ends, exists = self.facts.random_tail(starts, self._along(step.edge))
                 return ends, sure & exists
-            case Intersect() | Union():
-                first, *others = sorted(step.parts, key=lambda part: isinstance(part, Complement))
-                ends, sure = self.random_member(first)
-                for part in others if isinstance(step, Intersect) else ():
-                    sure = sure & self.membership(part, ends)[0]
-                return ends, sure
-        nowhere = torch.zeros_like(self.alive, dtype=torch.long)
-        return nowhere, nowhere.bool()
+        parts = cast("Intersect[Node] | Union[Node]", step).parts  # `fill` refuses other steps
+        first, *others = sorted(parts, key=lambda part: isinstance(part, Complement))
+        ends, sure = self.random_member(first)
+        for part in others if isinstance(step, Intersect) else ():
+            sure = sure & self.membership(part, ends)[0]
+        return ends, sure
 
     def membership(self, step: Node, targets: Tensor) -> Tensor:
         """Whether targets `[n, ...]` surely are, and may be, in a filled set, `[2, n, ...]`."""
@@ -191,9 +183,8 @@ class SlotFilling:
                 return torch.stack([self.membership(part, targets) for part in step.parts]).all(0)
             case Union():
                 return torch.stack([self.membership(part, targets) for part in step.parts]).any(0)
-            case Complement():
-                return ~self.membership(step.part, targets).flip(0)
-        return torch.ones(2, *targets.shape, dtype=torch.bool, device=targets.device)
+        denied = cast("Complement[Node]", step).part  # `fill` refuses other steps
+        return ~self.membership(denied, targets).flip(0)
 
     def _along(self, edge: Edge) -> Tensor:
         """The relations that an edge follows."""

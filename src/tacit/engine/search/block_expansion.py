@@ -18,7 +18,7 @@ from tacit.links.precision import STEADY, TILE
 
 GPU_ROWS = 2**15  # rows scored at a time on a GPU
 _CPU_ROWS = 512  # rows of a product: enough for full speed, few enough to stay in cache
-_CPU_PAIRS = 16384  # rows where these come whole: more queries share more rows
+_CPU_PAIRS = 16384  # rows where these are whole: the more queries, the more rows they share
 _CPU_SCORES = 2**24  # scores of whole rows at a time, at most
 _CPU_PIECE = 2**17  # scores of one query that are combined at a time
 _CPU_BYTES = 2**21  # size of a block of scores that stays in cache
@@ -37,7 +37,7 @@ class BlockExpansion:
 
         The distinct `(candidate, relation)` rows of a few queries are scored once.
         """
-        if self._from_shared(values, ids, relations, out):
+        if self._raise_by_shared_rows(values, ids, relations, out):
             return
         k = values.shape[1]
         rows = self.sizes()[0]
@@ -46,7 +46,7 @@ class BlockExpansion:
 
         def follow(part: tuple[slice, slice]) -> None:
             queries, _ = part
-            self._raised(values[part], ids[part], relations[queries], out[queries], width)
+            self._raise_group(values[part], ids[part], relations[queries], out[queries], width)
 
         if k <= rows and self._is_parallel(rows):
             spread(follow, [(queries, slice(None)) for queries in shares(len(values), k, rows)])
@@ -78,7 +78,7 @@ class BlockExpansion:
         in_memory = threads * rows * 16 * atoms.widest <= self.memory
         return alone and by_products and (atoms.capabilities.blockwise or in_memory)
 
-    def _raised(
+    def _raise_group(
         self, weights: Tensor, ids: Tensor, relations: Tensor, out: Tensor, width: int
     ) -> None:
         """Raise `out[G, N]` by candidates `[G, K]`, whose distinct rows are scored at once."""
@@ -90,16 +90,25 @@ class BlockExpansion:
         rows_of = inverse if shared else torch.arange(len(keys), device=keys.device)
         heads = row_keys % n
         along = row_keys // n
-        if self._by_odds and self._from_odds(
+        if self._has_odds and self._raise_by_odds(
             heads, along, rows_of if shared else None, weights, out, width
         ):
             return
         for block in pieces(self.atoms.blocks(heads, along, width)):
-            values = self._best(block.scores, rows_of.view(weights.shape), weights, shared)
+            scores = block.scores
+            rows = rows_of.view(weights.shape)
             out_part = out[:, block.columns]
-            torch.maximum(out_part, values, out=out_part)
+            if shared and scores.device.type == "cpu":  # query by query, in cache
+                buffer = scores.new_empty(weights.shape[1] * scores.shape[1])
+                for each in zip(out_part, rows, weights[:, :, None], strict=True):
+                    self._raise_query(scores, buffer, *each)
+            else:
+                best = self._best(scores, rows, weights, shared)
+                torch.maximum(out_part, best, out=out_part)
 
-    def _from_shared(self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor) -> bool:
+    def _raise_by_shared_rows(
+        self, values: Tensor, ids: Tensor, relations: Tensor, out: Tensor
+    ) -> bool:
         """Raise `out` for queries that share most rows, as a cycle's do; False for others.
 
         Every row is scored once, in blocks that all queries with a candidate among them use.
@@ -127,17 +136,12 @@ class BlockExpansion:
             (scored,) = atoms.blocks(row_keys % n, row_keys // n, atoms.width)
             for target_values, (places, weights) in zip(out, parts, strict=False):
                 if len(places):
-                    self._raise(
-                        target_values,
-                        scored.scores,
-                        places - block * rows,
-                        weights[:, None],
-                        buffer,
-                    )
+                    at = places - block * rows
+                    self._raise_query(scored.scores, buffer, target_values, at, weights[:, None])
         return True
 
-    def _raise(
-        self, out: Tensor, scores: Tensor, rows: Tensor, weights: Tensor, memory: Tensor
+    def _raise_query(
+        self, scores: Tensor, memory: Tensor, out: Tensor, rows: Tensor, weights: Tensor
     ) -> None:
         """Raise `out[N]` by `max_j weights[j] ⊤ scores[rows[j], t]`, in pieces within cache."""
         width = max(1, len(memory) // len(rows))
@@ -149,14 +153,14 @@ class BlockExpansion:
             torch.maximum(out_part, self._conjunction_(buffer, weights).amax(dim=0), out=out_part)
 
     @property
-    def _by_odds(self) -> bool:
+    def _has_odds(self) -> bool:
         """Whether maxima can be taken over odds, which need a single exponential."""
         atoms = self.atoms
         sigmoidal = atoms.calibration.capabilities.sigmoidal and atoms.capabilities.blockwise
         on_cpu = atoms.device.type == "cpu" and self.logic.norm == "product"
         return sigmoidal and on_cpu and atoms.ceiling >= atoms.observed
 
-    def _from_odds(
+    def _raise_by_odds(
         self,
         heads: Tensor,
         relations: Tensor,
@@ -205,13 +209,6 @@ class BlockExpansion:
         """`max_j weights[q, j] ⊤ scores[rows[q, j], t]`, `[G, n]`; it overwrites the scores."""
         if hop_kernels.available(scores, self.logic.norm):
             return hop_kernels.best_of(scores, rows, weights, self.logic.norm)
-        if shared and scores.device.type == "cpu":  # query by query, in cache
-            buffer = scores.new_empty(rows.shape[1], scores.shape[1])
-            values = scores.new_empty(len(rows), scores.shape[1])
-            for query, places in enumerate(rows):
-                torch.index_select(scores, 0, places, out=buffer)
-                values[query] = self._conjunction_(buffer, weights[query, :, None]).amax(dim=0)
-            return values
         if shared:
             scores = scores.index_select(0, rows.view(-1))
         return self._conjunction_(scores.view(*weights.shape, -1), weights[:, :, None]).amax(dim=1)

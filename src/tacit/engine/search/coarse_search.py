@@ -150,15 +150,13 @@ class _InColumns(BoundsFold[int]):
         if isinstance(self.columns, slice):
             rough, slack = self._bounded(leaf, self.columns)
             return Bounds(self._scored(leaf, rough - slack), self._scored(leaf, rough + slack))
-        exact = self._scored(leaf, steady_product(leaf.queries, self.keys))
-        return Bounds.exactly(exact)
+        return Bounds.exactly(self._scored(leaf, steady_product(leaf.queries, self.keys)))
 
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Bounds:
         columns = self.columns
         if isinstance(columns, slice):
             columns = torch.arange(columns.start, columns.stop)
-        values = different(self.search.entities[:, place.start, None], columns[None])
-        return Bounds.exactly(values)
+        return Bounds.exactly(different(self.search.entities[:, place.start, None], columns[None]))
 
     def _bounded(self, leaf: _Leaf, columns: slice) -> tuple[Tensor, Tensor]:
         if leaf.row is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import Reasoner
 from tacit.errors import PlanError, SettingsError
+from tacit.links.batches import in_batches
 from tacit.links.scorer import VectorScorer
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
@@ -46,39 +48,39 @@ class ContinuousReasoner(Reasoner):
         atoms: Atoms,
         logic: Logic,
         *,
-        steps: int = 1000,
-        step_size: float = 0.1,
-        reg: float = 0.0,
+        steps: int,
+        step_size: float,
+        reg: float,
     ) -> None:
         scorer = atoms.scorer
         calibration = atoms.calibration
         if not isinstance(scorer, VectorScorer):
-            raise _refused(
+            raise _refusal(
                 "needs a model that scores vectors (complex, distmult or cp); use search beam or "
                 "exact"
             )
         if not calibration.capabilities.pointwise:
-            why = (
+            raise _refusal(
                 f"scores vectors one by one, which {calibration.name} cannot; "
-                "use calibration sigmoid"
+                "use calibration sigmoid",
+                "calibration",
             )
-            raise _refused(why, "calibration")
         if not calibration.capabilities.shareable:
-            raise _refused(
+            raise _refusal(
                 "scores vectors, no entities for this adapter to read; use an adapter on p, or "
                 "search beam"
             )
         if atoms.possible is not None and atoms.possible.typed:
-            raise _refused(
+            raise _refusal(
                 "scores vectors, which are of no kind; leave typed out, or use search beam", "typed"
             )
         # A conjunction of three atoms starts at 0, with a gradient of 0.
         if logic.norm == "lukasiewicz":
-            why = (
+            raise _refusal(
                 "climbs by gradients, and lukasiewicz has none where it starts; "
-                "use logic product or godel"
+                "use logic product or godel",
+                "logic",
             )
-            raise _refused(why, "logic")
         self.atoms = atoms
         self.logic = logic
         self.scorer: VectorScorer = scorer
@@ -116,17 +118,15 @@ class ContinuousReasoner(Reasoner):
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Log-scores of every entity, `[B, N]`."""
         self.check(plan)
-        parts = zip(entities.split(_BATCH), relations.split(_BATCH), strict=True)
-        return torch.cat(
-            [self._searched(plan, *(ids.to(self.device).long() for ids in part)) for part in parts]
-        )
+        slots = (ids.to(self.device).long() for ids in (entities, relations))
+        return in_batches(partial(self._search, plan), _BATCH, *slots)
 
     def ranking(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The scores; for a single atom the raw logits."""
         single = self.atoms.single(plan, entities, relations)
         return self.scores(plan, entities, relations) if single is None else single[0]
 
-    def _searched(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
+    def _search(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         vectors = Vectors(self, entities, relations)
         if plan.num_variables > 1:
             vectors.optimise(plan)
@@ -218,7 +218,7 @@ class Vectors(Fold[Tensor, Tensor]):
         return self.reasoner.logic.negation(part)
 
 
-def _refused(why: str, setting: str = "search") -> SettingsError:
+def _refusal(why: str, setting: str = "search") -> SettingsError:
     return SettingsError(f"continuous search {why}", setting)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class ListReasoner(MessageReasoner):
         """Return the reasoner over rows that explains answers."""
         return self.rows.explaining(by_scores)
 
-    def _current(self) -> bool:
+    def _is_current(self) -> bool:
         """Whether the weights are those that the retriever has read, as far as visible."""
         atoms = self.rows.atoms
         weights = self._weights
@@ -73,12 +73,12 @@ class ListReasoner(MessageReasoner):
         self, plan: Plan, entities: Tensor, relations: Tensor, requests: Sequence[TopKRequest]
     ) -> list[TopKResult]:
         """List the best answers, certified where the retriever bounds what it leaves out."""
-        if not listable(plan) or not self._current():
+        if not listable(plan) or not self._is_current():
             return self.rows.top(plan, entities, relations, requests)
         slots = zip(entities.tolist(), relations.tolist(), requests, strict=True)
-        return [self._listed(plan, *each) for each in slots]
+        return [self._list_best(plan, *each) for each in slots]
 
-    def _listed(
+    def _list_best(
         self, plan: Plan, entities: list[int], relations: list[int], request: TopKRequest
     ) -> TopKResult:
         """List the best answers to one query; requested first ones are valued anyway."""
@@ -90,19 +90,15 @@ class ListReasoner(MessageReasoner):
         more = not request.only and not enough
         excluded = torch.tensor(request.without, dtype=torch.long)
         listing = lists.top(plan.root, request.count + len(excluded)) if more else Listing.empty()
-        listing = listing.leaving_out(excluded)
+        listing = listing.without(excluded)
         unlisted = first[~torch.isin(first, listing.ids)]
-        valued = lists.valued(plan.root, unlisted, request.least)
+        valued = lists.bound_values(plan.root, unlisted, request.least)
         # Rising ids break ties; a row is listed by logits, which are finer than scores.
         ids, order = torch.cat([listing.ids, unlisted]).sort()
         low = torch.cat([listing.low, valued.low])[order]
         high = torch.cat([listing.high, valued.high])[order]
         finer = -order.float() if isinstance(plan.root, Row) else None
-        answers = (
-            request.best_among(ids, low, finer, (low, high))
-            if len(ids)
-            else TopKResult((), (), True)
-        )
+        answers = request.best_among(ids, low, finer, (low, high))
         beyond = listing.bound
         ahead = set(request.first)
         sure = rows.sure and not rows.estimated
@@ -124,7 +120,7 @@ class ListReasoner(MessageReasoner):
 
 @dataclass(eq=False)
 class Lists(BoundsFold[Tensor]):
-    """Values the steps of a plan for one query: at entities by the fold, its best by `top`.
+    """Values the steps of a plan for one query: `of` bounds given entities, `top` lists the best.
 
     A hop takes candidates by falling value, a few at a time, and stops when the others cannot lead
     to the best entities: they lead to `source[next] ⊤ supremum` at most.
@@ -146,14 +142,13 @@ class Lists(BoundsFold[Tensor]):
                 most = max(count, _LISTED)
                 return self.rows.of([self.entities[slot]], self.along(edge), most)[0]
             case Project(_, source, edge):
-                return self.targets(source, self.along(edge), count)
+                return self.list_targets(source, self.along(edge), count)
             case Intersect():
-                return self.joined(step, self.all, count)
-            case Union():
-                return self.joined(step, self.any, count)
-        raise TypeError(f"no list has the best of {step!r}")
+                return self.join_parts(step, self.all, count)
+        # `listable` refuses other steps
+        return self.join_parts(cast("Union[Node]", step), self.any, count)
 
-    def valued(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
+    def bound_values(self, step: Node, ids: Tensor, floor: float = ZERO) -> Bounds:
         """Bound the values of a set at some entities, those below a floor by the floor."""
         return replace(self, floor=floor).of(step, EvalContext(target=ids))
 
@@ -161,7 +156,7 @@ class Lists(BoundsFold[Tensor]):
         """Bound a disjunction; its parts have no floor, since it is worth more than each."""
         return super(Lists, replace(self, floor=ZERO)).union(step, place)
 
-    def joined(
+    def join_parts(
         self,
         step: Intersect[Node] | Union[Node],
         combine: Callable[[Sequence[Bounds]], Bounds],
@@ -175,7 +170,7 @@ class Lists(BoundsFold[Tensor]):
             ids = torch.cat([listing.ids for listing in listed if listing is not None]).unique()
             # Lists bound hops at first; entities that this leaves open are valued one by one.
             known = [
-                self.valued(part, ids)
+                self.bound_values(part, ids)
                 if listing is None or not has(part, Project)
                 else listing.at(ids)
                 for part, listing in zip(parts, listed, strict=True)
@@ -184,7 +179,7 @@ class Lists(BoundsFold[Tensor]):
             cut = float(value.low.topk(count).values[-1]) if len(ids) >= count else ZERO
             open_ = ((value.high > value.low) & (value.high >= cut)).nonzero()[:, 0]
             if len(open_):
-                tightened = self.valued(step, ids[open_], cut)
+                tightened = self.bound_values(step, ids[open_], cut)
                 value = Bounds(
                     value.low.index_put((open_,), tightened.low),
                     value.high.index_put((open_,), tightened.high),
@@ -196,7 +191,7 @@ class Lists(BoundsFold[Tensor]):
                 return joined
             size *= 4
 
-    def targets(self, source: Node, relation: int, count: int) -> Listing:
+    def list_targets(self, source: Node, relation: int, count: int) -> Listing:
         """List the best targets of a hop, valued from all expanded candidates."""
         hop = _Expansion(self, source)
         ids = torch.empty(0, dtype=torch.long)
@@ -226,7 +221,7 @@ class Lists(BoundsFold[Tensor]):
         places = best(values[None], min(equals, count + _EQUALS))[1][0]
         listed = ids[places]
         unlisted = values.scatter(0, places, ZERO)
-        valued = hop.valued(relation, listed)
+        valued = hop.bound_targets(relation, listed)
         others = float(unlisted.max()) if len(unlisted) else ZERO
         return Listing(listed, valued.low, valued.high, max(hop.reach, beyond, others))
 
@@ -236,7 +231,7 @@ class Lists(BoundsFold[Tensor]):
         relation = self.along(step.edge)
         hop.next()
         while True:
-            valued = hop.valued(relation, place.end)
+            valued = hop.bound_targets(relation, place.end)
             if (
                 hop.exhausted
                 or not len(valued.low)
@@ -249,18 +244,15 @@ class Lists(BoundsFold[Tensor]):
         return torch.tensor([self.entities[slot]])
 
     def relation(self, step: Relation, place: EvalContext[Tensor]) -> Bounds:
-        scores = self.rows.scores(place.start, self.along(step), place.end)[0]
-        return Bounds.exactly(scores)
+        return Bounds.exactly(self.rows.scores(place.start, self.along(step), place.end)[0])
 
     def unequal(self, step: Unequal, place: EvalContext[Tensor]) -> Bounds:
-        values = different(place.start, place.end)
-        return Bounds.exactly(values)
+        return Bounds.exactly(different(place.start, place.end))
 
     def along(self, edge: Step) -> int:
         """The directed relation of an edge."""
-        if not isinstance(edge, Relation):
-            raise TypeError(f"no list follows from an edge of several relations: {edge!r}")
-        return self.relations[edge.slot] ^ int(edge.flip)
+        relation = cast(Relation, edge)  # `listable` refuses other edges
+        return self.relations[relation.slot] ^ int(relation.flip)
 
 
 class _Expansion:
@@ -276,7 +268,7 @@ class _Expansion:
 
     def _list(self) -> None:
         """List candidates, without those expanded already."""
-        listing = self.lists.top(self.source, self._limit).leaving_out(self.tried.ids)
+        listing = self.lists.top(self.source, self._limit).without(self.tried.ids)
         listing = listing[listing.high > ZERO]
         self._remaining = listing[torch.sort(listing.high, descending=True, stable=True).indices]
 
@@ -312,7 +304,7 @@ class _Expansion:
         self.tried = Listing(ids, low, high, ZERO)
         return few
 
-    def valued(self, relation: int, targets: Tensor) -> Bounds:
+    def bound_targets(self, relation: int, targets: Tensor) -> Bounds:
         """Bound the values of targets, from every expanded candidate."""
         scores = self.lists.rows.scores(self.tried.ids, relation, targets)  # [tried, T]
         if not len(scores):

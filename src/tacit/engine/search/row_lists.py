@@ -33,7 +33,7 @@ class Listing:
     def __getitem__(self, places: Tensor | slice) -> Listing:
         return Listing(self.ids[places], self.low[places], self.high[places], self.bound)
 
-    def leaving_out(self, ids: Tensor) -> Listing:
+    def without(self, ids: Tensor) -> Listing:
         """Return the list without some entities."""
         return self[~torch.isin(self.ids, ids)]
 
@@ -82,7 +82,7 @@ class RowLists:
         """
         missing = [head for head in heads if self._rows.get((head, relation), (0, None))[0] < m]
         if missing:
-            rows = self._retrieved(torch.tensor(missing), torch.full((len(missing),), relation), m)
+            rows = self._retrieve(torch.tensor(missing), torch.full((len(missing),), relation), m)
             self._rows |= {
                 (head, relation): (m, row) for head, row in zip(missing, rows, strict=True)
             }
@@ -107,7 +107,7 @@ class RowLists:
             scores = torch.where(atoms.facts.contains(from_, over, to), atoms.observed, scores)
         return scores.view(shape)
 
-    def _retrieved(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
+    def _retrieve(self, heads: Tensor, relations: Tensor, m: int) -> list[Listing]:
         """Retrieve rows that are not cached."""
         top = self.retriever.top(heads, relations, m)
         if top.log_sums is not None:

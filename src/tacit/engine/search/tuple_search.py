@@ -1,9 +1,9 @@
 """The best tuples of entities, for questions with several answer variables.
 
 All answer variables but the last are enumerated: their best values are tried, each in an entity
-slot of its own, and a row of scores for each values the last one. A beam tries the `k` best;
-dropped values are bounded by the parts about the enumerated variables alone, and where that is too
-little, the tuples are proven to be the best.
+slot of its own, and each choice of them makes a row of scores for the last variable. A beam tries
+the `k` best; dropped values are bounded by the parts about the enumerated variables alone, and
+where that is too little, the tuples are proven to be the best.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.query.plans.plan import EnumeratedTarget, Everything, Intersect, Node
 from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.traits import is_hop_free, negates_hops
 
-_FIRST = 16  # values of the held variables that are tried at first
+_FIRST = 16  # values of the enumerated variables that are tried at first
 _ROUNDING = 1.0 + 3e-6  # log-scores that differ by less than this factor may be one
 
 
@@ -85,6 +85,11 @@ class TupleRequest:
     only: bool = False  # whether only known tuples are answers
     wide: bool = False  # whether to try values of all known tuples, beyond those of a beam
 
+    @property
+    def known_first(self) -> bool:
+        """Whether known tuples go before all others."""
+        return self.least is not None
+
 
 @dataclass(eq=False)
 class Doubts:
@@ -115,11 +120,10 @@ class TupleSearch:
     tuples: Tuples = field(init=False)
     certified: bool | None = field(init=False, default=None)
     leading: int = field(init=False, default=0)  # how many of the first tuples are proven
-    doubts: Doubts = field(init=False)
+    doubts: Doubts = field(init=False, default_factory=Doubts)
 
     def __post_init__(self) -> None:
         self.tuples = Tuples.none(len(self.plan.targets))
-        self.doubts = Doubts()
 
     @property
     def proves(self) -> bool:
@@ -133,7 +137,7 @@ class TupleSearch:
         bound = torch.zeros(1)
         known = torch.ones(1, dtype=torch.bool)
         for target in self.plan.enumerated:
-            entities, bound, known = self._enumerated(target, entities)
+            entities, bound, known = self._enumerate(target, entities)
             if not len(entities):  # no value is possible
                 break
         most = max(1, self.reasoner.batch(self.plan) // 4)
@@ -166,11 +170,10 @@ class TupleSearch:
             return None
         places = list[int]()
         scores = self.tuples.scores
-        known = self.tuples.known & (self.request.least is not None)
+        known = self.tuples.known & self.request.known_first
         for first, levels in self.doubts.levels.items():
-            places += (
-                (torch.isin(scores, blurred(levels)) & (known == first)).nonzero()[:1, 0].tolist()
-            )
+            doubtful = torch.isin(scores, blurred(levels)) & (known == first)
+            places += doubtful.nonzero()[:1, 0].tolist()
         if self.request.floor > ZERO:
             near = within_rounding(scores, scores.new_tensor(self.request.floor)) & ~(
                 known & (scores == self.request.least)
@@ -188,8 +191,8 @@ class TupleSearch:
             return torch.zeros(len(entities))
         return self._bound(Intersect(exact) if len(exact) > 1 else exact[0], entities).amax(dim=1)
 
-    def _enumerated(
-        self, held: EnumeratedTarget, entities: Tensor
+    def _enumerate(
+        self, target: EnumeratedTarget, entities: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Fill one more variable with the values to try, `[P, E + 1]`.
 
@@ -198,9 +201,9 @@ class TupleSearch:
         size = self.reasoner.num_entities
         parts = list[tuple[Tensor, ...]]()
         for rows in entities.split(max(1, self.reasoner.batch(self.plan) // 4)):
-            ranked, _, _, implied = self._values(held.ranking, held.marginal, rows)
+            ranked, _, _, implied = self._values(target.ranking, target.marginal, rows)
             bound, scores, known = (
-                x.flatten() for x in (self._bound(held.bound, rows), ranked, implied)
+                x.flatten() for x in (self._bound(target.bound, rows), ranked, implied)
             )
             possible = known
             if self.reasoner.predicts and not self.request.only:
@@ -215,7 +218,7 @@ class TupleSearch:
 
     def _cut(self, bound: Tensor, scores: Tensor, known: Tensor) -> Tensor:
         """Choose the values to try: those of known tuples first, then the best ones."""
-        first = known & (self.request.wide or self.request.least is not None)
+        first = known & (self.request.wide or self.request.known_first)
         order = torch.from_numpy(np.lexsort((-scores.numpy(), ~first.numpy())))
         most = int(first.sum()) if self.request.wide else self.request.count
         if self.k is None or len(order) <= max(self.k, most):
@@ -230,37 +233,33 @@ class TupleSearch:
         full = len(self.tuples) == self.request.count
         if not full:
             return ((bound > ZERO) & ~(bound < self.request.floor * _ROUNDING)) | known
-        if bool(self.tuples.known[-1]) and self.request.least is not None:
+        if bool(self.tuples.known[-1]) and self.request.known_first:
             return known  # only known tuples go before known ones
         better = bound >= float(self.tuples.scores[-1]) * _ROUNDING
-        return better | (known & (self.request.least is not None))
+        return better | (known & self.request.known_first)
 
     def _add(self, entities: Tensor) -> None:
         """Value the last variable for some rows, and keep the best tuples."""
         scores, lower, upper, known = self._values(self.plan.root, self.plan.root, entities)
         count = self.request.count
-        known_first = self.request.least is not None
-        first = known & known_first
-        for group in (first, ~first):
+        first = known & self.request.known_first
+        for goes_first, group in ((True, first), (False, ~first)):
             group_scores = scores.masked_fill(~group, ZERO)
             cut = group_scores.flatten().topk(min(count, group_scores.numel())).values[-1]
             if self.proves and not self.reasoner.exact:
                 worst = upper[unsettled(lower, upper) & group]
-                flag = group is first
-                self.doubts.inexact[flag] = max(
-                    self.doubts.inexact[flag], float(worst.max()) if len(worst) else ZERO
-                )
+                if len(worst):
+                    highest = max(self.doubts.inexact[goes_first], float(worst.max()))
+                    self.doubts.inexact[goes_first] = highest
                 rounded = upper.masked_fill(~group | unsettled(lower, upper), ZERO)
-                levels = [
-                    self.doubts.levels[flag],
-                    *(self._highest(table, cut) for table in (group_scores, rounded)),
-                ]
-                self.doubts.levels[flag] = torch.cat(levels).unique()
+                levels = [self._highest(table, cut) for table in (group_scores, rounded)]
+                levels.append(self.doubts.levels[goes_first])
+                self.doubts.levels[goes_first] = torch.cat(levels).unique()
             rows, last = _best(group_scores, cut)
-            filled = {held.variable: entities[rows, held.slot] for held in self.plan.enumerated}
+            filled = {each.variable: entities[rows, each.slot] for each in self.plan.enumerated}
             columns = [filled.get(target, last) for target in self.plan.targets]
             fresh = Tuples(torch.stack(columns, dim=1), scores[rows, last], known[rows, last])
-            self.tuples = self.tuples.best_with(fresh, count, known_first)
+            self.tuples = self.tuples.best_with(fresh, count, self.request.known_first)
 
     def _highest(self, scores: Tensor, cut: Tensor) -> Tensor:
         """The scores above a cut, and those that only rounding puts below it."""
@@ -289,9 +288,9 @@ class TupleSearch:
                 True
             )
         bounds = self._bounds(plan, entities, relations) if self.proves else None
-        tables = [] if bounds is None else [self._gathered(bound) for bound in bounds]
+        tables = [] if bounds is None else [self._gather(bound) for bound in bounds]
         if bounds is None or negates_hops(step):  # otherwise scores are the lower bounds
-            tables.insert(0, self._gathered(self.reasoner.scores(plan, entities, relations)))
+            tables.insert(0, self._gather(self.reasoner.scores(plan, entities, relations)))
         if step is self.plan.root and self.request.new:
             tables = [table.masked_fill(known, ZERO) for table in tables]
         elif self.request.least is not None:
@@ -304,21 +303,19 @@ class TupleSearch:
             near = within_rounding(tables[0], tables[0].new_tensor(floor))
             self.doubts.below_floor |= bool((near & below).any())
             tables = [table.masked_fill(none | (table < floor), ZERO) for table in tables]
-        lower, upper = (2 * tables)[-2:]  # without bounds, scores are taken as exact
+        # without bounds, scores are taken as exact
+        lower, upper = 2 * tables if bounds is None else tables[-2:]
         return tables[0], lower, upper, known
 
     def _bound(self, step: Node, entities: Tensor) -> Tensor:
         """Bound the tuples with each value, `[P, N]`."""
+        highest = torch.zeros(1).expand(len(entities), self.reasoner.num_entities)
         if isinstance(step, Everything):
-            return torch.zeros(len(entities), self.reasoner.num_entities)
+            return highest
         plan = replace(self.plan, root=step, enumerated=())
         relations = self.relations.expand(len(entities), -1)
         bounds = self._bounds(plan, entities, relations)
-        return (
-            torch.zeros(len(entities), self.reasoner.num_entities)
-            if bounds is None
-            else self._gathered(bounds[1])
-        )
+        return highest if bounds is None else self._gather(bounds[1])
 
     def _bounds(
         self, plan: Plan, entities: Tensor, relations: Tensor
@@ -328,13 +325,13 @@ class TupleSearch:
         self.doubts.unbounded |= bounds is None
         return bounds
 
-    def _gathered(self, scores: Tensor) -> Tensor:
+    def _gather(self, scores: Tensor) -> Tensor:
         return gather_columns(self.reasoner.shards, scores).cpu()
 
     def _is_certain(self, score: float, known: bool) -> bool:
         """Whether nothing dropped or inexact could come before a tuple of such a score."""
         doubts = self.doubts
-        known_first = self.request.least is not None
+        known_first = self.request.known_first
         if known_first and known:
             threats = [doubts.inexact[True], doubts.dropped if doubts.drops_known else ZERO]
         elif known_first and doubts.drops_known:
