@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,32 @@ def test_the_flags_of_the_command_that_helps_are_named_as_well(folder: Path) -> 
         == "run 'run' has no model.safetensors: its training has not finished; go on with --resume"
     )
     assert error.command == "train"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Subject name,kind of it,Object name",
+        "source;x,type (of it),target",
+        "source,kind & more,target",
+        "from,$kind,to",
+    ],
+)
+def test_flags_in_messages_can_be_pasted_into_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("g.csv").write_text(f"{header}\na,r,b\n", encoding="utf-8")
+    message = str(refused("data describe g.csv"))
+    advised = re.search(r"such as (--columns .*), or delete it", message)
+    assert advised is not None
+    echoed = subprocess.run(
+        ["sh", "-c", f"printf '%s\n' {advised[1]}"], capture_output=True, text=True, check=True
+    )
+    flag, *value = echoed.stdout.splitlines()
+    assert (flag, value) == ("--columns", [header])
+    done = CliRunner().invoke(app, ["data", "describe", "g.csv", flag, *value])
+    assert done.exit_code == 0, done.exception
 
 
 def test_words_that_are_too_many_are_said_with_what_may_be_wrong() -> None:
