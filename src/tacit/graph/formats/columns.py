@@ -224,7 +224,8 @@ def check_table(
     A guessed order of columns that looks wrong is noted, or an error.
     """
     path = bad.path
-    bad.check(facts)
+    bad.good = facts
+    bad.check()
     if bad.count:
         builder.notes.append(bad.note(split))
     if extension(path) == ".csv" and (separator := separator_of(path)) != ",":
