@@ -23,7 +23,7 @@ from tacit import __version__
 from tacit.cli.options import FlagCommand
 from tacit.cli.terminal import is_of_memory, say
 from tacit.distributed.threads import wait_asleep
-from tacit.errors import TacitError
+from tacit.errors import TacitError, one_line
 
 _REPORT_DELAY = 3.0  # seconds, while torchrun ends the other processes
 _WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
@@ -185,7 +185,7 @@ def _skip_collection() -> None:
 def _error_message(error: BaseException) -> str | None:
     """The message of an error that a user can mend; None for a fault of the program."""
     if isinstance(error, TacitError):
-        return f"error: {' '.join(str(error).split())}" + (
+        return f"error: {one_line(str(error))}" + (
             f" (tacit {error.command})" if error.command else ""
         )
     # Only errors of standard output; those of files are TacitErrors.
