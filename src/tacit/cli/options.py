@@ -169,7 +169,10 @@ def name_flags(error: TacitError, flags: Mapping[str, Any]) -> None:
     """Put flags in the place of the parameters that an error names."""
     message = str(error)
     parameter = str(getattr(error, "parameter", None))
-    if parameter in flags and not isinstance(error, QueryError):  # its parameters are `$name`
+    if isinstance(error, QueryError):  # its parameters are `$name`
+        if "param" in flags and f"${parameter} has no value;" in message:
+            message += f", as in --param {parameter}=LABEL"
+    elif parameter in flags:
         message = re.sub(
             rf"(?<![`\w-]){parameter}(?![`\w])", _spelled(flags[parameter]), message, count=1
         )
