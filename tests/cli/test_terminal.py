@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -111,3 +112,34 @@ def test_an_import_that_ctrl_c_breaks_off_is_interrupted_however_it_fails(
         signal.signal(signal.SIGINT, before)
     assert end.value.code == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("ends", ["raise", "exit"])
+def test_an_interrupted_command_frees_nothing_before_it_ends(ends: str) -> None:
+    """Millions of objects take seconds to free."""
+    code = f"""
+import sys, tacit.cli
+
+class Large:
+    def __del__(self):
+        print("freed")
+
+def command():
+    read = Large()
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as error:
+        if {ends!r} == "raise":
+            raise
+        broken = RuntimeError()
+        broken.__cause__ = error
+        try:
+            raise broken
+        except RuntimeError:
+            sys.exit(130)
+
+tacit.cli.app = command
+tacit.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -143,6 +143,8 @@ def main() -> None:
         interrupted = isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt)
         code = end.code
         message = "interrupted" if interrupted else ""
+        if interrupted:
+            _skip_freeing(end)
     except BrokenPipeError:  # the reader of a pipe went away: not an error
         _discard_output()
     except (Exception, KeyboardInterrupt) as error:
@@ -157,6 +159,8 @@ def main() -> None:
             _delay_report()
         code = 130 if interrupted else 2
         message = text
+        if interrupted:
+            _skip_freeing(error)
     # Outside of the handlers, since DuckDB complains about objects that a traceback keeps alive.
     if message:
         say(message, err=True)
@@ -180,6 +184,17 @@ def _skip_collection() -> None:
     """Skip garbage collection at exit, unless DuckDB is loaded, which complains then."""
     if "duckdb" not in sys.modules:
         gc.freeze()
+
+
+def _skip_freeing(error: BaseException) -> None:
+    """Let what an interrupted command has read live until the end, unless DuckDB is loaded.
+
+    To free millions of objects takes seconds, in which Ctrl-C would seem to do nothing.
+    """
+    import ctypes
+
+    if "duckdb" not in sys.modules:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))  # the traceback holds all of them
 
 
 def _error_message(error: BaseException) -> str | None:
