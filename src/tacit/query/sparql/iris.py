@@ -12,7 +12,7 @@ part with percent signs decoded, at last whatever its case, spaces, `_` and `-`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 from urllib.parse import unquote
@@ -89,7 +89,7 @@ class TermLabels:
 
         It is the graph's own, else the usual one; names of a graph from tables are in `tacit:`.
         """
-        own = self.own_prefixes or {}
+        own: Mapping[str, str] = self.own_prefixes or {}
         usual = next((namespace for namespace, name in WELL_KNOWN.items() if name == prefix), None)
         namespace = own.get(prefix, usual)
         near = get_close_matches(prefix, [*self.prefixes, *own], 1, _NEAR)
