@@ -16,12 +16,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tacit.cli import app, main
-from tacit.cli.ask import _show, announce, show_on
+from tacit.cli.ask import announce, show_on
 from tacit.engine.answers import execute
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
-from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, RunError, SettingsError, UnknownName
 from tacit.links.scorer import GraphScorer
 from tacit.sources import load
@@ -330,26 +329,6 @@ def test_a_terminal_says_that_a_count_is_not_proven(certified: bool | None, says
     _, counted, *beyond = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert counted == "1 known, 2.5 expected with predictions"
     assert [line[: len(says)] for line in beyond] == [says] * bool(says)
-
-
-@pytest.mark.parametrize("candidates", ["rows", "index"])
-@pytest.mark.parametrize("piped", [True, False])
-def test_what_a_list_advises_is_said_in_flags(
-    candidates: str, piped: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In Python the same note has a parameter, and flags that it names work as they are."""
-    answers = Answers("?x : q(?x)", (), False, settings={"candidates": candidates})
-    console = Console(file=io.StringIO(), width=200)
-    if piped:
-        _show(answers)
-    else:
-        show_on(console, answers)
-    said = capsys.readouterr().out + console.file.getvalue()  # type: ignore[attr-defined]
-    advised = re.search(r"; (--\w+) (\w+) (?:keeps|misses)", said)
-    assert advised is not None, said
-    setting, value = advised[1].removeprefix("--"), advised[2]
-    assert getattr(EngineSettings.of({setting: value}), setting) == value
-    assert f"; {setting}='{value}' " in str(answers)
 
 
 @pytest.fixture

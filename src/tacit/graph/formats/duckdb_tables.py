@@ -180,13 +180,15 @@ class Database:
 
     def run(self, work: Callable[[Any], _Result]) -> _Result:
         """Returns the result of some work on the connection."""
-        result = self.thread.submit(work, self.connection)
         try:
+            result = self.thread.submit(work, self.connection)
             # on Windows, Ctrl-C does not end a wait without a timeout
             while not wait([result], _TURN).done:
                 pass
         except KeyboardInterrupt:
-            while not wait([result], _TURN).done:  # an interrupt before a statement is forgotten
+            # what comes after the work, since an interrupted `submit` does not return the work
+            last = self.thread.submit(int)
+            while not wait([last], _TURN).done:  # an interrupt before a statement is forgotten
                 self.connection.interrupt()
             raise
         return result.result()
@@ -219,9 +221,11 @@ def connected() -> Iterator[Database]:
         "temp_directory": tempfile.gettempdir(),
     }
     with duckdb.connect(config=config) as connection, ThreadPoolExecutor(1) as thread:
+        database = Database(connection, thread)
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
-            connection.execute("SET enable_progress_bar = false")
-        yield Database(connection, thread)
+            # also starts the thread, which Ctrl-C must not break into with long work in its queue
+            database.execute("SET enable_progress_bar = false")
+        yield database
 
 
 @contextmanager
