@@ -293,7 +293,8 @@ def _create_facts(
         role = next(role for role, label in zip(roles.values(), labels, strict=True) if not label)
         bad.add(row + 1, f"the {role} is empty", f"expected {join_words(tuple(roles.values()))}")
     bad.count = count
-    bad.good = connection.execute("SELECT count(*) FROM facts").fetchone()[0] - count
+    ((rows,),) = connection.execute("SELECT count(*) FROM facts").fetchall()
+    bad.good = rows - count
     bad.check()
     connection.execute(
         f"CREATE OR REPLACE TABLE facts AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"
