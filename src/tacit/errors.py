@@ -20,6 +20,7 @@ helps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class TacitError(Exception):
         line = None if column is None else getattr(self, "line", None) or 1
         suggestions = list(getattr(self, "suggestions", ()))
         return {
-            "message": " ".join(str(self).split()),
+            "message": one_line(str(self)),
             "line": line,
             "column": column,
             "suggestions": suggestions,
@@ -159,7 +160,16 @@ class LimitError(TacitError):
 
 def _shown(name: str) -> str:
     """A name on one line and of a length that reads."""
-    return " ".join((name if len(name) <= 80 else name[:77] + "...").split())
+    return one_line(name if len(name) <= 80 else name[:77] + "...")
+
+
+def one_line(text: str) -> str:
+    r"""A text without line breaks, whose other spaces stay: names may differ in them.
+
+    >>> one_line("unknown entity 'New  York'\n  at column 3")
+    "unknown entity 'New  York' at column 3"
+    """
+    return re.sub(r"\s*[\r\n]\s*", " ", text.strip())
 
 
 def at(line: int | None, column: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,9 @@ MISTAKES = [
      "'facts.tsv' is no run to add the encoder to; name the run to make by --out"),
     ("encode facts.ts",
      "there is no run or graph 'facts.ts'; give a run, a data set, or a file or folder of facts"),
-    ("ask run ?x:r($top,?x)", "parameter $top has no value; give it the label it stands for"),
+    ("ask run ?x:r($top,?x)",
+     "parameter $top has no value; give it the label it stands for, as in --param top=LABEL"),
+    ("plan ?x:r($who,?x)", "the label it stands for, as in --param who=LABEL"),
     ("ask run Q --param k=e1",
      "the question has no parameter 'k'; in the text syntax it would be written $k"),
     ("encode run --drop --out new",
@@ -245,6 +248,32 @@ def test_the_flags_of_the_command_that_helps_are_named_as_well(folder: Path) -> 
         == "run 'run' has no model.safetensors: its training has not finished; go on with --resume"
     )
     assert error.command == "train"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Subject name,kind of it,Object name",
+        "source;x,type (of it),target",
+        "source,kind & more,target",
+        "from,$kind,to",
+    ],
+)
+def test_flags_in_messages_can_be_pasted_into_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("g.csv").write_text(f"{header}\na,r,b\n", encoding="utf-8")
+    message = str(refused("data describe g.csv"))
+    advised = re.search(r"such as (--columns .*), or delete it", message)
+    assert advised is not None
+    echoed = subprocess.run(
+        ["sh", "-c", f"printf '%s\n' {advised[1]}"], capture_output=True, text=True, check=True
+    )
+    flag, *value = echoed.stdout.splitlines()
+    assert (flag, value) == ("--columns", [header])
+    done = CliRunner().invoke(app, ["data", "describe", "g.csv", flag, *value])
+    assert done.exit_code == 0, done.exception
 
 
 def test_words_that_are_too_many_are_said_with_what_may_be_wrong() -> None:

@@ -1,20 +1,27 @@
-"""Labels of other people, which must not command the terminal that they are printed on."""
+"""What terminals show: labels of other people, notes below answers, and how commands end."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import re
 import signal
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 
 from tacit.cli import main
+from tacit.cli.ask import _show, show_on
 from tacit.cli.terminal import resumable
+from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
+from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
 from tacit.graph.graph import Graph
 
@@ -111,3 +118,54 @@ def test_an_import_that_ctrl_c_breaks_off_is_interrupted_however_it_fails(
         signal.signal(signal.SIGINT, before)
     assert end.value.code == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("ends", ["raise", "exit"])
+def test_an_interrupted_command_frees_nothing_before_it_ends(ends: str) -> None:
+    """Millions of objects take seconds to free."""
+    code = f"""
+import sys, tacit.cli
+
+class Large:
+    def __del__(self):
+        print("freed")
+
+def command():
+    read = Large()
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as error:
+        if {ends!r} == "raise":
+            raise
+        broken = RuntimeError()
+        broken.__cause__ = error
+        try:
+            raise broken
+        except RuntimeError:
+            sys.exit(130)
+
+tacit.cli.app = command
+tacit.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("candidates", ["rows", "index"])
+@pytest.mark.parametrize("piped", [True, False])
+def test_what_a_list_advises_is_said_in_flags(
+    candidates: str, piped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In Python the same note has a parameter, and flags that it names work as they are."""
+    answers = Answers("?x : q(?x)", (), False, settings={"candidates": candidates})
+    console = Console(file=io.StringIO(), width=200)
+    if piped:
+        _show(answers)
+    else:
+        show_on(console, answers)
+    said = capsys.readouterr().out + console.file.getvalue()  # type: ignore[attr-defined]
+    advised = re.search(r"; (--\w+) (\w+) (?:keeps|misses)", said)
+    assert advised is not None, said
+    setting, value = advised[1].removeprefix("--"), advised[2]
+    assert getattr(EngineSettings.of({setting: value}), setting) == value
+    assert f"; {setting}='{value}' " in str(answers)

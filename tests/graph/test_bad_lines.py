@@ -86,6 +86,35 @@ def test_a_file_of_bad_lines_alone_is_refused(tmp_path: Path) -> None:
         load(path, skip_bad=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("g.tsv", "Paris  in  France\nRome  in  Italy\n"),
+        ("g.csv", "Paris in France\nRome in Italy\n"),
+        ("g.csv", "head,relation,tail\na,,b\nb,r,\n"),
+        ("g.csv", "x,head,relation,tail\n1,a,,b\n2,b,r,\n"),
+        ("g.csv", ":START_ID,:END_ID,:TYPE\na,,r\n,b,r\n"),
+    ],
+)
+def test_skipping_is_not_advised_where_it_leaves_nothing(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    for options in ({}, {"skip_bad": True}):
+        with pytest.raises(DataError, match="2 bad lines in all") as refused:
+            load(path, **options)
+        assert "skip" not in str(refused.value).replace(str(tmp_path), "")
+
+
+def test_skipping_is_not_advised_where_it_leaves_no_row() -> None:
+    for rows in ([("a", "r", None)], [("a", "r"), ("b", "r")]):
+        for source in (rows, np.array(rows, dtype=object)):
+            with pytest.raises(DataError) as refused:
+                load(source)
+            assert "skip" not in str(refused.value)
+
+
 def test_bad_lines_of_wide_tables_and_before_a_header(tmp_path: Path) -> None:
     wide = [
         ["x", "head", "relation", "tail"],

@@ -126,6 +126,30 @@ def test_advice_on_columns_works_for_the_file_it_is_about(tmp_path: Path, header
     assert (set(advised[1].split(",")) <= own) == is_by_name
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        ",City,Rel,Country\n0,Paris,in,France\n",  # as pandas writes a frame with its index
+        ",City,How,Country\n0,Paris,in,France\n",
+        "id,city,type,country\n0,Paris,in,France\n",
+        "Paris,in,France,0.9\nRome,in,Italy,0.8\n",
+        "Paris,type,France,0.9\nRome,type,Italy,0.8\n",  # a label that is a word for a role
+        "Paris,r,France,0.9\nRome,r,Italy,0.8\n",
+        "Paris,source,France,2024,0.9\nRome,source,Italy,2024,0.8\n",
+    ],
+)
+def test_advice_on_columns_of_wide_tables_chooses_the_facts(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "g.csv"
+    path.write_text(table, encoding="utf-8")
+    with pytest.raises(DataError) as refused:
+        load(path)
+    advised = re.search(r"`columns='([^`]+)'`", str(refused.value))
+    assert advised is not None, refused.value
+    read = facts(load(path, columns=advised[1]))
+    assert ("Paris", "France") in {(head, tail) for head, _, tail in read}
+    assert ("Rome" in table) == any(head == "Rome" for head, _, _ in read)
+
+
 def test_wrong_columns_are_answered_with_those_of_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "g.tsv", FACTS, (0, 1, 2), "Kopf\tArt\tSchwanz")
     with pytest.raises(SettingsError, match=r"or as the table does \(Kopf,Art,Schwanz\), or give"):
@@ -278,7 +302,7 @@ def test_names_of_columns_may_be_given_that_say_nothing_themselves(tmp_path: Pat
             "a,b,c,d\n",
             None,
             DataError,
-            "g.csv, line 1: has 4 columns; expected 3 .*; give `columns='2,4,3'`, the positions of "
+            "g.csv, line 1: has 4 columns; expected 3 .*; give `columns='1,2,3'`, the positions of "
             "these, or their names if a,b,c,d are such; .* melted",
         ),
         # start: a head?

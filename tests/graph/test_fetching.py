@@ -373,3 +373,26 @@ def test_the_command(server: Moody, tmp_path: Path) -> None:
         app, ["data", "fetch", server.url, "--out", str(tmp_path / "facts.ttl")]
     )
     assert isinstance(wrong.exception, SettingsError)
+
+
+@pytest.mark.parametrize("pages", [0, 2])
+def test_the_command_says_what_an_interrupt_leaves(
+    server: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    def rows(endpoint: Endpoint, offset: int, most: int) -> list[bytes]:
+        if offset >= 4 * pages:
+            raise KeyboardInterrupt
+        return whole(endpoint, offset, most)
+
+    whole = Endpoint.rows
+    out = tmp_path / "facts.nt"
+    command = ["data", "fetch", server.url, "--out", str(out), "--delay", "0", "--page", "4"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Endpoint, "rows", rows)
+        stopped = CliRunner().invoke(app, command)
+    kept = f"; the facts so far are in {out}.part, and the same command goes on from there"
+    assert (stopped.exit_code, stopped.stderr) == (130, f"interrupted{kept * bool(pages)}\n")
+    server.asked.clear()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert server.asked[0].endswith(f"OFFSET {4 * pages}")
+    assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())

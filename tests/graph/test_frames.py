@@ -115,7 +115,7 @@ def test_what_is_no_label_is_named_by_its_row(tails: list[Any], message: str) ->
 def test_columns_that_are_not_told_are_refused() -> None:
     with pytest.raises(
         DataError,
-        match=r"DataFrame: has 4 columns; expected 3 .*; give `columns='2,4,3'`, "
+        match=r"DataFrame: has 4 columns; expected 3 .*; give `columns='1,2,3'`, "
         "the positions of these",
     ):
         tacit.load(pd.DataFrame([list("abcd")]))

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from rapidfuzz.distance import OSA
 
+from tacit.cli import _error_message
+from tacit.errors import DataError
 from tacit.graph.labels import near_duplicates
-from tacit.graph.labels.near_duplicates import repeated_names, resembling
+from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names, resembling
 from tacit.sources import load
 
 
@@ -150,3 +152,26 @@ def test_few_of_many_names_are_looked_at_closely(monkeypatch: pytest.MonkeyPatch
     )
     resembling(iris[:5000], iris[5000:])
     assert len(compared) < 250_000
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("KÖLN", "Köln"),
+        ("Ko\u0308ln", "Köln"),
+        ("New\xa0York", "New York"),
+        ("New  York", "New York"),
+        ("New\u200bYork", "NewYork"),
+        ("\uff30aris", "Paris"),
+    ],
+)
+def test_the_difference_of_names_that_are_the_same_can_be_seen(name: str, other: str) -> None:
+    """What a terminal shows alike: composed forms, wide letters, marks and spaces of no ASCII."""
+    shown = [
+        "".join(letter for letter in text if letter.isprintable())
+        for text in quoted_pair(name, other)
+    ]
+    assert unicodedata.normalize("NFKC", shown[0]) != unicodedata.normalize("NFKC", shown[1])
+    error = DataError("; ".join(shown))
+    assert all(text in str(_error_message(error)) for text in shown)
+    assert all(text in error.to_dict()["message"] for text in shown)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tacit.errors import UnknownName
+from tacit.errors import TacitError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.plans.compile import compile_query
@@ -41,6 +41,18 @@ def test_full_iris_find_their_labels(text: str) -> None:
     unknown = "unknown entity '<http://ex.org/Spian>' at column 18; did you mean 'ex:Spain'?"
     with pytest.raises(UnknownName, match=re.escape(unknown)):
         bind(compile_query(parse("?c : ex:borders( <http://ex.org/Spian>, ?c)")), graph)
+
+
+@pytest.mark.parametrize(
+    "iri", ["http://ex.org/France", "http://ex.org/a#b", "http://ex.org/?q=1", "http://ex.org/%C3"]
+)
+def test_an_iri_without_brackets_is_answered_with_what_works(iri: str) -> None:
+    facts = Graph.of([("ex:France", "ex:in", "<http://ex.org/a#b>")])
+    graph = replace(facts, prefixes=Prefixes({"ex": "http://ex.org/"}))
+    with pytest.raises(TacitError, match=r"did you mean 'ex:|; a full IRI goes in angle brackets"):
+        bind(compile_query(parse(f"?c : ex:in({iri}, ?c)")), graph)
+    with pytest.raises(UnknownName, match=r"; did you mean 'ex:France'\?"):
+        bind(compile_query(parse('?c : ex:in("http://ex.org/France", ?c)')), graph)
 
 
 def test_iris_of_tables_are_labels_or_names_in_the_scheme() -> None:

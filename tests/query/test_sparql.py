@@ -235,6 +235,7 @@ def test_reads(text: str) -> None:
             r"\?x is not bound in every alternative",
         ),
         ("SELECT ?x { }", 8, r"\?x is not bound"),
+        ("SELECT ?x ?y { ?x :p :a }", 11, r"^\?y is not bound at .*; a pattern .* has to use it"),
         ("SELECT ?x { ?x :p :a FILTER NOT EXISTS { } }", None, "no answers whatever the facts"),
         (
             "SELECT ?x { ?x :p :a FILTER EXISTS { ?x :q ?y MINUS { ?x :r ?z } } }",

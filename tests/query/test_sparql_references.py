@@ -45,6 +45,24 @@ def test_the_declaration_that_is_advised_works(text: str, namespace: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("SELECT ?x { exx:a <http://ex.org/in> ?x }", "ex"),  # of the graph
+        ("PREFIX long: <http://ex.org/> SELECT ?x { lnog:a <http://ex.org/in> ?x }", "long"),
+    ],
+)
+def test_a_prefix_that_is_misspelt_is_answered_with_the_nearest(text: str, advised: str) -> None:
+    graph = labelled()
+    with pytest.raises(QueryError, match=f"; did you mean '{advised}:'") as refused:
+        parse_sparql(text, graph)
+    mended = re.sub(r"(exx|lnog):", f"{advised}:", text)
+    declared = re.search(r"(PREFIX .*) declares that$", str(refused.value))
+    mended = f"{declared[1]} {mended}" if declared else mended
+    compiled = compile_query(parse_sparql(mended, graph).query)
+    assert bind(compiled, graph) == ([graph.entities.id("ex:a")], [graph.relations.id("ex:in")])
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "SELECT ?x { ?x <http://ex.org/has_capital> ?y }",

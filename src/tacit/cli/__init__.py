@@ -23,7 +23,7 @@ from tacit import __version__
 from tacit.cli.options import FlagCommand
 from tacit.cli.terminal import is_of_memory, say
 from tacit.distributed.threads import wait_asleep
-from tacit.errors import TacitError
+from tacit.errors import TacitError, one_line
 
 _REPORT_DELAY = 3.0  # seconds, while torchrun ends the other processes
 _WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
@@ -143,6 +143,8 @@ def main() -> None:
         interrupted = isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt)
         code = end.code
         message = "interrupted" if interrupted else ""
+        if interrupted:
+            _skip_freeing(end)
     except BrokenPipeError:  # the reader of a pipe went away: not an error
         _discard_output()
     except (Exception, KeyboardInterrupt) as error:
@@ -157,6 +159,8 @@ def main() -> None:
             _delay_report()
         code = 130 if interrupted else 2
         message = text
+        if interrupted:
+            _skip_freeing(error)
     # Outside of the handlers, since DuckDB complains about objects that a traceback keeps alive.
     if message:
         say(message, err=True)
@@ -182,10 +186,21 @@ def _skip_collection() -> None:
         gc.freeze()
 
 
+def _skip_freeing(error: BaseException) -> None:
+    """Let what an interrupted command has read live until the end, unless DuckDB is loaded.
+
+    To free millions of objects takes seconds, in which Ctrl-C would seem to do nothing.
+    """
+    import ctypes
+
+    if "duckdb" not in sys.modules:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))  # the traceback holds all of them
+
+
 def _error_message(error: BaseException) -> str | None:
     """The message of an error that a user can mend; None for a fault of the program."""
     if isinstance(error, TacitError):
-        return f"error: {' '.join(str(error).split())}" + (
+        return f"error: {one_line(str(error))}" + (
             f" (tacit {error.command})" if error.command else ""
         )
     # Only errors of standard output; those of files are TacitErrors.

@@ -209,7 +209,7 @@ def _ask_one(
     answers = engine.ask(question, **page)
     if out is not None:
         answer_files.write(out, answers)
-        table = AnswerTable(answers, _ALL)
+        table = AnswerTable(answers, _ALL, options.with_flags)
         what = "a count" if answers.counted else counted(len(answers), "answer")
         say("; ".join(filter(None, (f"wrote {what} to {out}", table.left_out, table.below))))
     elif json_:
@@ -275,7 +275,7 @@ def _show(answers: Answers) -> None:
     from tacit.engine.answers.answer_table import AnswerTable
 
     if not sys.stdout.isatty():
-        typer.echo(str(AnswerTable(answers, _ALL)))
+        typer.echo(str(AnswerTable(answers, _ALL, options.with_flags)))
         return
     from rich.console import Console
 
@@ -290,7 +290,7 @@ def show_on(console: Console, answers: Answers) -> None:
 
     from tacit.engine.answers.answer_table import AnswerTable, reason_lines
 
-    table = AnswerTable(answers, _ALL)
+    table = AnswerTable(answers, _ALL, options.with_flags)
     roomy = console.width >= 64
     console.print(Text(table.question, style="bold"))
     heads, rows = table.aligned(cell_len)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,9 +111,23 @@ def fetch_(
     """Fetch the facts of a SPARQL endpoint, page by page; the same command goes on once stopped."""
     from tacit.sources import fetch
 
-    count, is_complete = fetch(
-        url, out, most=most, progress=True, pattern=pattern, page=page, delay=delay, timeout=timeout
-    )
+    try:
+        count, is_complete = fetch(
+            url,
+            out,
+            most=most,
+            progress=True,
+            pattern=pattern,
+            page=page,
+            delay=delay,
+            timeout=timeout,
+        )
+    except KeyboardInterrupt:
+        part = Path(f"{out}.part")
+        has_facts = part.is_file() and part.stat().st_size > 0
+        kept = f"; the facts so far are in {part}, and the same command goes on from there"
+        say(f"interrupted{kept * has_facts}", err=True)
+        raise typer.Exit(130) from None
     say(
         f"wrote {count:,} facts to {out}"
         + ("" if is_complete else f"; there may be more than --most {most:,}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field
 from functools import wraps
@@ -168,7 +169,10 @@ def name_flags(error: TacitError, flags: Mapping[str, Any]) -> None:
     """Put flags in the place of the parameters that an error names."""
     message = str(error)
     parameter = str(getattr(error, "parameter", None))
-    if parameter in flags and not isinstance(error, QueryError):  # its parameters are `$name`
+    if isinstance(error, QueryError):  # its parameters are `$name`
+        if "param" in flags and f"${parameter} has no value;" in message:
+            message += f", as in --param {parameter}=LABEL"
+    elif parameter in flags:
         message = re.sub(
             rf"(?<![`\w-]){parameter}(?![`\w])", _spelled(flags[parameter]), message, count=1
         )
@@ -188,7 +192,8 @@ def with_flags(message: str, flags: Mapping[str, Any] | None = None) -> str:
     def flag(match: re.Match[str]) -> str:
         name, value = match.groups()
         if flags is None:
-            return " ".join([_flag(name), *([] if value in (None, "True") else [value.strip("'")])])
+            words = [] if value in (None, "True") else [_quoted(value)]
+            return " ".join([_flag(name), *words])
         return _spelled(flags[name], value) if name in flags else match[0]
 
     return _PARAMETER.sub(flag, message)
@@ -202,7 +207,12 @@ def _spelled(parameter: Any, value: str | None = None) -> str:
         return str(parameter.secondary_opts[0])
     if value is None or parameter.is_flag:
         return str(parameter.opts[0])
-    return " ".join((parameter.opts[0], value.strip("'")))
+    return " ".join((parameter.opts[0], _quoted(value)))
+
+
+def _quoted(value: str) -> str:
+    """A value of Python as a shell takes it."""
+    return shlex.quote(value.strip("'"))
 
 
 def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Parameter:

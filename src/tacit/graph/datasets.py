@@ -30,7 +30,7 @@ from tacit.graph.formats.label_tables import (
 from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.labels.near_duplicates import repeated_names
+from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.merging import join_graphs
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
@@ -114,7 +114,7 @@ def _notes_on_repeated_names(graph: Graph) -> list[str]:
     pairs |= repeated_names(graph.relations.labels[::2])
     if not pairs:
         return []
-    shown = [f"'{other}' and '{label}'" for label, other in islice(pairs.items(), _PAIRS)]
+    shown = [" and ".join(quoted_pair(*pair)[::-1]) for pair in islice(pairs.items(), _PAIRS)]
     what = "pair differs" if len(pairs) == 1 else "pairs differ"
     more = ", ..." if len(pairs) > len(shown) else ""
     return [

@@ -127,10 +127,10 @@ def _resolve(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
     try:
         return resolve_label(vocabulary, *_label_of(graph, name), name)
     except UnknownName as error:
-        if name.startswith("<") and not error.suggestions:
-            error = UnknownName(
-                error.kind, name, vocabulary.nearest(graph.prefixes.label(name[1:-1]))
-            )
+        iri = name[1:-1] if name.startswith("<") else name if "://" in name else ""
+        label = graph.prefixes.label(iri) if iri else ""
+        if label in vocabulary or (iri and not error.suggestions):
+            error = UnknownName(error.kind, name, vocabulary.nearest(label))
         position = locate(text, vocabulary.kind, name)
         raise (error.located(*position) if position else error) from None
 

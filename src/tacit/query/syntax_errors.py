@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lark import UnexpectedCharacters, UnexpectedInput
@@ -33,6 +34,8 @@ _EXPECTED = {
 # tokens that no message lists: a name may be quoted, a relation inverted, an entity compared
 _IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "_UNEQUAL"}
 
+_BARE_IRI = re.compile(r"\w://[^\s<>(),\"'“”‘’]*$")
+
 
 def explain_syntax_error(error: UnexpectedInput, text: str) -> QueryError:
     """Explains a parser's error, with its line and column."""
@@ -56,6 +59,8 @@ def _message(word: str, expected: set[str], before: str) -> str:
         return f"{unexpected if word else 'the question is empty'}; {_STARTS}"
     if word in tuple(tokens.OPENING):
         return f"the quoted name that starts with {word} has no end"
+    if _BARE_IRI.search(before):
+        return f"{unexpected}; a full IRI goes in angle brackets, as in <http://example.org/Paris>"
     if word == "=":
         return (
             "unexpected '='; write the entity in place of the variable, "

@@ -14,7 +14,7 @@ from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
 from tacit.graph.graph import INVERSE, Graph
-from tacit.graph.labels.near_duplicates import repeated_names, resembling
+from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names, resembling
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
@@ -103,13 +103,13 @@ class NewNames:
         """The doubtful names as text, a line for each kind; unless `of_new`, what needs force."""
         doubts = []
         if self.same:
-            pairs = [f"'{label}' ('{known}')" for label, known in self.same.items()]
+            pairs = _pairs(self.same)
             doubts.append(
                 f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
                 f"Unicode form alone: {join_names(pairs)}"
             )
         if self.alike:
-            pairs = [f"'{label}' ('{other}')" for label, other in self.alike.items()]
+            pairs = _pairs(self.alike)
             doubts.append(
                 f"{counted(len(pairs), 'new name')} differing from another new one in case, spaces "
                 f"or Unicode form alone: {join_names(pairs)}"
@@ -124,6 +124,12 @@ class NewNames:
                 f"{count} with nearly the name of a known one: {join_names(_questions(self.near))}"
             )
         return doubts
+
+
+def _pairs(same: Mapping[str, str]) -> list[str]:
+    """The new names, each with the one that it differs too little from."""
+    quoted = (quoted_pair(*pair) for pair in same.items())
+    return [f"{label} ({other})" for label, other in quoted]
 
 
 def _questions(nearest: Mapping[str, str | None]) -> list[str]:

@@ -17,19 +17,31 @@ NO_REASONS = "This search has no reasons to show; beam and exact search have."
 CERTIFIED = "The search provably missed nothing: these are the exact best answers."
 BEAM = (
     "not certified: the beam dropped candidates that may lead to better answers; "
-    "search exact keeps them all"
+    "`search='exact'` keeps them all"
 )
-INDEXED = "not certified: the index may have missed better answers; candidates scan misses none"
+INDEXED = "not certified: the index may have missed better answers; `candidates='scan'` misses none"
+
+
+def in_python(note: str) -> str:
+    """A note as Python says it: `top=None` without backquotes."""
+    return note.replace("`", "")
 
 
 class AnswerTable:
     """The rows and notes that show answers, safe for terminals.
 
-    `unlimited` is how the reader asks for all answers, in the interface at hand.
+    `unlimited` is how the reader asks for all answers, in the interface at hand, and `spelled` puts
+    the parameters of notes in its words.
     """
 
-    def __init__(self, answers: Answers, unlimited: str = "top=None") -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        unlimited: str = "top=None",
+        spelled: Callable[[str], str] = in_python,
+    ) -> None:
         self.answers = answers
+        self.spelled = spelled
         self.question = escape_control_chars(answers.query)
         self.unlimited = unlimited
         several = len(answers.variables) > 1 and answers
@@ -163,7 +175,7 @@ class AnswerTable:
         answers = self.answers
         # With reasons, answers come from whole rows in place of the index.
         indexed = answers.settings.get("candidates") == "index" and not answers.explained
-        doubt = INDEXED if indexed else BEAM
+        doubt = self.spelled(INDEXED if indexed else BEAM)
         if not answers.proven:
             return doubt
         if answers.proven == 1:

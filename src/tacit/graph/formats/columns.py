@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ Order = tuple[int, ...]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
 _JUDGED = 100  # facts that suffice to doubt a guessed order of columns
 _FAR_MORE = 5  # times as many distinct values as another column has
+_LOOKED_AT = 10  # first columns of a wide table that an example may name
 _LONGEST_WORD = 100  # letters of a word that names a column
 _SWAPPED = 0.1  # share of the relations that are entities too if columns are swapped
 _MELTING = "; a table with a column for each relation is melted into these first"
@@ -74,21 +76,35 @@ def header_names(header: Sequence[str]) -> str:
 def advice(header: Sequence[str]) -> str:
     """An example of the option `columns` for a table whose header names not all roles.
 
-    Columns with a word for a role get that role; the others get the remaining roles in order.
+    Columns with a word for a role get that role; the others get the remaining roles in order, side
+    by side where they can, columns without a name last.
 
     >>> advice(["subject", "kind", "object"]), advice(["id", "from", "kind", "where"])
     ("`columns='subject,kind,object'`", "`columns='from,kind,where'`")
+    >>> advice(["", "City", "Rel", "Country"]), advice(list("wxyz"))
+    ("`columns='City,Rel,Country'`", "`columns='w,x,y'`")
     """
-    roles = [_role(word) for word in header]
-    named = {role: roles.index(role) for role in COLUMNS if roles.count(role) == 1}
-    first = min(named.values(), default=0)
-    free = sorted(
-        (place for place in range(len(header)) if place not in named.values()),
-        key=lambda place: (place < first, place),
-    )
-    order = [named[role] if role in named else free.pop(0) for role in COLUMNS]
+    order = _likely_order(header, [_role(word) for word in header])
     by_name = header_names([header[place] for place in order])
-    return f"`columns='{by_name or ','.join(str(place + 1) for place in order)}'`"
+    return f"`columns='{by_name or _positions(order)}'`"
+
+
+def _likely_order(header: Sequence[str], roles: Sequence[str | None]) -> Order:
+    """The positions of head, relation and tail that a header with some `roles` suggests."""
+    named = {role: roles.index(role) for role in COLUMNS if roles.count(role) == 1}
+    places = sorted({*range(min(len(header), _LOOKED_AT)), *named.values()})
+
+    def cost(order: tuple[int, ...]) -> tuple[int, int, bool, int]:
+        wrong = sum(order[COLUMNS.index(role)] != place for role, place in named.items())
+        nameless = sum(not header[place] for place in order)
+        return wrong, nameless, list(order) != sorted(order), max(order) - min(order)
+
+    head, relation, tail = min(permutations(places, 3), key=cost)
+    return head, relation, tail
+
+
+def _positions(order: Order) -> str:
+    return ",".join(str(place + 1) for place in order)
 
 
 def words_of(columns: str) -> list[str]:
@@ -122,8 +138,7 @@ def is_half_a_header(fields: Sequence[str]) -> bool:
     """
     first = fields[:3]
     roles = {_role(word) for word in first if len(word) > 1} - {None}
-    no_labels = [word for word in first if word.lower() in _NO_LABELS or _NEO4J.fullmatch(word)]
-    return (len(roles) > 1 or bool(no_labels)) and not any(
+    return (len(roles) > 1 or any(map(_is_no_label, first))) and not any(
         word in fields[i + 3 :: 3] for i, word in enumerate(first)
     )
 
@@ -175,12 +190,23 @@ def resolve_order(
 
 
 def _choice(header: Sequence[str]) -> str:
-    """How to choose three columns of a wider table."""
-    if any(map(_role, header)):
+    """How to choose three columns of a wider table, whose first line may be a fact.
+
+    A single word that names a role may be a label; that of a relation is in its column then, too.
+    """
+    words = [word for word in header if len(word) > 1 and _role(word)]
+    if len(words) > 1 or any(map(_is_no_label, words)):
         return f"say which these are, such as {advice(header)}"
+    relations = [role if role == COLUMNS[1] else None for role in map(_role, header)]
+    positions = _positions(_likely_order(header, relations))
     names = header_names(header)
     by_name = f", or their names if {names} are such" if names else ""
-    return f"give `columns='2,4,3'`, the positions of these{by_name}"
+    return f"give `columns='{positions}'`, the positions of these{by_name}"
+
+
+def _is_no_label(word: str) -> bool:
+    """Whether a word names a column, since it is hardly ever a label."""
+    return word.lower() in _NO_LABELS or bool(_NEO4J.fullmatch(word))
 
 
 def check_table(
@@ -198,7 +224,8 @@ def check_table(
     A guessed order of columns that looks wrong is noted, or an error.
     """
     path = bad.path
-    bad.check(facts)
+    bad.good = facts
+    bad.check()
     if bad.count:
         builder.notes.append(bad.note(split))
     if extension(path) == ".csv" and (separator := separator_of(path)) != ",":

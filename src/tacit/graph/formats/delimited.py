@@ -31,13 +31,14 @@ SHOWN = 5  # lines in a message
 class BadLines:
     """The lines of a file that hold no fact, and whether to `skip` them; None means undecided.
 
-    The `unit` of a source without lines is a row.
+    The `unit` of a source without lines is a row. `good` counts the other lines read so far.
     """
 
     path: Path
     skip: bool | None = None
     unit: str = "line"
     count: int = 0
+    good: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)  # number and problem of each
     expected: str = ""
 
@@ -48,9 +49,9 @@ class BadLines:
         if len(self.first) < SHOWN:
             self.first.append((number, why))
 
-    def check(self, facts: int = 1) -> None:
-        """Raises a `DataError` unless the bad lines are skipped and some `facts` are left."""
-        if self.count and not (self.skip and facts):
+    def check(self) -> None:
+        """Raises a `DataError` unless the bad lines are skipped and others are left."""
+        if self.count and not (self.skip and self.good):
             raise self.error()
 
     def error(self) -> DataError:
@@ -59,7 +60,7 @@ class BadLines:
         hint = ""
         if self.count > 1:
             hint = f"; {counted(self.count, f'bad {self.unit}')} in all ({self._listed(others)})"
-        if self.skip is False:
+        if self.skip is False and self.good:
             hint += f"; `skip_bad=True` skips {'it' if self.count == 1 else 'them'}"
         message = f"{why}; {self.expected}{hint}"
         if self.unit == "line":
@@ -97,6 +98,7 @@ def table_fields(
     for line, block in plain_blocks(path):
         text = decode_block(block, line, path)[:-1]
         if is_regular(block, len(columns)):
+            bad.good += text.count("\n") + 1
             yield text.replace("\n", "\t").split("\t")
         else:  # blank lines and spaces around labels are dropped
             rows = _tab_rows(enumerate(text.split("\n"), start=line))
@@ -152,8 +154,10 @@ def _tab_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]
 def table_rows(path: Path, bad: BadLines | None = None) -> Iterator[tuple[int, list[str]]]:
     """Reads the rows of a table of any width, with their line numbers.
 
-    Blank rows are dropped; rows of an unusual width are bad.
+    Blank rows are dropped; rows of an unusual width are bad, which the caller checks if it gives
+    `bad`.
     """
+    own = bad is None
     bad = BadLines(path) if bad is None else bad
     separator = separator_of(path)
     ((width, _),) = _widths(path, separator).most_common(1) or [(0, 0)]
@@ -162,7 +166,8 @@ def table_rows(path: Path, bad: BadLines | None = None) -> Iterator[tuple[int, l
             yield line, [field.strip(" ") for field in row]
         else:
             bad.add(line, f"has {counted(len(row), 'column')}", f"the table has {width}")
-    bad.check()
+    if own:
+        bad.check()
 
 
 def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -173,9 +178,10 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 def chosen_fields(path: Path, order: Sequence[int], bad: BadLines) -> Iterator[list[str]]:
     """Reads some columns of a wider table as flat lists, block by block."""
     rows = table_rows(path, bad)
-    return batch_rows(
+    yield from batch_rows(
         _check_row([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows
     )
+    bad.check()
 
 
 def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -210,6 +216,7 @@ def _check_row(
     if not all(row):
         bad.add(line, f"the {columns[row.index('')]} is empty", f"expected {join_words(columns)}")
         return []
+    bad.good += 1
     return row
 
 

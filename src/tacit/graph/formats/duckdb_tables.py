@@ -180,13 +180,15 @@ class Database:
 
     def run(self, work: Callable[[Any], _Result]) -> _Result:
         """Returns the result of some work on the connection."""
-        result = self.thread.submit(work, self.connection)
         try:
+            result = self.thread.submit(work, self.connection)
             # on Windows, Ctrl-C does not end a wait without a timeout
             while not wait([result], _TURN).done:
                 pass
         except KeyboardInterrupt:
-            while not wait([result], _TURN).done:  # an interrupt before a statement is forgotten
+            # what comes after the work, since an interrupted `submit` does not return the work
+            last = self.thread.submit(int)
+            while not wait([last], _TURN).done:  # an interrupt before a statement is forgotten
                 self.connection.interrupt()
             raise
         return result.result()
@@ -219,9 +221,11 @@ def connected() -> Iterator[Database]:
         "temp_directory": tempfile.gettempdir(),
     }
     with duckdb.connect(config=config) as connection, ThreadPoolExecutor(1) as thread:
+        database = Database(connection, thread)
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
-            connection.execute("SET enable_progress_bar = false")
-        yield Database(connection, thread)
+            # also starts the thread, which Ctrl-C must not break into with long work in its queue
+            database.execute("SET enable_progress_bar = false")
+        yield database
 
 
 @contextmanager
@@ -289,6 +293,8 @@ def _create_facts(
         role = next(role for role, label in zip(roles.values(), labels, strict=True) if not label)
         bad.add(row + 1, f"the {role} is empty", f"expected {join_words(tuple(roles.values()))}")
     bad.count = count
+    ((rows,),) = connection.execute("SELECT count(*) FROM facts").fetchall()
+    bad.good = rows - count
     bad.check()
     connection.execute(
         f"CREATE OR REPLACE TABLE facts AS SELECT * FROM facts WHERE NOT ({empty}) ORDER BY rowid"

@@ -123,7 +123,7 @@ class Endpoint:
                 time.sleep(_wait("", tries))
         if len(text) > _LARGEST:
             raise DataError(
-                f"a page of {self.url} is larger than {_LARGEST >> 20} MB; ask for smaller pages"
+                f"a page of {self.url} is larger than {_LARGEST >> 20} MB; lower `page`"
             )
         return _lines(self.url, text)[:most]
 

@@ -116,6 +116,7 @@ def _add_text(
                     f"{split}: the first line of {path.name} was taken for a header and skipped"
                 )
                 del fields[:3]
+                bad.good -= 1
             at_once = None if wide else add_text(path, split, builder, order, stated is not None)
             if at_once is not None:
                 return order, explicit, at_once

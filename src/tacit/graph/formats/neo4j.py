@@ -82,6 +82,7 @@ class Export:
             id = row[self.kinds["ID"]] if "ID" in self.kinds else ""
             if all(ends) and ends:
                 start, kind, end = ends
+                bad.good += 1
                 yield [
                     self.label("START_ID", start, several),
                     kind,
@@ -98,6 +99,7 @@ class Export:
                     "expected one of them",
                 )
             else:
+                bad.good += 1
                 node_names = names.setdefault(self.label("ID", id, several), [])
                 column = next(
                     (column for column in self.naming if row[self.properties[column]]), None
@@ -108,6 +110,8 @@ class Export:
                         (0, name)
                         for name in (field.split(";") if column.endswith("[]") else [field])
                     ]
+        if not bad.skip:  # another file of the export may hold facts
+            bad.check()
 
 
 def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> Graph:

@@ -31,6 +31,7 @@ BYTES_A_BYTE = 64
 # times as long by the clock, for busy machines and systems without limits of processor time
 _PATIENCE = 20
 _STACK = 1 << 18  # bytes; less than the stack of any thread that reads pickles
+_CHUNK = 1 << 18  # bytes that are read at once
 _WIDTHS = {
     "Double": 8,
     "Float": 4,
@@ -113,6 +114,13 @@ class _Tensors(PlainData):
         return _Storage(numel)
 
 
+class _Interruptible(io.BytesIO):
+    """Bytes that Python reads in chunks, so that Ctrl-C is heeded between them."""
+
+    def readinto(self, buffer: Any) -> int:
+        return super().readinto(buffer)
+
+
 def load_pickle(path: str | Path) -> Any:
     """Loads the plain data of a pickle; it refuses anything that could run code.
 
@@ -129,7 +137,7 @@ def load_pickle(path: str | Path) -> Any:
     collecting = gc.isenabled()
     gc.disable()  # plain data has no cycles, and looking for some takes as long as reading
     try:
-        return PlainData(io.BytesIO(data)).load()
+        return PlainData(io.BufferedReader(_Interruptible(data), _CHUNK)).load()
     finally:
         if collecting:
             gc.enable()

@@ -85,6 +85,23 @@ def repeated_names(names: Iterable[str]) -> dict[str, str]:
     return {name: earlier for name, earlier in pairs if name is not earlier}
 
 
+def quoted_pair(name: str, other: str) -> tuple[str, str]:
+    r"""Two names in quotes, with letters written out where both look the same.
+
+    >>> quoted_pair("KÖLN", "Köln"), quoted_pair("Ko\u0308ln", "Köln")
+    (("'KÖLN'", "'Köln'"), ("'Ko\\u0308ln'", "'K\\xf6ln'"))
+    """
+    if _look(name) == _look(other):
+        name, other = (text.encode("ascii", "backslashreplace").decode() for text in (name, other))
+    return f"'{name}'", f"'{other}'"
+
+
+def _look(name: str) -> str:
+    """A name as readers see it, without marks that take no room."""
+    seen = "".join(letter for letter in normalize("NFKC", name) if category(letter) != "Cf")
+    return " ".join(seen.split())
+
+
 def _words(name: str) -> list[str]:
     """The words of a name, without case and accents; vowel signs belong to their words."""
     text = plain(name)

@@ -12,7 +12,8 @@ part with percent signs decoded, at last whatever its case, spaces, `_` and `-`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from tacit.query.text import position_of
 
 # the namespace of the properties of answers; an IRI of a label has no # in it
 ANSWER = "tacit:answer#"
+_NEAR = 0.7  # how alike a prefix must be that may have been meant
 _PARTS = re.compile(  # of an IRI reference, by RFC 3986, appendix B
     r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
 )
@@ -77,22 +79,28 @@ class TermLabels:
         local = term.localname or ""
         if prefix not in self.prefixes:
             raise QueryError(
-                f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)} declares it",
+                f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)}",
                 *self._position(term),
             )
         return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
 
     def _declaration(self, prefix: str) -> str:
-        """Suggests the declaration of a prefix, for a message.
+        """Suggests the declaration of a prefix, or a prefix like it, for a message.
 
         It is the graph's own, else the usual one; names of a graph from tables are in `tacit:`.
         """
+        own: Mapping[str, str] = self.own_prefixes or {}
         usual = next((namespace for namespace, name in WELL_KNOWN.items() if name == prefix), None)
-        if self.own_prefixes is None:
-            return f"PREFIX {prefix}: <{usual or SCHEME}>"
-        if (namespace := self.own_prefixes.get(prefix, usual)) is None:
-            return f"PREFIX {prefix}: <...>, with the IRI that it stands for,"
-        return f"PREFIX {prefix}: <{namespace}>"
+        namespace = own.get(prefix, usual)
+        near = get_close_matches(prefix, [*self.prefixes, *own], 1, _NEAR)
+        if namespace is None and near:
+            (other,) = near
+            hint = f"did you mean '{other}:'?"
+            is_declared = other in self.prefixes
+            return hint if is_declared else f"{hint} PREFIX {other}: <{own[other]}> declares that"
+        if namespace is None and own:
+            return f"PREFIX {prefix}: <...>, with the IRI that it stands for, declares it"
+        return f"PREFIX {prefix}: <{namespace or SCHEME}> declares it"
 
     def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
         literal = self._literal(term)

@@ -232,7 +232,11 @@ class Form:
             raise QueryError(_NO_ANSWERS)
         groups.check(cases)
         for target in targets:
-            if any(target not in case.domain for case in cases):
+            unbound = sum(target not in case.domain for case in cases)
+            if unbound == len(cases):
+                problem = f"{target} is not bound; a pattern that answers must match has to use it"
+                raise self.source.of_variable(problem, target)
+            if unbound:
                 raise self.source.of_variable(f"{target} is not bound in every alternative", target)
         return cases
 
