@@ -229,7 +229,7 @@ def test_added_names_that_differ_from_each_other_in_case_alone_need_force(run: R
         with pytest.raises(DataError, match=f"{says} for each, .* with `force=True`"):
             opened.add(facts, **consent)
     tried = opened.add(facts, dry_run=True)
-    assert (tried.new_names.alike, tried.new_names.is_doubtful) == ({"neu": "Neu"}, True)
+    assert (tried.new_names.repeated, tried.new_names.is_doubtful) == ({"neu": "Neu"}, True)
     assert opened.add(facts, force=True).entities == 2
 
 

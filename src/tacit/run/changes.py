@@ -43,14 +43,14 @@ class NewNames:
 
     `relations` have the nearest known relation, or None. `near` are new entities that nearly repeat
     a known one, `same` new entities and relations that differ from a known one in case, spaces or
-    the way Unicode writes them alone, `alike` those that differ so from another new one.
+    the way Unicode writes them alone, `repeated` those that differ so from another new one.
     """
 
     entities: tuple[str, ...] = ()
     relations: dict[str, str | None] = field(default_factory=dict, hash=False)
     near: dict[str, str] = field(default_factory=dict, hash=False)
     same: dict[str, str] = field(default_factory=dict, hash=False)
-    alike: dict[str, str] = field(default_factory=dict, hash=False)
+    repeated: dict[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, before: Graph, after: Graph) -> NewNames:
@@ -75,19 +75,19 @@ class NewNames:
     @property
     def needs_force(self) -> bool:
         """Whether some of the names differ from another in case or the like alone."""
-        return bool(self.same or self.alike)
+        return bool(self.same or self.repeated)
 
     def check(self, new: bool, force: bool) -> None:
         """Raise a `DataError` for doubtful names without consent.
 
-        `force` accepts all of them, `new` all but the `same` and `alike`.
+        `force` accepts all of them, `new` all but the `same` and `repeated`.
         """
         if force or not self.is_doubtful or (new and not self.needs_force):
             return
         doubts = "; ".join(self.doubts(of_new=not new))
         agree = "`force=True`" if self.needs_force else "`new=True`"
         known = [*self.same.values(), *self.relations.values(), *self.near.values()]
-        others = "the known names" if any(known) or not self.alike else "one name for each"
+        others = "the known names" if any(known) or not self.repeated else "one name for each"
         raise DataError(
             f"nothing was added: {doubts}; write {others}, or add these as they are with {agree}",
             suggestions=list(dict.fromkeys(filter(None, known)))[:10],
@@ -108,8 +108,8 @@ class NewNames:
                 f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
                 f"Unicode form alone: {join_names(pairs)}"
             )
-        if self.alike:
-            pairs = _pairs(self.alike)
+        if self.repeated:
+            pairs = _pairs(self.repeated)
             doubts.append(
                 f"{counted(len(pairs), 'new name')} differing from another new one in case, spaces "
                 f"or Unicode form alone: {join_names(pairs)}"
