@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 
 from tacit.distributed.shards import leave, meet
 from tacit.server.workers.fork_server import context
+
+LIMIT = 200.0  # seconds, below the limit of a test
 
 
 def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -22,8 +25,13 @@ def in_processes(count: int, folder: Path, work: Callable[..., Any], *arguments:
     ]
     for process in processes:
         process.start()
+    end = time.monotonic() + LIMIT
     for process in processes:
-        process.join()
+        process.join(max(0.0, end - time.monotonic()))
+    if alive := [process for process in processes if process.is_alive()]:
+        for process in alive:
+            process.kill()
+        raise TimeoutError(f"{len(alive)} of {count} processes work for more than {LIMIT} s")
     assert not [process.exitcode for process in processes if (process.exitcode or 0) > 0]
     files = [folder / f"result-{number}" for number in range(count)]
     return [torch.load(file, weights_only=False) if file.exists() else None for file in files]

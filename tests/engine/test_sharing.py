@@ -118,9 +118,12 @@ def test_an_engine_can_be_forked() -> None:
         ours, theirs = context.Pipe()
         child = context.Process(target=lambda: theirs.send(shown(asked.ask(TEXTS[1]))))
         child.start()
-        assert ours.poll(60), "the forked process hangs"
-        assert ours.recv() == before
-        child.join()
+        try:
+            assert ours.poll(60), "the forked process hangs"
+            assert ours.recv() == before
+        finally:
+            child.kill()  # it has the files of this process, and would keep them open
+            child.join()
     finally:
         torch.set_num_threads(threads)
         sys.stdout.flush()
