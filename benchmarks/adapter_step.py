@@ -38,9 +38,9 @@ TYPES = ("2i", "3i", "2in", "3in")
 EPOCH = 8  # steps until all queries were seen
 
 
-def trainings(bench: Bench, given: argparse.Namespace) -> dict[str, Callable[[], AdapterTraining]]:
+def trainings(bench: Bench, args: argparse.Namespace) -> dict[str, Callable[[], AdapterTraining]]:
     """Functions that start a training with each loss, by the paper's and the default recipe."""
-    shared: dict[str, Any] = {"batch": given.batch}
+    shared: dict[str, Any] = {"batch": args.batch}
     settings = {
         name: AdaptSettings(loss=name, calibration="sigmoid", observed=(), held_out=False, **shared)
         for name in LOSSES
@@ -48,9 +48,7 @@ def trainings(bench: Bench, given: argparse.Namespace) -> dict[str, Callable[[],
     settings["asked"] = AdaptSettings(held_out=True, **shared)
     queries = {
         split: {
-            name: sample(
-                bench.graph, SHAPES[name], split, EPOCH * given.batch // len(TYPES)
-            ).queries
+            name: sample(bench.graph, SHAPES[name], split, EPOCH * args.batch // len(TYPES)).queries
             for name in TYPES
         }
         for split in ("train", "valid")
@@ -64,30 +62,30 @@ def trainings(bench: Bench, given: argparse.Namespace) -> dict[str, Callable[[],
             one,
         )
         for name, one in settings.items()
-        if name in given.recipes.split(",")
+        if name in args.recipes.split(",")
     }
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The time of a step with each loss, and of its products."""
-    bench = Bench.of(given, "NELL995", given.run)
-    cuda = given.device == "cuda"
+    bench = Bench.of(args, "NELL995", args.run)
+    cuda = args.device == "cuda"
     torch.set_float32_matmul_precision("high" if cuda else "highest")
-    rows = sum(SHAPES[name].num_relations for name in TYPES) * given.batch // len(TYPES)
+    rows = sum(SHAPES[name].num_relations for name in TYPES) * args.batch // len(TYPES)
     block = (rows, bench.graph.num_entities) if cuda else bench.best_block()
-    started = trainings(bench, given)
+    started = trainings(bench, args)
     going = {name: start() for name, start in started.items()}
     for training in going.values():
         for _ in range(EPOCH):
             training.step(0)
     floors = list[Times]()
     taken = dict[str, list[Times]]()
-    for number in range(given.rounds + 1):
+    for number in range(args.rounds + 1):
         for name, start in started.items():
             for kind, training in (("first", start()), ("later", going[name])):
                 with torch.no_grad():
                     floors.append(bench.products(rows, *block))
-                times = times_of(partial(training.step, 0), device=given.device)
+                times = times_of(partial(training.step, 0), device=args.device)
                 if number:  # the first round warms up
                     taken.setdefault(f"{name}, {kind}", []).append(times)
     floor, processor_floor = least(floors, rows)

@@ -83,38 +83,38 @@ def whole(graph: Graph, rest: Graph, added: Labelled) -> Graph:
 
 def mrr(graph: Graph, facts: Triples, model: Scorer, seed: int) -> float:
     """The filtered mean reciprocal rank of facts, both directions."""
-    asked = Graph(graph.entities, graph.relations, graph.facts(), facts, name="asked")
-    return Validation(asked, 2000, seed, 100).mrr(model)
+    held_out = Graph(graph.entities, graph.relations, graph.facts(), facts, name="asked")
+    return Validation(held_out, 2000, seed, 100).mrr(model)
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Train, add, train again, and compare."""
-    graph = graph_of(given)
-    rest, added = parts(graph, given.seed)
+    graph = graph_of(args)
+    rest, added = parts(graph, args.seed)
     full = whole(graph, rest, added)
     names = ("model", "rank", "epochs", "batch", "reg", "negatives")
-    settings = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    settings = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     settings |= {
-        "device": given.device,
-        "seed": given.seed,
+        "device": args.device,
+        "seed": args.seed,
         "progress": False,
-        "validate_on": given.validate_on,
+        "validate_on": args.validate_on,
     }
-    run, _, before = timed(lambda: tacit.train(rest, given.scratch / "run", **settings))
+    run, _, before = timed(lambda: tacit.train(rest, args.scratch / "run", **settings))
     scratch, _, from_scratch = timed(
-        lambda: tacit.train(full, given.scratch / "scratch", **settings)
+        lambda: tacit.train(full, args.scratch / "scratch", **settings)
     )
     change, _, adding = timed(lambda: run.add(added, force=True))
-    asked = full.facts("valid", "test")
-    new = (asked[:, [0, 2]] >= rest.num_entities).any(axis=1)
+    facts = full.facts("valid", "test")
+    new = (facts[:, [0, 2]] >= rest.num_entities).any(axis=1)
     figures: dict[str, dict[str, Any]] = {}
     for name, model, taken in (
         ("added", run.engine.scorer, adding),
         ("trained from scratch", scratch.engine.scorer, from_scratch),
     ):
         ranked = {
-            "new": mrr(full, asked[new], model, given.seed),
-            "others": mrr(full, asked[~new], model, given.seed),
+            "new": mrr(full, facts[new], model, args.seed),
+            "others": mrr(full, facts[~new], model, args.seed),
         }
         figures[name] = {f"MRR, {kind}": round(value, 4) for kind, value in ranked.items()} | {
             "s": round(taken, 2)
@@ -141,7 +141,7 @@ def measure(given: argparse.Namespace) -> Measured:
         "facts ranked": int(new.sum()),
         "trained before, s": round(before, 1),
     }
-    return Measured(figures, about, missed=missed, kind=given.graph.lower())
+    return Measured(figures, about, missed=missed, kind=args.graph.lower())
 
 
 def main(argv: Sequence[str] | None = None) -> None:

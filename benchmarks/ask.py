@@ -48,28 +48,28 @@ FIRST = 20.0
 WARM = 20.0
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Seconds of the first use, where nothing is kept yet, and milliseconds of each question."""
     figures = dict[str, dict[str, float]]()
-    cache = world_cache(given)
-    asked: tacit.Engine | tacit.Run
-    if given.tiny:
-        asked = tacit.open(run_of(given), device=given.device)
+    cache = world_cache(args)
+    answerer: tacit.Engine | tacit.Run
+    if args.tiny:
+        answerer = tacit.open(run_of(args), device=args.device)
     elif installed("tomli_w", "first use"):
         if not any(cache.glob("world-*")):
             opened = python(
                 "-c", "import tacit; tacit.open('world', device='cpu')", TACIT_CACHE=str(cache)
             )
             figures["first use"] = {"s": seconds(opened)}
-        asked = tacit.open(next(cache.glob("world-*")), device=given.device)
+        answerer = tacit.open(next(cache.glob("world-*")), device=args.device)
     else:  # no run can be written; an epoch makes weights enough
         graph = tacit.load("world")
-        asked = tacit.Engine(graph, trained(given, graph, rank=100, epochs=1)[0])
+        answerer = tacit.Engine(graph, trained(args, graph, rank=100, epochs=1)[0])
     for name, formula in QUESTIONS.items():
         question = str(formula) if find_spec("lark") else formula
-        times = in_turns({"ms": partial(asked.ask, question)}, 10 * given.rounds, given.device)
+        times = in_turns({"ms": partial(answerer.ask, question)}, 10 * args.rounds, args.device)
         times |= in_turns(
-            {"explained_ms": partial(asked.explain, question)}, given.rounds, given.device
+            {"explained_ms": partial(answerer.explain, question)}, args.rounds, args.device
         )
         figures[f"warm {name}"] = {unit: 1e3 * min(taken) for unit, taken in times.items()}
     goals = {"first use": ("s", FIRST)} | {f"warm {name}": ("ms", WARM) for name in QUESTIONS}

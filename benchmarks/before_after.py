@@ -36,21 +36,21 @@ ON_DATA = {
 }
 
 
-def parts(given: argparse.Namespace) -> dict[str, list[str]]:
+def parts(args: argparse.Namespace) -> dict[str, list[str]]:
     """The commands to run over both trees, by name."""
     named = dict(PARTS)
     for name in DATA_SETS:
-        if (given.data / name).is_dir() and not given.tiny:
+        if (args.data / name).is_dir() and not args.tiny:
             named |= {
                 f"{script} {name}": f"--graph {name} {words}" for script, words in ON_DATA.items()
             }
-    shared = ["--device", given.device, "--seed", str(given.seed)]
-    shared += ["--threads", str(given.threads)] if given.threads else []
-    shared += ["--tiny"] if given.tiny else ["--data", str(given.data.resolve())]
+    shared = ["--device", args.device, "--seed", str(args.seed)]
+    shared += ["--threads", str(args.threads)] if args.threads else []
+    shared += ["--tiny"] if args.tiny else ["--data", str(args.data.resolve())]
     return {
-        name: [str(HERE / f"{script}.py"), *shared, *([] if given.tiny else words.split())]
+        name: [str(HERE / f"{script}.py"), *shared, *([] if args.tiny else words.split())]
         for name, words in named.items()
-        if (script := name.split()[0]) in given.parts.split(",")
+        if (script := name.split()[0]) in args.parts.split(",")
     }
 
 
@@ -68,12 +68,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=5.0,
         help="after two turns, none is begun that may end later",
     )
-    given = benchmark.parse_args(argv)
-    if given.against is None:
+    args = benchmark.parse_args(argv)
+    if args.against is None:
         benchmark.error("say with which: --against CHECKOUT")
-    compare(
-        parts(given), given.against, given.out / "before_after.json", given.turns, given.minutes
-    )
+    compare(parts(args), args.against, args.out / "before_after.json", args.turns, args.minutes)
 
 
 if __name__ == "__main__":

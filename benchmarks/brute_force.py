@@ -43,57 +43,59 @@ class BruteForce:
         self.passes = 0  # over all pairs of entities
         self._reached: dict[tuple[int, Exists], Tensor] = {}  # by question and what is bound in it
 
-    def values(self, asked: Sequence[BoundQuery]) -> list[Tensor]:
+    def values(self, questions: Sequence[BoundQuery]) -> list[Tensor]:
         """Log-scores `[C, N]` of each question; hops over one relation are taken together."""
         self._reached.clear()
         while True:
             waiting = defaultdict[int, list[tuple[int, Exists]]](list)
-            for place, question in enumerate(asked):
+            for place, question in enumerate(questions):
                 bound = self._next(place, question.query.formula)
                 if bound is not None:
                     waiting[_relation(question, _left(bound)[1])].append((place, bound))
             if not waiting:
                 return [
-                    self._value(place, asked[place], asked[place].query.formula)
-                    for place in range(len(asked))
+                    self._value(place, questions[place], questions[place].query.formula)
+                    for place in range(len(questions))
                 ]
             for relation, hops in waiting.items():
-                sources = [self._source(place, asked[place], bound) for place, bound in hops]
+                sources = [self._source(place, questions[place], bound) for place, bound in hops]
                 self._reached |= zip(
                     hops, self._followed(torch.stack(sources), relation), strict=True
                 )
 
-    def listed(self, asked: BoundQuery, values: Tensor, top: int) -> dict[int, float]:
+    def listed(self, question: BoundQuery, values: Tensor, top: int) -> dict[int, float]:
         """The best entities by log-scores `[N]`, ties by id; known ones score as their facts."""
-        first = torch.tensor(sorted(self.first(asked)), dtype=torch.long)
-        values = values.index_put((first,), values[first].clamp(min=KNOWN * len(asked.relations)))
+        first = torch.tensor(sorted(self.first(question)), dtype=torch.long)
+        values = values.index_put(
+            (first,), values[first].clamp(min=KNOWN * len(question.relations))
+        )
         others = values.index_fill(0, first, -math.inf)
         last = others.topk(min(top, len(others))).values[-1]
-        there = set(first.tolist())
-        ids = {*there, *((others >= last) & (others > -math.inf)).nonzero()[:, 0].tolist()}
-        order = sorted(ids, key=lambda i: (i not in there, -float(values[i]), i))
+        known_ids = set(first.tolist())
+        ids = {*known_ids, *((others >= last) & (others > -math.inf)).nonzero()[:, 0].tolist()}
+        order = sorted(ids, key=lambda i: (i not in known_ids, -float(values[i]), i))
         return {i: float(values[i]) for i in order[:top]}
 
-    def first(self, asked: BoundQuery) -> set[int]:
+    def first(self, question: BoundQuery) -> set[int]:
         """The known answers that come first; with negation there are none, as they may not hold."""
-        return set() if "!" in str(asked.query) else self.known(asked)
+        return set() if "!" in str(question.query) else self.known(question)
 
-    def known(self, asked: BoundQuery, formula: Formula | None = None) -> set[int]:
+    def known(self, question: BoundQuery, formula: Formula | None = None) -> set[int]:
         """The entities that the known facts alone imply."""
-        match formula or asked.query.formula:
+        match formula or question.query.formula:
             case Atom(_, Entity(name)) as atom:
-                return set(self.tails.get((_entity(asked, name), _relation(asked, atom)), ()))
+                return set(self.tails.get((_entity(question, name), _relation(question, atom)), ()))
             case And(parts):
-                return set.intersection(*(self.known(asked, part) for part in parts))
+                return set.intersection(*(self.known(question, part) for part in parts))
             case Or(parts):
-                return set.union(*(self.known(asked, part) for part in parts))
+                return set.union(*(self.known(question, part) for part in parts))
             case Exists() as bound:
                 inside, atom = _left(bound)
-                sources = set.intersection(*(self.known(asked, part) for part in inside))
+                sources = set.intersection(*(self.known(question, part) for part in inside))
                 return {
                     tail
                     for head in sources
-                    for tail in self.tails.get((head, _relation(asked, atom)), ())
+                    for tail in self.tails.get((head, _relation(question, atom)), ())
                 }
         raise TypeError(f"nothing is known of {formula}")
 
@@ -108,25 +110,27 @@ class BruteForce:
                 return self._next(place, part) or formula
         return None
 
-    def _value(self, place: int, asked: BoundQuery, formula: Formula) -> Tensor:
+    def _value(self, place: int, question: BoundQuery, formula: Formula) -> Tensor:
         match formula:
             case Atom(_, Entity(name)) as atom:
-                head = torch.tensor([_entity(asked, name)])
-                return self.rows(head, _relation(asked, atom))[:, 0].double()
+                head = torch.tensor([_entity(question, name)])
+                return self.rows(head, _relation(question, atom))[:, 0].double()
             case And(parts):
-                return torch.stack([self._value(place, asked, part) for part in parts]).sum(dim=0)
+                return torch.stack([self._value(place, question, part) for part in parts]).sum(
+                    dim=0
+                )
             case Or(parts):
-                against = [_not(self._value(place, asked, part)) for part in parts]
+                against = [_not(self._value(place, question, part)) for part in parts]
                 return _not(torch.stack(against).sum(dim=0))
             case Not(part):
-                return _not(self._value(place, asked, part))
+                return _not(self._value(place, question, part))
             case Exists():
                 return self._reached[place, formula].double()
         raise TypeError(f"{formula} is not of a tree form")
 
-    def _source(self, place: int, asked: BoundQuery, bound: Exists) -> Tensor:
+    def _source(self, place: int, question: BoundQuery, bound: Exists) -> Tensor:
         return (
-            torch.stack([self._value(place, asked, part) for part in _left(bound)[0]])
+            torch.stack([self._value(place, question, part) for part in _left(bound)[0]])
             .sum(dim=0)
             .float()
         )
@@ -168,15 +172,15 @@ class BruteForce:
         return rows
 
 
-def hops(asked: BoundQuery, formula: Formula | None = None) -> list[int]:
+def hops(question: BoundQuery, formula: Formula | None = None) -> list[int]:
     """The relations by which the bound variables of a question are left, from the inside out."""
-    match formula or asked.query.formula:
+    match formula or question.query.formula:
         case And(parts) | Or(parts):
-            return [relation for part in parts for relation in hops(asked, part)]
+            return [relation for part in parts for relation in hops(question, part)]
         case Not(part):
-            return hops(asked, part)
+            return hops(question, part)
         case Exists(_, part) as bound:
-            return [*hops(asked, part), _relation(asked, _left(bound)[1])]
+            return [*hops(question, part), _relation(question, _left(bound)[1])]
     return []
 
 
@@ -189,12 +193,12 @@ def _left(bound: Exists) -> tuple[list[Formula], Atom]:
     return [part for part in parts if part is not atom], atom
 
 
-def _entity(asked: BoundQuery, name: str) -> int:
-    return asked.entities[asked.compiled.entities.index(name)]
+def _entity(question: BoundQuery, name: str) -> int:
+    return question.entities[question.compiled.entities.index(name)]
 
 
-def _relation(asked: BoundQuery, atom: Atom) -> int:
-    return asked.relations[asked.compiled.relations.index(str(atom.relation))]
+def _relation(question: BoundQuery, atom: Atom) -> int:
+    return question.relations[question.compiled.relations.index(str(atom.relation))]
 
 
 def _not(values: Tensor) -> Tensor:

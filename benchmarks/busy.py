@@ -102,11 +102,11 @@ def repeated(work: Work, rounds: int, warm: bool = False) -> tuple[float, float]
     return statistics.median(each.ms for each in taken), min(each.processor_ms for each in taken)
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Times of everything on idle cores and on busy ones, or of cycles alone."""
-    run = tacit.open(run_of(given, given.run))
-    given.run = Path(given.run).name  # the results name the run, not where it lies
-    return measure_cycles(run, given.rounds) if given.cycles else measure_busy(run, given)
+    run = tacit.open(run_of(args, args.run))
+    args.run = Path(args.run).name  # the results name the run, not where it lies
+    return measure_cycles(run, args.rounds) if args.cycles else measure_busy(run, args)
 
 
 def measure_cycles(run: tacit.Run, rounds: int) -> Measured:
@@ -117,10 +117,10 @@ def measure_cycles(run: tacit.Run, rounds: int) -> Measured:
     figures: dict[str, dict[str, Any]] = {}
     for name, text in _cycles(texts(run.graph)).items():
         for new in (False, True):
-            asked = partial(run.ask, text, new=new)
+            work = partial(run.ask, text, new=new)
             with scored_rows() as scored:
-                answers = asked()
-            wall, processor = repeated(asked, rounds, warm=True)
+                answers = work()
+            wall, processor = repeated(work, rounds, warm=True)
             figures[f"{name}, new answers" if new else name] = {
                 "rows": _rows(run.engine.describe(text)),
                 "scored": sum(scored),
@@ -166,20 +166,20 @@ def _cycles(named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if "cycle" in name or "triangle" in name}
 
 
-def measure_busy(run: tacit.Run, given: argparse.Namespace) -> Measured:
+def measure_busy(run: tacit.Run, args: argparse.Namespace) -> Measured:
     """Times of everything on idle cores and on busy ones."""
     questions = texts(run.graph)
     options: dict[str, Any] = {
-        "epochs": 1 if given.tiny else 3,
+        "epochs": 1 if args.tiny else 3,
         "progress": False,
         "device": "cpu",
         "force": True,
     }
     works: dict[str, Work] = {name: partial(run.ask, text) for name, text in questions.items()}
-    works["training"] = partial(tacit.train, run.graph, given.scratch / "trained", **options)
-    idle = {name: repeated(work, given.rounds) for name, work in works.items()}
-    with busy_cores(given.busy or os.cpu_count() or 1):
-        busy = {name: repeated(work, given.rounds) for name, work in works.items()}
+    works["training"] = partial(tacit.train, run.graph, args.scratch / "trained", **options)
+    idle = {name: repeated(work, args.rounds) for name, work in works.items()}
+    with busy_cores(args.busy or os.cpu_count() or 1):
+        busy = {name: repeated(work, args.rounds) for name, work in works.items()}
     figures: dict[str, dict[str, Any]] = {
         name: {
             "rows": _rows(run.engine.describe(questions[name])) if name in questions else None,

@@ -49,10 +49,10 @@ WORST = 1.3  # times the beam's processor time, for a shape
 ROUNDING = 1e-5  # of log-scores, whose logits are sums of 200 products in 32 bits
 
 
-def trained(given: argparse.Namespace) -> tacit.Run:
+def trained(args: argparse.Namespace) -> tacit.Run:
     """The run of the graph, trained where there is none yet."""
-    folder, epochs = FOLDERS[given.graph]
-    path = (given.scratch if given.tiny else given.runs) / folder
+    folder, epochs = FOLDERS[args.graph]
+    path = (args.scratch if args.tiny else args.runs) / folder
     if is_run(path):
         return tacit.open(path, device="cpu")
     settings: dict[str, Any] = {
@@ -62,27 +62,27 @@ def trained(given: argparse.Namespace) -> tacit.Run:
         "epochs": epochs,
         "validate_facts": 5000,
     }
-    if given.tiny or given.graph == "world":
-        settings = {"rank": 4, "epochs": 1} if given.tiny else {}
+    if args.tiny or args.graph == "world":
+        settings = {"rank": 4, "epochs": 1} if args.tiny else {}
     return tacit.train(
-        graph_of(given), path, device="cpu", precision="float32", seed=given.seed, **settings
+        graph_of(args), path, device="cpu", precision="float32", seed=args.seed, **settings
     )
 
 
-def questions(given: argparse.Namespace, run: tacit.Run) -> dict[str, list[BoundQuery]]:
+def questions(args: argparse.Namespace, run: tacit.Run) -> dict[str, list[BoundQuery]]:
     """Some questions of every shape."""
-    read = {} if given.graph == "world" else read_queries(data_folder(given, given.graph), "valid")
+    read = {} if args.graph == "world" else read_queries(data_folder(args, args.graph), "valid")
     chosen = {}
-    for name in given.shapes.split(",") if given.shapes else SHAPES:
+    for name in args.shapes.split(",") if args.shapes else SHAPES:
         shape = SHAPES[name]
-        count = given.count
-        drawn = read.get(name) or sample(run.graph, shape, "valid", count, seed=given.seed).queries
-        order = np.random.default_rng(given.seed).permutation(len(drawn))[:count]
-        chosen[name] = asked(drawn.subset(np.sort(order)))
+        count = args.count
+        drawn = read.get(name) or sample(run.graph, shape, "valid", count, seed=args.seed).queries
+        order = np.random.default_rng(args.seed).permutation(len(drawn))[:count]
+        chosen[name] = bound_queries(drawn.subset(np.sort(order)))
     return {name: some for name, some in chosen.items() if some}
 
 
-def asked(queries: QuerySet) -> list[BoundQuery]:
+def bound_queries(queries: QuerySet) -> list[BoundQuery]:
     """Queries as questions that are ready to run."""
     compiled = compile_template(queries.shape.query)
     slots = zip(queries.entities.tolist(), queries.relations.tolist(), strict=True)
@@ -99,20 +99,21 @@ def unlike(found: Answers, other: Answers) -> bool:
 
 
 def figures_of(
-    given: argparse.Namespace, engine: Engine, some: list[BoundQuery]
+    args: argparse.Namespace, engine: Engine, some: list[BoundQuery]
 ) -> dict[str, float]:
     """The figures of one shape."""
-    ways = [engine.with_settings(k=given.k, search=search) for search in ("certified", "beam")]
-    for way in ways:
-        way.ask_many(some[:1], given.top)
+    ways = [engine.with_settings(k=args.k, search=search) for search in ("certified", "beam")]
+    for variant in ways:
+        variant.ask_many(some[:1], args.top)
     alone = [
-        [timed(partial(way.ask_many, [question], given.top)) for way in ways] for question in some
+        [timed(partial(variant.ask_many, [question], args.top)) for variant in ways]
+        for question in some
     ]
     found, beam = ([each.made[0] for each in column] for column in zip(*alone, strict=True))
     ms, beam_ms = (
         np.array([each.processor_ms for each in column]) for column in zip(*alone, strict=True)
     )
-    together, beam_together = (timed(partial(way.ask_many, some, given.top)) for way in ways)
+    together, beam_together = (timed(partial(variant.ask_many, some, args.top)) for variant in ways)
     rows = np.array([answers.rows for answers in found])
     unproven = np.array([not answers.certified for answers in found])
     figures = {
@@ -135,8 +136,8 @@ def figures_of(
         figures["of the beam where not certified, share"] = float(
             ms[unproven].sum() / beam_ms[unproven].sum()
         )
-    if given.exact:
-        exact = engine.with_settings(search="exact").ask_many(some[: given.exact], given.top)
+    if args.exact:
+        exact = engine.with_settings(search="exact").ask_many(some[: args.exact], args.top)
         pairs = [(one, other) for one, other in zip(found, exact, strict=False) if one.certified]
         figures |= {"compared": len(pairs), "wrong": sum(unlike(*pair) for pair in pairs)}
         if pairs:
@@ -147,29 +148,31 @@ def figures_of(
 
 
 def over_few_relations(
-    given: argparse.Namespace, run: tacit.Run, exact: BruteForce
+    args: argparse.Namespace, run: tacit.Run, exact: BruteForce
 ) -> dict[str, list[BoundQuery]]:
     """Test questions of every shape whose hops all go over few relations.
 
     As many go over each; where there are two hops, the second goes over the first relation of all.
     Known answers do not fill the list of any: that would be a proof without a search.
     """
-    random = np.random.default_rng(given.seed)
-    read = read_queries(data_folder(given, given.graph), "test")
-    wanted = given.shapes.split(",") if given.shapes else SHAPES
+    random = np.random.default_rng(args.seed)
+    read = read_queries(data_folder(args, args.graph), "test")
+    names = args.shapes.split(",") if args.shapes else SHAPES
     drawn = {
         name: [
-            (hops(each), each) for each in asked(read[name]) if len(exact.first(each)) < given.top
+            (hops(each), each)
+            for each in bound_queries(read[name])
+            if len(exact.first(each)) < args.top
         ]
-        for name in wanted
+        for name in names
         if not is_hop_free(SHAPES[name].plan.root)
     }
-    there = np.zeros((len(drawn), run.graph.num_relations), dtype=int)
-    for row, some in zip(there, drawn.values(), strict=True):
+    counts = np.zeros((len(drawn), run.graph.num_relations), dtype=int)
+    for row, some in zip(counts, drawn.values(), strict=True):
         np.add.at(row, [over[-1] for over, _ in some], 1)
     order = random.permutation(run.graph.num_relations)
-    few = order[np.argsort(-there.clip(max=given.count).sum(axis=0)[order], kind="stable")][
-        : given.relations
+    few = order[np.argsort(-counts.clip(max=args.count).sum(axis=0)[order], kind="stable")][
+        : args.relations
     ]
     chosen: dict[str, list[BoundQuery]] = {name: [] for name in drawn}
     for name, some in drawn.items():
@@ -179,28 +182,28 @@ def over_few_relations(
                 for over, each in some
                 if over[0] == relation and (len(over) == 1 or over[-1] == few[0])
             ]
-            chosen[name] += [fit[i] for i in random.permutation(len(fit))[: given.count]]
+            chosen[name] += [fit[i] for i in random.permutation(len(fit))[: args.count]]
     return {name: each for name, each in chosen.items() if each}
 
 
-def against_brute_force(given: argparse.Namespace) -> Measured:
+def against_brute_force(args: argparse.Namespace) -> Measured:
     """How far what is proven is what brute force finds."""
-    run = trained(given)
+    run = trained(args)
     exact = BruteForce(run.graph, cast(ComplEx, run.engine.scorer))
-    chosen = over_few_relations(given, run, exact)
+    chosen = over_few_relations(args, run, exact)
     values = iter(exact.values([question for some in chosen.values() for question in some]))
     tables = {shape: [next(values) for _ in some] for shape, some in chosen.items()}
     figures = {}
     missed = []
     for place, calibration in enumerate(CALIBRATIONS):
         engine = run.engine.with_settings(
-            observed="train", calibration=calibration, search="certified", k=given.k
+            observed="train", calibration=calibration, search="certified", k=args.k
         )
         for shape, some in chosen.items():
             pairs = zip(some, tables[shape], strict=True)
             row = f"{calibration} {shape}"
-            lists = [exact.listed(one, table[place], given.top) for one, table in pairs]
-            figures[row] = held_against(engine.ask_many(some, given.top), lists)
+            lists = [exact.listed(one, table[place], args.top) for one, table in pairs]
+            figures[row] = held_against(engine.ask_many(some, args.top), lists)
             missed += (
                 [f"equality of {row}"]
                 if figures[row]["wrong"] or figures[row]["wrong in part"]
@@ -212,7 +215,7 @@ def against_brute_force(given: argparse.Namespace) -> Measured:
         "entities": run.graph.num_entities,
         "passes": exact.passes,
     }
-    return Measured(figures, settings, missed, kind=f"{given.graph.lower()}-exact")
+    return Measured(figures, settings, missed, kind=f"{args.graph.lower()}-exact")
 
 
 def held_against(found: Sequence[Answers], exact: Sequence[dict[int, float]]) -> dict[str, float]:
@@ -256,21 +259,21 @@ def apart(found: Answers, exact: dict[int, float]) -> list[float]:
     ]
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The figures of every calibration and shape, and the goals."""
-    if given.relations:
-        return against_brute_force(given)
+    if args.relations:
+        return against_brute_force(args)
     figures = {}
     missed = []
-    run = trained(given)
-    chosen = questions(given, run)
+    run = trained(args)
+    chosen = questions(args, run)
     for calibration in CALIBRATIONS:
         engine = run.engine.with_settings(observed="train", calibration=calibration)
         for shape, some in chosen.items():
             row = f"{calibration} {shape}"
-            figures[row] = found = figures_of(given, engine, some)
+            figures[row] = found = figures_of(args, engine, some)
             if shape == "2p" and (
-                found["median, rows"] > MEDIAN * given.k or found["p90, rows"] > P90 * given.k
+                found["median, rows"] > MEDIAN * args.k or found["p90, rows"] > P90 * args.k
             ):
                 missed.append(f"rows of {row}")
             missed += (
@@ -280,7 +283,7 @@ def measure(given: argparse.Namespace) -> Measured:
             )
             missed += [f"time of {row}"] if found["of the beam, share"] > WORST else []
     settings = {"observed": "train", "split": "valid", "entities": run.graph.num_entities}
-    return Measured(figures, settings, missed, kind=given.graph.lower())
+    return Measured(figures, settings, missed, kind=args.graph.lower())
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -67,9 +67,9 @@ def inner_split(graph: Graph, seed: int) -> Graph:
     chosen = random.choice(
         len(graph.train), len(graph.valid), replace=False, p=weights / weights.sum()
     )
-    kept = np.setdiff1d(np.arange(len(graph.train)), chosen)
+    rest = np.setdiff1d(np.arange(len(graph.train)), chosen)
     return replace(
-        graph, train=graph.train[kept], valid=graph.train[chosen], test=graph.valid, name="inner"
+        graph, train=graph.train[rest], valid=graph.train[chosen], test=graph.valid, name="inner"
     )
 
 
@@ -111,35 +111,35 @@ def shown(name: str, results: Mapping[str, Any], seconds: float | None = None) -
     return {**figures, **took}
 
 
-def measure(given: argparse.Namespace) -> None:
+def measure(args: argparse.Namespace) -> None:
     """Print the inner MRR of every candidate and write `TABLE/choose.json`."""
-    row = read_row(ROWS / given.table / "tacit-train.toml", given.tiny)
-    inner = inner_split(graph_of(given, row["folder"]), given.seed)
+    row = read_row(ROWS / args.table / "tacit-train.toml", args.tiny)
+    inner = inner_split(graph_of(args, row["folder"]), args.seed)
     queries = {
-        name: sample(inner, shape, "test", given.count, seed=3).queries
+        name: sample(inner, shape, "test", args.count, seed=3).queries
         for name, shape in SHAPES.items()
     }
-    engine = {**row["engine"], "k": given.k}
-    path = given.out / given.table / "choose.json"
+    engine = {**row["engine"], "k": args.k}
+    path = args.out / args.table / "choose.json"
     mrr = dict[str, Figures]()
     started = time.perf_counter()
     best: tuple[float, Scorer | None] = -math.inf, None
-    for changes in CANDIDATES[given.table]:
-        if time.perf_counter() - started > 60 * given.minutes:
+    for changes in CANDIDATES[args.table]:
+        if time.perf_counter() - started > 60 * args.minutes:
             print("no time left for", changes, flush=True)
             continue
         chosen = {
             **row["train"],
             **changes,
-            "device": given.device,
-            "epochs": given.epochs,
+            "device": args.device,
+            "epochs": args.epochs,
             "patience": 1000,
         }
         settings = TrainSettings.of(
-            chosen | {"validate_every": given.every} | ({"rank": given.rank} if given.rank else {})
+            chosen | {"validate_every": args.every} | ({"rank": args.rank} if args.rank else {})
         )
         name = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in changes.items())
-        curve = Curve(name, inner, queries, engine, given.every)
+        curve = Curve(name, inner, queries, engine, args.every)
         model = train(inner, settings, None, False, validate=curve)
         mrr |= curve.found
         best = max(
@@ -147,35 +147,35 @@ def measure(given: argparse.Namespace) -> None:
             (max(figures["avg_p"] for figures in curve.found.values()), model),
             key=lambda found: found[0],
         )
-        keep(path, given, settings, engine, mrr)
+        keep(path, args, settings, engine, mrr)
     if best[1] is not None:  # the strength of negation, on the best of them
         negated = {
             name: chosen for name, chosen in queries.items() if SHAPES[name].plan.has(Complement)
         }
         for strength in STRENGTHS:
-            asked = Engine(inner, best[1], **{**engine, "strength": strength})
+            best_engine = Engine(inner, best[1], **{**engine, "strength": strength})
             mrr[f"best, strength {strength:g}"] = shown(
-                f"best, strength {strength:g}", evaluate(asked.reasoner, negated).to_json()
+                f"best, strength {strength:g}", evaluate(best_engine.reasoner, negated).to_json()
             )
-        keep(path, given, settings, engine, mrr)
+        keep(path, args, settings, engine, mrr)
 
 
 def keep(
     path: Any,
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     settings: TrainSettings,
     engine: Mapping[str, Any],
     mrr: Mapping[str, Figures],
 ) -> None:
     """Write what was tried so far."""
-    told = {
+    report = {
         "mrr": mrr,
-        "queries": given.count,
+        "queries": args.count,
         "train": settings.to_dict(),
         "engine": engine,
-        **provenance(given),
+        **provenance(args),
     }
-    write(path, told)
+    write(path, report)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

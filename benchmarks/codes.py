@@ -39,18 +39,18 @@ def multiply(engine: Engine, question: BoundQuery) -> None:
         engine.scorer.logits(torch.tensor(question.entities[:1]), torch.tensor([relation]))
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Medians over the questions of a shape, for each calibration."""
-    run = trained(given)
+    run = trained(args)
     figures = {}
     missed = []
-    asked = {
+    question_sets = {
         name: some
-        for name, some in questions(given, run).items()
+        for name, some in questions(args, run).items()
         if without_hops(some[0].compiled.plan)
     }
     for calibration in CALIBRATIONS:
-        for name, some in asked.items():
+        for name, some in question_sets.items():
             row = compared(run, calibration, some)
             figures[f"{name} {calibration}"] = row
             if row["again_of_plain"] > HALF.get(name, 1.0) or row["unlike"]:
@@ -58,7 +58,7 @@ def measure(given: argparse.Namespace) -> Measured:
                     f"{name} {calibration}: {row['again_of_plain']:.2f} of plain, {row['unlike']} "
                     "unlike"
                 )
-    return Measured(figures, missed=missed, kind=given.graph.lower())
+    return Measured(figures, missed=missed, kind=args.graph.lower())
 
 
 def compared(run: tacit.Run, calibration: str, some: Sequence[BoundQuery]) -> dict[str, float]:

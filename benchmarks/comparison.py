@@ -166,10 +166,10 @@ def compare(
     `parts` are scripts with their arguments, by name. Two turns tell what is noise; after them none
     is begun that may end after `minutes`.
     """
-    there = checkout.resolve() / "src"
-    if not (there / "tacit").is_dir():
+    source = checkout.resolve() / "src"
+    if not (source / "tacit").is_dir():
         sys.exit(f"{checkout} is no checkout: it has no src/tacit")
-    trees = {"before": Tree(there), "after": Tree(SRC)}
+    trees = {"before": Tree(source), "after": Tree(SRC)}
     start = time.monotonic()
     longest = 0.0
     done = 0

@@ -36,7 +36,7 @@ def one_end(engine: Engine, top: int) -> Iterator[Prediction]:
     """The best predictions scored as answers to `r(s, ?)` alone, for comparison."""
     graph = engine.graph
     device = engine.scorer.device
-    kept: list[tuple[float, int, int, int]] = []
+    best: list[tuple[float, int, int, int]] = []
     everyone = torch.arange(graph.num_entities, device=device)
     for relation in range(0, graph.num_relations, 2):
         for heads in everyone.split(256):
@@ -48,13 +48,13 @@ def one_end(engine: Engine, top: int) -> Iterator[Prediction]:
             values, places = scores.flatten().topk(min(top, scores.numel()))
             pairs = zip(values.tolist(), places.tolist(), strict=True)
             n = graph.num_entities
-            kept += [
+            best += [
                 (value, relation, int(heads[place // n]), place % n)
                 for value, place in pairs
                 if value > -20.0
             ]
-        kept = sorted(kept, reverse=True)[:top]
-    for value, relation, head, tail in kept:
+        best = sorted(best, reverse=True)[:top]
+    for value, relation, head, tail in best:
         yield Prediction(
             graph.entities[head], graph.relations[relation], graph.entities[tail], math.exp(value)
         )
@@ -84,26 +84,26 @@ def shares_right(
     }
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The figures of each way."""
-    graph = graph_of(given)
-    precision = "bf16" if given.device == "cuda" else "float32"
-    model, _ = trained(given, graph, precision=precision)
+    graph = graph_of(args)
+    precision = "bf16" if args.device == "cuda" else "float32"
+    model, _ = trained(args, graph, precision=precision)
     counts = [100, 300, 1000, 3000, 10_000, 30_000]
     figures: dict[str, dict[str, Any]] = {}
     for ends, typed in itertools.product(("both ends", "one end"), (True, False)):
-        if ends == "one end" and given.device == "cuda":
+        if ends == "one end" and args.device == "cuda":
             continue  # a comparison for small graphs
         engine = Engine(
             graph,
             model,
-            observed="train" if given.split == "valid" else "train+valid",
+            observed="train" if args.split == "valid" else "train+valid",
             typed=typed,
             precision=precision,
         )
-        wait(given.device)
+        wait(args.device)
         start = time.perf_counter()
-        top = min(counts[-1], 10 * len(graph.split(given.split)))
+        top = min(counts[-1], 10 * len(graph.split(args.split)))
         with torch.no_grad():
             facts = list(
                 Completion(engine, min_score=LEAST, top=top)
@@ -112,9 +112,9 @@ def measure(given: argparse.Namespace) -> Measured:
             )
         seconds = round(time.perf_counter() - start, 2)
         name = f"{ends}, {'typed' if typed else 'any kind'}"
-        figures[name] = {**shares_right(facts, graph, given.split, counts), "s": seconds}
-    kind = given.graph.lower() + ("-valid" if given.split == "valid" else "")
-    about = {"facts held back": len(graph.split(given.split)), "least score": LEAST}
+        figures[name] = {**shares_right(facts, graph, args.split, counts), "s": seconds}
+    kind = args.graph.lower() + ("-valid" if args.split == "valid" else "")
+    about = {"facts held back": len(graph.split(args.split)), "least score": LEAST}
     return Measured(figures, about, kind=kind)
 
 

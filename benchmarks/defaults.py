@@ -80,11 +80,11 @@ def trained(graph: Graph, settings: TrainSettings) -> dict[str, Any]:
     }
 
 
-def candidates(graph: Graph, given: argparse.Namespace) -> Iterator[tuple[str, TrainSettings]]:
+def candidates(graph: Graph, args: argparse.Namespace) -> Iterator[tuple[str, TrainSettings]]:
     """The default, then the grid, each with a name."""
     sizes = len(graph.train), graph.num_entities
-    short: dict[str, Any] = {"epochs": given.epochs} if given.epochs else {}
-    default = TrainSettings(device=given.device, seed=given.seed, **short).with_derived(*sizes)
+    short: dict[str, Any] = {"epochs": args.epochs} if args.epochs else {}
+    default = TrainSettings(device=args.device, seed=args.seed, **short).with_derived(*sizes)
     yield f"{graph.name}: default, rank {default.rank}, reg {default.reg:g}", default
     for values in product(*GRID.values()):
         chosen = default.changed(**dict(zip(GRID, values, strict=True)))
@@ -109,21 +109,21 @@ def missed(name: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [goal for goal, failed in goals.items() if failed]
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Train the default and the grid on every graph."""
     figures: dict[str, dict[str, Any]] = {}
     failures: list[str] = []
-    for name in given.graphs.split(",") if not given.tiny else ["NELL995"]:
-        graph = graph_of(given, name)
+    for name in args.graphs.split(",") if not args.tiny else ["NELL995"]:
+        graph = graph_of(args, name)
         rows = {}
-        for row, settings in candidates(graph, given):
+        for row, settings in candidates(graph, args):
             rows[row] = trained(graph, settings)
             print(
                 f"{row:48s}", {key: round(value, 4) for key, value in rows[row].items()}, flush=True
             )
         figures |= rows
         failures += missed(name, rows)
-    return Measured(figures, {"grid": GRID, "graphs": given.graphs}, failures)
+    return Measured(figures, {"grid": GRID, "graphs": args.graphs}, failures)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -37,10 +37,10 @@ def given_queries(graph: Graph, folder: Path, settings: EncodeSettings) -> dict[
     taken: dict[str, QuerySet] = {}
     for name in shapes:
         if name in found:
-            kept = (
+            share_of_queries = (
                 found[name] if name == WHOLE else found[name].share(settings.share, settings.seed)
             )
-            taken[name] = with_answers(kept, graph, "train")
+            taken[name] = with_answers(share_of_queries, graph, "train")
         else:
             share = 1.0 if name == WHOLE else settings.share / (TENTH if name in NEGATIVE else 1)
             count = max(1, round(share * many))
@@ -53,16 +53,16 @@ def expressible(
 ) -> tuple[dict[str, QuerySet], dict[str, str]]:
     """The queries that an encoder can answer, and for the other shapes why it cannot."""
     refused: dict[str, str] = {}
-    for name, asked in queries.items():
+    for name, query_set in queries.items():
         try:
-            encoder.check(asked.shape.plan)
+            encoder.check(query_set.shape.plan)
         except PlanError as error:
             refused[name] = str(error)
-    return {name: asked for name, asked in queries.items() if name not in refused}, refused
+    return {name: query_set for name, query_set in queries.items() if name not in refused}, refused
 
 
-def told(
-    result: EncodeResult, row: Mapping[str, Any], given: Mapping[str, QuerySet] | None
+def training_report(
+    result: EncodeResult, row: Mapping[str, Any], training_sets: Mapping[str, QuerySet] | None
 ) -> dict[str, Any]:
     """Notes on the training behind a row; `row` are its settings as they stand in its file."""
     chosen = result.settings
@@ -75,7 +75,7 @@ def told(
         "minutes": round(seconds / 60, 2),
         "steps": steps,
         "step_ms": round(1e3 * seconds / max(1, steps), 3),  # validations included
-        "given": {name: len(queries) for name, queries in (given or {}).items()},
+        "given": {name: len(queries) for name, queries in (training_sets or {}).items()},
         "drawn": [name for name, origin in summary["learned_from"].items() if origin == "drawn"],
         "share": row.get("share", 1.0),
         "best_step": summary["best_step"],

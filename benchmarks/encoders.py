@@ -56,25 +56,27 @@ def scattered(states: Tensor, weights: Tensor, boundary: Tensor, facts: SortedFa
     return torch.stack((mean, largest, smallest, deviation), 2)
 
 
-def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def aggregation(graph: Graph, args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """One aggregation over all facts, there and back: in one pass, and by gather and scatter."""
-    batch, width = (2, 2) if given.tiny else AGGREGATED
+    batch, width = (2, 2) if args.tiny else AGGREGATED
     facts = SortedFacts(graph.triples("train"), graph.num_entities, graph.num_relations).to(
-        given.device
+        args.device
     )
-    draw = torch.Generator(given.device).manual_seed(given.seed)
+    draw = torch.Generator(args.device).manual_seed(args.seed)
     rows = (graph.num_entities, graph.num_relations, graph.num_entities)
     leaves = [
-        torch.randn(n, batch, width, device=given.device, generator=draw).requires_grad_()
+        torch.randn(n, batch, width, device=args.device, generator=draw).requires_grad_()
         for n in rows
     ]
     ways = {"aggregation in one pass": describe_messages, "aggregation by scatter": scattered}
 
-    def both_ways(way: Callable[..., Tensor]) -> None:
-        way(*leaves, facts).square().sum().backward()
+    def both_ways(aggregate: Callable[..., Tensor]) -> None:
+        aggregate(*leaves, facts).square().sum().backward()
 
     times = in_turns(
-        {name: partial(both_ways, way) for name, way in ways.items()}, given.turns, given.device
+        {name: partial(both_ways, aggregate) for name, aggregate in ways.items()},
+        args.turns,
+        args.device,
     )
     taken = {name: 1e3 * statistics.median(each) for name, each in times.items()}
     return {
@@ -83,31 +85,29 @@ def aggregation(graph: Graph, given: argparse.Namespace) -> dict[str, dict[str, 
     }
 
 
-def rates(given: argparse.Namespace) -> dict[str, float]:
+def rates(args: argparse.Namespace) -> dict[str, float]:
     """FLOP a second of matrix products by precision (float32 on a CPU), and bytes of a copy."""
-    size = 64 if given.tiny else 8192 if given.device == "cuda" else 1024
-    left, right = (torch.randn(size, size, device=given.device) for _ in range(2))
+    size = 64 if args.tiny else 8192 if args.device == "cuda" else 1024
+    left, right = (torch.randn(size, size, device=args.device) for _ in range(2))
     found = {}
     for precision in ("float32", "tf32", "bf16"):
-        kind = (
-            NARROW[precision] if precision in NARROW and given.device == "cuda" else torch.float32
-        )
+        kind = NARROW[precision] if precision in NARROW and args.device == "cuda" else torch.float32
         factors = left.to(kind), right.to(kind)
         with float32_products(precision):
-            taken = in_turns({precision: partial(torch.mm, *factors)}, given.turns, given.device)[
+            taken = in_turns({precision: partial(torch.mm, *factors)}, args.turns, args.device)[
                 precision
             ]
         found[precision] = 2 * size**3 / min(taken)
-    taken = in_turns({"copy": lambda: right.copy_(left)}, given.turns, given.device)["copy"]
+    taken = in_turns({"copy": lambda: right.copy_(left)}, args.turns, args.device)["copy"]
     return found | {"bytes": 2 * 4 * size**2 / min(taken)}
 
 
-def step_times(training: EncoderTraining, given: argparse.Namespace) -> dict[str, float]:
+def step_times(training: EncoderTraining, args: argparse.Namespace) -> dict[str, float]:
     """The time of a step in ms, eager and, on a GPU where it can be, captured."""
     numbers = count()
     module = training.module
     found = dict[str, float]()
-    recorded = given.device == "cuda" and module.captured
+    recorded = args.device == "cuda" and module.captured
     for name, captured in {"eager ms": False, "captured ms": True}.items():
         if captured and not recorded:
             break
@@ -115,9 +115,9 @@ def step_times(training: EncoderTraining, given: argparse.Namespace) -> dict[str
         with float32_products(training.products):
             for _ in range(WARM + 1 if captured else 1):
                 training.step(next(numbers))
-            times = in_turns(
-                {name: lambda: training.step(next(numbers))}, given.turns, given.device
-            )[name]
+            times = in_turns({name: lambda: training.step(next(numbers))}, args.turns, args.device)[
+                name
+            ]
         found[name] = 1e3 * statistics.median(times)
     return found
 
@@ -126,10 +126,10 @@ def answered(training: EncoderTraining, test: Mapping[str, QuerySet]) -> float:
     """The queries of all shapes that are answered in a second, ranked among all entities."""
     encoder = training.module.eval()
     encoder.renew()
-    asked, _ = expressible(encoder, test)
+    query_sets, _ = expressible(encoder, test)
     reasoner = encoder.reasoner()
     for _ in range(2):  # the first time kernels are made
-        results = evaluate(reasoner, asked)
+        results = evaluate(reasoner, query_sets)
     figures = results.figures.values()
     return sum(map(len, figures)) / sum(each.seconds for each in figures)
 
@@ -139,29 +139,29 @@ def row(
     graph: Graph,
     test: Mapping[str, QuerySet],
     rate: Mapping[str, float],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
 ) -> dict[str, Any]:
     """The figures of an encoder: its step beside the floor, and its answers a second."""
     shrunk = (
         {"width": 4, "hidden": 4, "layers": 1, "bases": 2, "batch": 16, "negatives": 4}
-        if given.tiny
+        if args.tiny
         else {}
     )
     settings = EncodeSettings.of(
-        {"model": model, "device": given.device, "seed": given.seed, **shrunk}
+        {"model": model, "device": args.device, "seed": args.seed, **shrunk}
     )
     settings = settings.with_derived(graph.num_entities)
     predictor = None
     if model == "lmpnn":
-        predictor = make_model("complex", graph.num_entities, graph.num_relations, given.rank).to(
-            given.device
+        predictor = make_model("complex", graph.num_entities, graph.num_relations, args.rank).to(
+            args.device
         )
         torch.nn.init.normal_(
-            predictor.head_table.weight, generator=torch.Generator(given.device).manual_seed(0)
+            predictor.head_table.weight, generator=torch.Generator(args.device).manual_seed(0)
         )
         predictor.requires_grad_(False)
     training = EncoderTraining(graph, settings, valid={}, scorer=predictor)
-    taken = step_times(training, given)
+    taken = step_times(training, args)
     mix = counts(
         {name: SHAPES[name].plan for name in training.batches.shapes},
         settings.batch,
@@ -182,26 +182,26 @@ def row(
     }
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Time all encoders, then the aggregation of GNN-QE."""
-    graph = graph_of(given)
+    graph = graph_of(args)
     test = {
-        name: sample(graph, shape, "test", given.count, seed=given.seed).queries
+        name: sample(graph, shape, "test", args.count, seed=args.seed).queries
         for name, shape in SHAPES.items()
     }
-    rate = rates(given)
+    rate = rates(args)
     figures: dict[str, dict[str, Any]] = {}
-    for model in given.encoders.split(","):
-        figures[TITLES[model]] = row(model, graph, test, rate, given)
-        if given.device == "cuda":
+    for model in args.encoders.split(","):
+        figures[TITLES[model]] = row(model, graph, test, rate, args)
+        if args.device == "cuda":
             torch.cuda.empty_cache()
         print(
             TITLES[model],
             {name: round(value, 3) for name, value in figures[TITLES[model]].items()},
             flush=True,
         )
-    if "gnnqe" in given.encoders:
-        figures |= aggregation(graph, given)
+    if "gnnqe" in args.encoders:
+        figures |= aggregation(graph, args)
     return Measured(figures, {"rates": rate, "graph": graph.name})
 
 

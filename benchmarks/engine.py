@@ -82,25 +82,25 @@ class Bench:
     model: BilinearModel
 
     @classmethod
-    def of(cls, given: argparse.Namespace, name: str, run: str | None) -> Bench:
+    def of(cls, args: argparse.Namespace, name: str, run: str | None) -> Bench:
         """The graph of a folder with the model of a run, or with random weights."""
-        folder = None if name == "world" else data_folder(given, name)
-        graph = graph_of(given, name)
+        folder = None if name == "world" else data_folder(args, name)
+        graph = graph_of(args, name)
         if run is None:
-            model: Any = ComplEx(graph.num_entities, graph.num_relations, given.rank)
-            model.reset(0.5, torch.Generator().manual_seed(given.seed))
+            model: Any = ComplEx(graph.num_entities, graph.num_relations, args.rank)
+            model.reset(0.5, torch.Generator().manual_seed(args.seed))
         else:
             opened = RunFolder.open(run)
             opened.check(graph)
             model = load_model(opened)
-        return cls(folder, graph, model.to(given.device).requires_grad_(False))
+        return cls(folder, graph, model.to(args.device).requires_grad_(False))
 
-    def queries(self, names: Sequence[str], given: argparse.Namespace) -> dict[str, QuerySet]:
+    def queries(self, names: Sequence[str], args: argparse.Namespace) -> dict[str, QuerySet]:
         """Official test queries of some types; sampled ones where the graph has none."""
         if self.folder is not None and (self.folder / "test-queries.pkl").exists():
             return read_queries(self.folder, "test", names)
         drawn = {
-            name: sampling.sample(self.graph, SHAPES[name], "test", given.queries, seed=0)
+            name: sampling.sample(self.graph, SHAPES[name], "test", args.queries, seed=0)
             for name in names
         }
         return {name: each.queries for name, each in drawn.items()}
@@ -166,31 +166,29 @@ def rows_of(shape: Shape, k: int) -> int:
     return shape.num_entities + k * (shape.num_relations - shape.num_entities)
 
 
-def types(given: argparse.Namespace) -> Measured:
+def types(args: argparse.Namespace) -> Measured:
     """Milliseconds a query of each type in turns with products, of whole rows, of large beams."""
-    bench = Bench.of(given, given.graph, given.run)
-    k = given.k
-    queries = bench.queries(given.types.split(","), given)
+    bench = Bench.of(args, args.graph, args.run)
+    k = args.k
+    queries = bench.queries(args.types.split(","), args)
     reasoner = bench.reasoner(k)
-    block = given.block or bench.best_block()
+    block = args.block or bench.best_block()
     figures: dict[str, dict[str, Any]] = {}
     for name, chosen in queries.items():
-        figures[name] = beside_products(
-            bench, reasoner, sample(chosen, given.queries), block, given
-        )
+        figures[name] = beside_products(bench, reasoner, sample(chosen, args.queries), block, args)
         print(name, f"{figures[name]['ms']:.2f} ms", file=sys.stderr, flush=True)
     reasoner = bench.reasoner(k, "softmax-count")
     for name in WHOLE_ROWS:
         if name in queries:
             taken = [
-                ranked(reasoner, sample(queries[name], min(given.queries, 128)))
-                for _ in range(given.rounds)
+                ranked(reasoner, sample(queries[name], min(args.queries, 128)))
+                for _ in range(args.rounds)
             ]
             figures[f"{name}, softmax-count"] = dict(
                 zip(("ms", "processor_ms"), least(taken), strict=True)
             )
-    for large in filter(None, given.peaks.split(",")):
-        figures[f"3p, k = {large}"] = in_own_process(given, large)
+    for large in filter(None, args.peaks.split(",")):
+        figures[f"3p, k = {large}"] = in_own_process(args, large)
     goals = {name: goal for name, (goal, _) in GOALS.items() if name in figures}
     missed = [
         f"{name} over {goal} ms" for name, goal in goals.items() if figures[name]["ms"] > goal
@@ -208,16 +206,16 @@ def beside_products(
     reasoner: Reasoner,
     queries: QuerySet,
     block: tuple[int, int],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
 ) -> dict[str, Any]:
     """The engine and the bare products, in turns."""
     bare = [bench.products(1024, *block)]
     taken = []
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         taken.append(ranked(reasoner, queries))
         bare.append(bench.products(1024, *block))
     ms, processor = least(taken)
-    floor, processor_floor = least(bare, rows_of(queries.shape, given.k))
+    floor, processor_floor = least(bare, rows_of(queries.shape, args.k))
     return {
         "queries": len(queries), "ms": ms, "floor_ms": floor, "ratio": ms / floor,
         "processor_ms": processor, "processor_floor_ms": processor_floor,
@@ -225,9 +223,9 @@ def beside_products(
     }  # fmt: skip
 
 
-def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
+def in_own_process(args: argparse.Namespace, k: str) -> dict[str, float]:
     """The peak memory and the time of 3p queries with a large beam."""
-    options = {"--data": given.data, "--graph": given.graph, "--rank": given.rank, "--peak": k}
+    options = {"--data": args.data, "--graph": args.graph, "--rank": args.rank, "--peak": k}
     command = [
         sys.executable,
         __file__,
@@ -238,31 +236,31 @@ def in_own_process(given: argparse.Namespace, k: str) -> dict[str, float]:
     return figures
 
 
-def peak(given: argparse.Namespace) -> None:
+def peak(args: argparse.Namespace) -> None:
     """Answer 3p queries with a large beam; print the time and the peak memory of this process."""
-    bench = Bench.of(given, given.graph, given.run)
-    chosen = sample(bench.queries(["3p"], given)["3p"], 2 if given.peak >= LARGE else 16)
-    taken = measure(bench.reasoner(given.peak), chosen).seconds / len(chosen)
+    bench = Bench.of(args, args.graph, args.run)
+    chosen = sample(bench.queries(["3p"], args)["3p"], 2 if args.peak >= LARGE else 16)
+    taken = measure(bench.reasoner(args.peak), chosen).seconds / len(chosen)
     print(json.dumps({"queries": len(chosen), "peak_gb": peak_gb(), "s": taken}))
 
 
-def throughputs(given: argparse.Namespace) -> Measured:
+def throughputs(args: argparse.Namespace) -> Measured:
     """Queries a second with ranking, by precision, type and calibration, and by exact search."""
     from tacit.links.precision import NARROW  # older trees lack it, and nothing else needs it
 
-    count = given.queries if given.tiny else max(given.queries, 4096)
-    bench = Bench.of(given, given.graph, given.run)
-    queries = bench.queries(BATCHED, given)
-    rate = product_rate(bench.model, given)
+    count = args.queries if args.tiny else max(args.queries, 4096)
+    bench = Bench.of(args, args.graph, args.run)
+    queries = bench.queries(BATCHED, args)
+    rate = product_rate(bench.model, args)
     figures: dict[str, dict[str, float]] = {"products": {"tflop_per_s": rate / 1e12}}
     for name, where, k, chosen in (
-        (f"2p, k = {given.k}", bench, given.k, sample(queries["2p"], count)),
-        ("2p exact, FB15k-237", *exact_bench(given, count)),
+        (f"2p, k = {args.k}", bench, args.k, sample(queries["2p"], count)),
+        ("2p exact, FB15k-237", *exact_bench(args, count)),
     ):
         if where is None:
             continue
         rows = {
-            p: throughput(where.reasoner(k, precision=p), chosen, given)
+            p: throughput(where.reasoner(k, precision=p), chosen, args)
             for p in ("float32", "tf32", *NARROW)
         }
         for precision, row in rows.items():
@@ -271,41 +269,39 @@ def throughputs(given: argparse.Namespace) -> Measured:
             }
     hows = (("sigmoid", False), ("softmax-count", False), ("softmax-count", True))
     for (scores, adapted), precision in product(hows, NARROW):
-        reasoner = bench.reasoner(given.k, scores, precision, adapted)
+        reasoner = bench.reasoner(args.k, scores, precision, adapted)
         how = f"{scores}, adapted" if adapted else scores
         for name, every in queries.items():
-            row = throughput(reasoner, sample(every, count), given)
-            flop = 2.0 * rows_of(every.shape, given.k) * bench.model.keys().numel()
+            row = throughput(reasoner, sample(every, count), args)
+            flop = 2.0 * rows_of(every.shape, args.k) * bench.model.keys().numel()
             figures[f"{name}, {how}, {precision}"] = row | {
                 "share of products": row["queries_per_s"] * flop / rate
             }
-    kind = "throughput-untrained" if given.run is None else "throughput"
-    return Measured(figures, {"trained": given.run is not None}, kind=kind)
+    kind = "throughput-untrained" if args.run is None else "throughput"
+    return Measured(figures, {"trained": args.run is not None}, kind=kind)
 
 
-def exact_bench(given: argparse.Namespace, count: int) -> tuple[Bench | None, None, Any]:
+def exact_bench(args: argparse.Namespace, count: int) -> tuple[Bench | None, None, Any]:
     """FB15k-237 with some of its 2p queries, for exact search; nothing where its data is absent."""
-    if given.no_exact:
+    if args.no_exact:
         return None, None, None
-    small = Bench.of(given, "FB15k-237", given.exact_run)
-    queries = read_queries(data_folder(given, "FB15k-237"), "valid", "2p")
+    small = Bench.of(args, "FB15k-237", args.exact_run)
+    queries = read_queries(data_folder(args, "FB15k-237"), "valid", "2p")
     return small, None, sample(queries["2p"], max(1, count // 8))
 
 
-def product_rate(model: BilinearModel, given: argparse.Namespace) -> float:
+def product_rate(model: BilinearModel, args: argparse.Namespace) -> float:
     """FLOP a second of bare products with the keys, in bfloat16 on a GPU."""
     keys = model.keys()
-    rows = torch.randn(given.rows, keys.shape[1], device=keys.device)
-    if given.device == "cuda":
+    rows = torch.randn(args.rows, keys.shape[1], device=keys.device)
+    if args.device == "cuda":
         rows = rows.bfloat16()
         keys = keys[: len(keys) // 128 * 128].bfloat16()
-    times = in_turns({"": lambda: rows @ keys.t()}, given.rounds + 3, given.device)[""]
+    times = in_turns({"": lambda: rows @ keys.t()}, args.rounds + 3, args.device)[""]
     return 2.0 * len(rows) * keys.numel() / min(times)
 
 
-def throughput(
-    reasoner: Reasoner, queries: QuerySet, given: argparse.Namespace
-) -> dict[str, float]:
+def throughput(reasoner: Reasoner, queries: QuerySet, args: argparse.Namespace) -> dict[str, float]:
     """Queries a second, scoring alone and with the ranking of answers, and the MRR."""
     plan = queries.shape.plan
     (entities, relations) = slots(queries)
@@ -314,8 +310,8 @@ def throughput(
         for first in range(0, len(queries), 512):
             reasoner.scores(plan, entities[first : first + 512], relations[first : first + 512])
 
-    scoring = min(in_turns({"": score}, given.rounds, given.device)[""])
-    measured = [measure(reasoner, queries) for _ in range(given.rounds)]
+    scoring = min(in_turns({"": score}, args.rounds, args.device)[""])
+    measured = [measure(reasoner, queries) for _ in range(args.rounds)]
     best = min(figures.seconds for figures in measured)
     return {
         "queries_per_s": len(queries) / best,
@@ -325,15 +321,15 @@ def throughput(
 
 
 @torch.no_grad()
-def chosen(given: argparse.Namespace) -> Measured | None:
+def chosen(args: argparse.Namespace) -> Measured | None:
     """What the arguments ask for."""
-    throughput = given.throughput or given.device == "cuda"
-    given.rank = given.rank or (1000 if throughput else 100)
-    given.k = given.k or (256 if throughput else 64)
-    if given.peak:
-        peak(given)
+    throughput = args.throughput or args.device == "cuda"
+    args.rank = args.rank or (1000 if throughput else 100)
+    args.k = args.k or (256 if throughput else 64)
+    if args.peak:
+        peak(args)
         return None
-    return throughputs(given) if throughput else types(given)
+    return throughputs(args) if throughput else types(args)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -65,8 +65,8 @@ def atoms(run: str, queries: dict[str, QuerySet]) -> Figure:
     scores: dict[str, dict[str, torch.Tensor]] = {}
     for when, engine in both.items():
         rows = engine.reasoner.scores(SHAPES["1p"].plan, entities.T, relations.T).exp().cpu()
-        kept = rows.topk(min(SHOWN, rows.shape[1])).indices.unique()
-        pair = rows[:, kept]
+        ids = rows.topk(min(SHOWN, rows.shape[1])).indices.unique()
+        pair = rows[:, ids]
         scores[when] = {**dict(zip(names, pair, strict=True)), MINIMUM: pair.amin(0)}
     return adaptation(scores["before"], scores["after"])
 
@@ -76,7 +76,8 @@ def curves(run: str, queries: dict[str, QuerySet]) -> Figure:
     measured = {}
     for when, engine in engines(run).items():
         parts = [
-            reliability(engine.reasoner, sample(asked, 200), top=10) for asked in queries.values()
+            reliability(engine.reasoner, sample(query_set, 200), top=10)
+            for query_set in queries.values()
         ]
         measured[when] = sum(parts, Reliability.empty()).to_json()
     return figures.reliability_diagram(measured)
@@ -180,18 +181,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--queries", type=Path, help="a BetaE folder, for atoms and reliability")
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(argv)
-    if given.figure in ("atoms", "reliability"):
-        if given.queries is None:
-            raise SystemExit(f"{given.figure} needs --queries FOLDER")
-        queries = read_queries(
-            given.queries, given.split, "2i" if given.figure == "atoms" else None
-        )
-        drawn = (atoms if given.figure == "atoms" else curves)(given.sources[0], queries)
+    args = parser.parse_args(argv)
+    if args.figure in ("atoms", "reliability"):
+        if args.queries is None:
+            raise SystemExit(f"{args.figure} needs --queries FOLDER")
+        queries = read_queries(args.queries, args.split, "2i" if args.figure == "atoms" else None)
+        drawn = (atoms if args.figure == "atoms" else curves)(args.sources[0], queries)
     else:
-        named = dict(source.split("=", 1) for source in given.sources)
-        drawn = (steps if given.figure == "steps" else bars)(named)
-    print(f"wrote {save(drawn, given.out)}")
+        named = dict(source.split("=", 1) for source in args.sources)
+        drawn = (steps if args.figure == "steps" else bars)(named)
+    print(f"wrote {save(drawn, args.out)}")
 
 
 if __name__ == "__main__":

@@ -445,31 +445,31 @@ def limited(reader: Reader, work: Path, said: Path) -> int:
     return code
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The cases of each reader, and how they ended."""
     torch.set_num_threads(1)
-    chosen = given.only.split(",") if given.only else list(READERS)
+    chosen = args.only.split(",") if args.only else list(READERS)
     figures = {}
     missed = []
     for name in chosen:
-        valid = given.scratch / f"valid {name}"
+        valid = args.scratch / f"valid {name}"
         valid.mkdir()
         READERS[name].make(valid)
         READERS[name].read(valid)  # which must be possible
         ends: Counter[str] = Counter()
-        stop = time.monotonic() + given.seconds
+        stop = time.monotonic() + args.seconds
         number = 0
-        while time.monotonic() < stop and number < given.cases:
+        while time.monotonic() < stop and number < args.cases:
             end, about = tried(
-                READERS[name], valid, given.scratch / "case", f"{given.seed} {name} {number}"
+                READERS[name], valid, args.scratch / "case", f"{args.seed} {name} {number}"
             )
             ends[end] += 1
             if end not in ("read", "refused"):
                 missed.append(f"{name} case {number}: {end}")
                 print(f"{missed[-1]}\n{about}", file=sys.stderr)
-                if given.keep is not None:
+                if args.keep is not None:
                     shutil.copytree(
-                        given.scratch / "case", given.keep / f"{name} {number}", dirs_exist_ok=True
+                        args.scratch / "case", args.keep / f"{name} {number}", dirs_exist_ok=True
                     )
             number += 1
         failures = number - ends["read"] - ends["refused"]

@@ -87,9 +87,9 @@ def counted() -> Iterator[Rows]:
         rows.scored += len(heads)
         return queries(model, heads, relations)
 
-    def count_followed(hop: BlockExpansion, values: Tensor, *given: Tensor) -> None:
+    def count_followed(hop: BlockExpansion, values: Tensor, *tensors: Tensor) -> None:
         rows.followed += values.numel()
-        followed(hop, values, *given)
+        followed(hop, values, *tensors)
 
     with (
         patch.object(BilinearModel, "queries", count_scored),
@@ -125,7 +125,7 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def asked(engine: Engine, texts: Sequence[str]) -> Point:
+def measure_questions(engine: Engine, texts: Sequence[str]) -> Point:
     """What questions cost: the first one of an engine, then their steps, each again and again."""
     again = partial(engine.with_settings, k=engine.settings.k)  # the same, with nothing made yet
     first = timed(partial(again().ask, texts[0], TOP)).processor_ms
@@ -164,39 +164,39 @@ def _known(engine: Engine, question: BoundQuery) -> object:
     return known_answers(engine.parts, question.compiled.plan, *slots)
 
 
-def made(given: argparse.Namespace, **sizes: int) -> Engine:
+def made(args: argparse.Namespace, **sizes: int) -> Engine:
     """An engine over a graph that is grown to some sizes."""
-    wanted = {
-        "entities": given.fixed,
-        "rank": given.rank,
-        "relations": given.relations,
+    options = {
+        "entities": args.fixed,
+        "rank": args.rank,
+        "relations": args.relations,
         "runs": None,
         **sizes,
     }
-    wanted.setdefault("facts", 5 * wanted["entities"])
-    model, graph = fit_new_embeddings(argparse.Namespace(seed=given.seed, **wanted))
+    options.setdefault("facts", 5 * options["entities"])
+    model, graph = fit_new_embeddings(argparse.Namespace(seed=args.seed, **options))
     graph.index()  # a run has it
     return Engine(graph, model, search="auto")
 
 
-def numbers(given: str) -> list[int]:
+def numbers(text: str) -> list[int]:
     """Numbers that are joined by commas."""
-    return [int(number) for number in given.split(",")]
+    return [int(number) for number in text.split(",")]
 
 
 def over(
-    given: argparse.Namespace, part: str, size: str, engines: Mapping[int, Callable[[], Engine]]
+    args: argparse.Namespace, part: str, size: str, engines: Mapping[int, Callable[[], Engine]]
 ) -> list[Growth]:
     """Questions of some shapes asked of one engine, one after the other, each made in its turn."""
     points: dict[str, dict[int, Point]] = {}
     for x, make in engines.items():
         engine = make()
-        walks = Walks(engine, given.seed)
+        walks = Walks(engine, args.seed)
         for shape in SHAPES:
-            texts = walks.questions(shape, given.questions)
-            points.setdefault(shape, {})[x] = asked(engine, texts)
+            texts = walks.questions(shape, args.questions)
+            points.setdefault(shape, {})[x] = measure_questions(engine, texts)
             if shape == "2p":
-                points.setdefault("2p, beam", {})[x] = asked(
+                points.setdefault("2p, beam", {})[x] = measure_questions(
                     engine.with_settings(search="beam"), texts
                 )
         print(f"{part}: {x:,}", file=sys.stderr)
@@ -207,43 +207,41 @@ def over(
     ]
 
 
-def entities(given: argparse.Namespace) -> list[Growth]:
+def entities(args: argparse.Namespace) -> list[Growth]:
     """Questions over more and more entities, with five facts each."""
     return over(
-        given,
+        args,
         "entities",
         "entities",
-        {n: partial(made, given, entities=n) for n in numbers(given.entities)},
+        {n: partial(made, args, entities=n) for n in numbers(args.entities)},
     )
 
 
-def rank(given: argparse.Namespace) -> list[Growth]:
+def rank(args: argparse.Namespace) -> list[Growth]:
     """Questions to larger and larger models."""
-    return over(
-        given, "rank", "rank", {d: partial(made, given, rank=d) for d in numbers(given.ranks)}
-    )
+    return over(args, "rank", "rank", {d: partial(made, args, rank=d) for d in numbers(args.ranks)})
 
 
-def facts(given: argparse.Namespace) -> list[Growth]:
+def facts(args: argparse.Namespace) -> list[Growth]:
     """Questions over as many entities with more and more facts."""
     return over(
-        given, "facts", "facts", {m: partial(made, given, facts=m) for m in numbers(given.facts)}
+        args, "facts", "facts", {m: partial(made, args, facts=m) for m in numbers(args.facts)}
     )
 
 
-def k(given: argparse.Namespace) -> list[Growth]:
+def k(args: argparse.Namespace) -> list[Growth]:
     """Questions that follow more and more candidates."""
-    engine = made(given)
+    engine = made(args)
     return over(
-        given, "k", "k", {size: partial(engine.with_settings, k=size) for size in numbers(given.ks)}
+        args, "k", "k", {size: partial(engine.with_settings, k=size) for size in numbers(args.ks)}
     )
 
 
-def atoms(given: argparse.Namespace) -> list[Growth]:
+def atoms(args: argparse.Namespace) -> list[Growth]:
     """Chains, stars and cycles of more and more atoms; cycles are over fewer entities."""
     points: dict[str, dict[int, Point]] = {}
-    engine = made(given)
-    small = made(given, entities=given.cycled).with_settings(k=given.cycle_k)
+    engine = made(args)
+    small = made(args, entities=args.cycled).with_settings(k=args.cycle_k)
     beam = engine.with_settings(search="beam")
     for name, each in (
         ("chain", engine),
@@ -251,12 +249,12 @@ def atoms(given: argparse.Namespace) -> list[Growth]:
         ("star", engine),
         ("cycle", small),
     ):
-        walks = Walks(each, given.seed)
+        walks = Walks(each, args.seed)
         form = name.split(",")[0]
-        for size in numbers(given.atoms):
+        for size in numbers(args.atoms):
             if form != "cycle" or size > 2:
-                texts = walks.questions(form, given.questions, size)
-                points.setdefault(name, {})[size] = asked(each, texts)
+                texts = walks.questions(form, args.questions, size)
+                points.setdefault(name, {})[size] = measure_questions(each, texts)
         print(f"atoms: {name}", file=sys.stderr)
     return [
         Growth("atoms", name, "atoms", each, counted="work", linear=LINEAR["atoms"])
@@ -264,23 +262,23 @@ def atoms(given: argparse.Namespace) -> list[Growth]:
     ]
 
 
-def training(given: argparse.Namespace) -> list[Growth]:
+def training(args: argparse.Namespace) -> list[Growth]:
     """Training on more and more facts: preparation, the order of an epoch, a step, an epoch."""
     points: dict[int, Point] = {}
     settings = TrainSettings(
-        rank=given.rank, batch=given.batch, negatives=given.negatives, device="cpu"
+        rank=args.rank, batch=args.batch, negatives=args.negatives, device="cpu"
     )
     # loads what it needs
-    Training(generated(given.fixed, given.batch, given.relations, given.seed), settings).step(0)
-    for count in numbers(given.facts):
-        graph = generated(given.fixed, count, given.relations, given.seed)
+    Training(generated(args.fixed, args.batch, args.relations, args.seed), settings).step(0)
+    for count in numbers(args.facts):
+        graph = generated(args.fixed, count, args.relations, args.seed)
         trained = Training(graph, settings)
         begun = min(
             timed(partial(trained.step, epoch * trained.steps)).processor_ms
-            for epoch in range(given.steps)
+            for epoch in range(args.steps)
         )
-        steps = range(1, 1 + min(given.steps, trained.steps - 1))
-        last = (given.steps - 1) * trained.steps  # the first step of the last epoch that has begun
+        steps = range(1, 1 + min(args.steps, trained.steps - 1))
+        last = (args.steps - 1) * trained.steps  # the first step of the last epoch that has begun
         step = min(timed(partial(trained.step, last + number)).processor_ms for number in steps)
         points[count] = {
             "making ms": least_ms(partial(Training, graph, settings)),
@@ -298,32 +296,32 @@ def _begun(graph: Graph, settings: TrainSettings) -> object:
     return Training(graph, settings).step(0)
 
 
-def service(given: argparse.Namespace) -> list[Growth]:
+def service(args: argparse.Namespace) -> list[Growth]:
     """Processor time and latency of a question with more and more clients and workers."""
     from service import service as served
 
-    path = given.scratch / "served"
+    path = args.scratch / "served"
     size = argparse.Namespace(
-        entities=given.fixed,
-        facts=5 * given.fixed,
-        relations=given.relations,
-        rank=given.rank,
+        entities=args.fixed,
+        facts=5 * args.fixed,
+        relations=args.relations,
+        rank=args.rank,
         runs=None,
-        seed=given.seed,
+        seed=args.seed,
     )
     grow(size, path)
-    walks = Walks(tacit.open(path, device="cpu").engine, given.seed)
-    texts = [text for shape in ("1p", "2i", "2p") for text in walks.questions(shape, given.asked)]
+    walks = Walks(tacit.open(path, device="cpu").engine, args.seed)
+    texts = [text for shape in ("1p", "2i", "2p") for text in walks.questions(shape, args.asked)]
     bodies = [json.dumps({"query": text}).encode() for text in texts]
     found: dict[int, dict[int, Point]] = {}
-    for workers in numbers(given.workers):
+    for workers in numbers(args.workers):
         with served(path, "--workers", str(workers)) as (process, port):
             loaded = partial(_loaded, process, port, bodies)
-            loaded(numbers(given.clients)[-1], 0.5)  # every worker answers once
+            loaded(numbers(args.clients)[-1], 0.5)  # every worker answers once
             found[workers] = {
-                clients: loaded(clients, given.seconds) for clients in numbers(given.clients)
+                clients: loaded(clients, args.seconds) for clients in numbers(args.clients)
             }
-    most = numbers(given.clients)[-1]
+    most = numbers(args.clients)[-1]
     by_workers: dict[int, Point] = {workers: points[most] for workers, points in found.items()}
     growths = [
         Growth(
@@ -355,25 +353,25 @@ def _loaded(process: Any, port: int, bodies: list[bytes], clients: int, seconds:
     }
 
 
-def laptop(given: argparse.Namespace) -> dict[str, Point]:
+def laptop(args: argparse.Namespace) -> dict[str, Point]:
     """What to expect: a run is opened, asked a question for the first time, and again."""
     rows: dict[str, Point] = {}
-    for size, name in zip(numbers(given.laptop), LAPTOP.values(), strict=True):
-        folder = given.runs / name if given.runs is not None else given.scratch / f"laptop-{size}"
-        if given.runs is None or size == max(LAPTOP):
-            folder = given.scratch / f"laptop-{size}"
+    for size, name in zip(numbers(args.laptop), LAPTOP.values(), strict=True):
+        folder = args.runs / name if args.runs is not None else args.scratch / f"laptop-{size}"
+        if args.runs is None or size == max(LAPTOP):
+            folder = args.scratch / f"laptop-{size}"
             options = argparse.Namespace(
                 entities=size,
                 facts=5 * size,
-                relations=given.relations,
-                rank=given.rank,
-                runs=given.runs,
-                seed=given.seed,
+                relations=args.relations,
+                rank=args.rank,
+                runs=args.runs,
+                seed=args.seed,
             )
             grow(options, folder)
-        walks = Walks(tacit.open(folder, device="cpu").engine, given.seed)
+        walks = Walks(tacit.open(folder, device="cpu").engine, args.seed)
         for shape in SHAPES:
-            texts = walks.questions(shape, given.questions)
+            texts = walks.questions(shape, args.questions)
             engine = tacit.open(folder, device="cpu").engine
             first = timed(partial(engine.ask, texts[0], TOP)).processor_ms
             memory = extra_mb(partial(tacit.open(folder, device="cpu").engine.ask, texts[0], TOP))
@@ -395,30 +393,30 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[Growth]]] = {
 }  # fmt: skip
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The parts that were asked for, their exponents, and what grows too fast."""
-    wanted = given.parts.split(",")
-    if unknown := set(wanted) - {*PARTS, "laptop"}:
+    names = args.parts.split(",")
+    if unknown := set(names) - {*PARTS, "laptop"}:
         raise SystemExit(
             f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)} and laptop"
         )
     figures: dict[str, dict[str, Any]] = {}
     seconds: dict[str, float] = {}
     growths: list[Growth] = []
-    for part in wanted:
+    for part in names:
         if part == "laptop":
-            rows, seconds[part], _ = timed(partial(laptop, given))
+            rows, seconds[part], _ = timed(partial(laptop, args))
             figures |= rows
         else:
-            found, seconds[part], _ = timed(partial(PARTS[part], given))
+            found, seconds[part], _ = timed(partial(PARTS[part], args))
             growths += found
     for each in growths:
         figures |= each.figures()
     figures |= {f"{part}, the whole part": {"seconds": taken} for part, taken in seconds.items()}
-    if given.figure is not None and growths:
-        given.figure.parent.mkdir(parents=True, exist_ok=True)
-        given.figure.write_text(svg(draw(growths)), encoding="utf-8")
-    weights = "random clusters" if given.runs is None else "trained"
+    if args.figure is not None and growths:
+        args.figure.parent.mkdir(parents=True, exist_ok=True)
+        args.figure.write_text(svg(draw(growths)), encoding="utf-8")
+    weights = "random clusters" if args.runs is None else "trained"
     return Measured(
         figures, {"laptop, weights": weights}, [said for each in growths for said in each.faster()]
     )

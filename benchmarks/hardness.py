@@ -77,47 +77,47 @@ class Raised(SoftmaxCount):
         return Raised(facts, self.odds, self.cap)
 
 
-def engine_of(graph: Graph, model: Scorer, k: int, way: Mapping[str, Any]) -> Engine:
+def engine_of(graph: Graph, model: Scorer, k: int, changes: Mapping[str, Any]) -> Engine:
     """An engine that knows the training facts and scores in a certain way."""
-    settings = {name: value for name, value in way.items() if name not in ("odds", "cap")}
-    raised = {name: way[name] for name in ("odds", "cap") if name in way}
+    settings = {name: value for name, value in changes.items() if name not in ("odds", "cap")}
+    raised = {name: changes[name] for name in ("odds", "cap") if name in changes}
     adapter: Calibration | None = (
         Raised(KnownFacts(graph.index("train")), **raised) if raised else None
     )
     return Engine(graph, model, adapter=adapter, **{"observed": "train", "k": k, **settings})
 
 
-def drawn(given: argparse.Namespace, graph: Graph) -> dict[str, dict[str, QuerySet]]:
+def drawn(args: argparse.Namespace, graph: Graph) -> dict[str, dict[str, QuerySet]]:
     """Validation queries by the links that their hard answers are missing, then by shape."""
     queries: dict[str, dict[str, QuerySet]] = {}
     for name, missing in CLASSES.items():
         links = missing_range(missing, "valid")
-        wanted = {
-            shape: each for shape, each in shapes_of(given.shapes).items() if can_miss(each, links)
+        shapes = {
+            shape: each for shape, each in shapes_of(args.shapes).items() if can_miss(each, links)
         }
         found = {
             shape: sample(
                 graph,
                 each,
                 "valid",
-                given.count,
-                seed=given.seed,
+                args.count,
+                seed=args.seed,
                 missing=missing,
-                waste=given.waste,
+                waste=args.waste,
             )
-            for shape, each in wanted.items()
+            for shape, each in shapes.items()
         }
         queries[name] = {shape: each.queries for shape, each in found.items() if len(each.queries)}
     return queries
 
 
-def opened(given: argparse.Namespace) -> tuple[Graph, Scorer, Any]:
+def opened(args: argparse.Namespace) -> tuple[Graph, Scorer, Any]:
     """The graph, its link predictor, and how that was trained."""
-    if given.run_folder or given.graph == "world":
-        run = RunFolder.open(run_of(given, given.run_folder or "world"))
-        return run.graph(), load_model(run, given.device), run.settings["train"]
-    graph = graph_of(given)
-    model, settings = trained(given, graph)
+    if args.run_folder or args.graph == "world":
+        run = RunFolder.open(run_of(args, args.run_folder or "world"))
+        return run.graph(), load_model(run, args.device), run.settings["train"]
+    graph = graph_of(args)
+    model, settings = trained(args, graph)
     return graph, model, settings.to_dict()
 
 
@@ -136,15 +136,15 @@ def compared(
     }
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The mean MRR of each setting by class of answers, with and without negation apart."""
-    graph, model, training = opened(given)
-    queries = drawn(given, graph)
+    graph, model, training = opened(args)
+    queries = drawn(args, graph)
     figures: dict[str, dict[str, float]] = {}
     shapes: dict[str, dict[str, dict[str, float]]] = {}
     usual: dict[str, dict[str, Floats]] = {}
-    for name in dict.fromkeys(["softmax-count", *(given.ways.split(",") if given.ways else WAYS)]):
-        engine = engine_of(graph, model, given.k, WAYS[name])
+    for name in dict.fromkeys(["softmax-count", *(args.ways.split(",") if args.ways else WAYS)]):
+        engine = engine_of(graph, model, args.k, WAYS[name])
         row = dict[str, float]()
         shapes[name] = {}
         for links, sets in queries.items():
@@ -166,7 +166,7 @@ def measure(given: argparse.Namespace) -> Measured:
         "queries": counts,
         "by shape": shapes,
     }
-    return Measured(figures, about, kind=str(given.graph).lower())
+    return Measured(figures, about, kind=str(args.graph).lower())
 
 
 def main(argv: Sequence[str] | None = None) -> None:

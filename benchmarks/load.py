@@ -38,16 +38,16 @@ print(taken.wall, taken.processor, 1e9 * peak_gb())
 Facts = list[tuple[int, int, int]]
 
 
-def generated(given: argparse.Namespace) -> Facts:
+def generated(args: argparse.Namespace) -> Facts:
     """Distinct facts with skewed frequencies."""
-    rng = np.random.default_rng(given.seed)
-    size = int(given.triples * 1.2)
-    entities = given.entities
-    relations = given.relations
+    rng = np.random.default_rng(args.seed)
+    size = int(args.triples * 1.2)
+    entities = args.entities
+    relations = args.relations
     heads, tails = ((entities * rng.random(size) ** 2).astype(np.int64) for _ in range(2))
     kinds = (relations * rng.random(size) ** 3).astype(np.int64)
     keys = np.unique((heads * relations + kinds) * entities + tails)
-    pairs, tails = np.divmod(rng.permutation(keys)[: given.triples], entities)
+    pairs, tails = np.divmod(rng.permutation(keys)[: args.triples], entities)
     heads, kinds = np.divmod(pairs, relations)
     return list(zip(heads.tolist(), kinds.tolist(), tails.tolist(), strict=True))
 
@@ -115,13 +115,13 @@ def neighbourhoods(graph: Graph, count: int, scanned: int) -> dict[str, float]:
     }
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Everything, the best of three for times."""
-    path = given.scratch / "generated.tsv"
-    facts = generated(given)
+    path = args.scratch / "generated.tsv"
+    facts = generated(args)
     write(path, facts)
     *_, empty = probe()
-    taken, busy, peaks = zip(*(probe(path) for _ in range(given.rounds)), strict=True)
+    taken, busy, peaks = zip(*(probe(path) for _ in range(args.rounds)), strict=True)
     figures: dict[str, dict[str, float]] = {
         "table": {
             "per second": len(facts) / min(taken),
@@ -130,7 +130,7 @@ def measure(given: argparse.Namespace) -> Measured:
             "times a plain loop": timed(partial(by_the_line, path)).processor / min(busy),
         }
     }
-    lookups = neighbourhoods(load(path), given.count, given.scanned)
+    lookups = neighbourhoods(load(path), args.count, args.scanned)
     figures["neighbourhoods"] = {
         **lookups,
         "times a scan": lookups["scan, s"] / lookups["one by one, s"],
@@ -139,13 +139,13 @@ def measure(given: argparse.Namespace) -> Measured:
         path = path.with_suffix(extension)
         write(path, facts[: len(facts) // 4])
         try:
-            busiest = min(probe(path)[1] for _ in range(given.rounds))
+            busiest = min(probe(path)[1] for _ in range(args.rounds))
         except subprocess.CalledProcessError as error:  # a library that reads it is not installed
             print(f"{kind}: left out, since {error.stderr.strip().splitlines()[-1]}")
             continue
         figures[kind] = {"per processor second": len(facts) // 4 / busiest}
-    if (folder := given.data / "NELL995").is_dir():
-        figures["NELL995"] = {"NELL995, s": min(probe(folder)[0] for _ in range(given.rounds))}
+    if (folder := args.data / "NELL995").is_dir():
+        figures["NELL995"] = {"NELL995, s": min(probe(folder)[0] for _ in range(args.rounds))}
     else:
         print(
             f"{folder} is not there: give the folder of the benchmark data with --data or "

@@ -48,10 +48,10 @@ WALL = 100.0
 Triples = NDArray[np.int64]
 
 
-def base(given: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
+def base(args: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
     """Vectors of entities and relations and facts to grow from: a run's, or random ones."""
-    if given.runs is not None and (given.runs / "nell" / MODEL).is_file():
-        run = RunFolder.open(given.runs / "nell")
+    if args.runs is not None and (args.runs / "nell" / MODEL).is_file():
+        run = RunFolder.open(args.runs / "nell")
         model = load_model(run)
         graph = run.graph()
         return (
@@ -59,15 +59,15 @@ def base(given: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
             model.relations.weight,
             np.asarray(graph.train, dtype=np.int64),
         )
-    draw = torch.Generator().manual_seed(given.seed)
-    size = max(20, given.entities // 16)
-    model = ComplEx(size, 2 * given.relations, given.rank).requires_grad_(False)
+    draw = torch.Generator().manual_seed(args.seed)
+    size = max(20, args.entities // 16)
+    model = ComplEx(size, 2 * args.relations, args.rank).requires_grad_(False)
     model.reset(0.35, draw)
-    centres = torch.randn(max(2, size // 64), 2 * given.rank, generator=draw) * 0.35
+    centres = torch.randn(max(2, size // 64), 2 * args.rank, generator=draw) * 0.35
     model.entities.weight.mul_(0.5).add_(
         centres[torch.randint(len(centres), (size,), generator=draw)]
     )
-    heads, along = (torch.randint(n, (4 * size,), generator=draw) for n in (size, given.relations))
+    heads, along = (torch.randint(n, (4 * size,), generator=draw) for n in (size, args.relations))
     found = []
     for h, r in zip(heads.split(64), along.split(64), strict=True):
         among = torch.randperm(size, generator=draw)[:AMONG]
@@ -82,21 +82,21 @@ def base(given: argparse.Namespace) -> tuple[Tensor, Tensor, Triples]:
     )
 
 
-def grow(given: argparse.Namespace, folder: Path) -> RunFolder:
+def grow(args: argparse.Namespace, folder: Path) -> RunFolder:
     """A run of what is grown."""
-    model, graph = fit_new_embeddings(given)
+    model, graph = fit_new_embeddings(args)
     run = RunFolder.create(folder, graph, TrainSettings(rank=model.rank, device="cpu").to_dict())
     save_model(run, model)
     return run
 
 
-def fit_new_embeddings(given: argparse.Namespace) -> tuple[ComplEx, Graph]:
+def fit_new_embeddings(args: argparse.Namespace) -> tuple[ComplEx, Graph]:
     """A model and a graph whose vectors and facts are grown from those of a smaller one."""
-    vectors, relations, facts = base(given)
-    draw = torch.Generator().manual_seed(given.seed)
-    random = np.random.default_rng(given.seed)
+    vectors, relations, facts = base(args)
+    draw = torch.Generator().manual_seed(args.seed)
+    random = np.random.default_rng(args.seed)
     size = len(vectors)
-    count = given.entities
+    count = args.entities
     picked = torch.randperm(size, generator=draw)[: min(512, size)]
     cluster = torch.cat([(part @ vectors[picked].T).argmax(1) for part in vectors.split(8192)])
     order = cluster.argsort()
@@ -116,7 +116,7 @@ def fit_new_embeddings(given: argparse.Namespace) -> tuple[ComplEx, Graph]:
         model.entities.weight[first : first + len(own)] = mixed + noise * torch.randn(
             mixed.shape, generator=draw
         )
-    drawn = facts[random.integers(len(facts), size=given.facts)]
+    drawn = facts[random.integers(len(facts), size=args.facts)]
     for column in (0, 2):  # each end becomes one of those that it has become
         copies = (count - 1 - drawn[:, column]) // size + 1
         drawn[:, column] += size * (random.random(len(drawn)) * copies).astype(np.int64)
@@ -133,8 +133,8 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
     """Questions that start at a fact and go on from its tail, with few known answers."""
     random = np.random.default_rng(seed + 1)
     index = graph.index()
-    asked: dict[str, list[Query]] = {"1p": [], "2p": []}
-    while len(asked["2p"]) < count:
+    queries: dict[str, list[Query]] = {"1p": [], "2p": []}
+    while len(queries["2p"]) < count:
         head, relation, tail = graph.train[random.integers(len(graph.train))].tolist()
         onwards = np.unique(graph.train[graph.train[:, 0] == tail][:, 1])
         if not len(onwards):
@@ -149,9 +149,9 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
             f"?t : {first}(e{head}, ?t)",
             f"?t : exists ?v . {first}(e{head}, ?v) & {second}(?v, ?t)",
         )
-        for shape, text in zip(asked, texts, strict=True):
-            asked[shape].append(parse_question(text, graph).query)
-    return asked
+        for shape, text in zip(queries, texts, strict=True):
+            queries[shape].append(parse_question(text, graph).query)
+    return queries
 
 
 def ways(engine: Engine) -> dict[str, Engine]:
@@ -164,13 +164,15 @@ def ways(engine: Engine) -> dict[str, Engine]:
     }
 
 
-def asked(engine: Engine, sets: Mapping[str, Sequence[Query]]) -> dict[str, dict[str, float]]:
+def measure_queries(
+    engine: Engine, sets: Mapping[str, Sequence[Query]]
+) -> dict[str, dict[str, float]]:
     """Times of every way and shape, medians, and how near the answers of the index are."""
     figures: dict[str, dict[str, float]] = {}
     for shape, queries in sets.items():
-        for name, way in ways(engine).items():
-            way.ask(queries[0], TOP)  # loads what it needs
-            done = [timed(partial(way.ask, query, TOP)) for query in queries]
+        for name, variant in ways(engine).items():
+            variant.ask(queries[0], TOP)  # loads what it needs
+            done = [timed(partial(variant.ask, query, TOP)) for query in queries]
             figures[f"{shape} {name}"] = row = {
                 "cpu_ms": float(np.median([each.processor_ms for each in done])),
                 "cpu_p90_ms": float(np.quantile([each.processor_ms for each in done], 0.9)),
@@ -245,10 +247,10 @@ def fastest(work: Callable[[], Any]) -> float:
     return min(timed(work).processor_ms for _ in range(3))
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Everything, and the aims that were missed."""
-    folder = given.grown or given.scratch / "grown"
-    run = RunFolder.open(folder) if (folder / MODEL).is_file() else grow(given, folder)
+    folder = args.grown or args.scratch / "grown"
+    run = RunFolder.open(folder) if (folder / MODEL).is_file() else grow(args, folder)
     built = {} if run.has(INDEX) else tacit.open(run.path, device="cpu").index()
     opened, wall, _ = timed(partial(tacit.open, run.path, device="cpu"))
     anything = torch.zeros(opened.graph.num_relations, dtype=torch.bool)
@@ -260,15 +262,15 @@ def measure(given: argparse.Namespace) -> Measured:
             f"{name}_mb": (run.path / name).stat().st_size / 1e6 for name in (MODEL, INDEX, CODES)
         },
     }
-    sets = questions(opened.graph, given.questions, given.seed)
+    sets = questions(opened.graph, args.questions, args.seed)
     missed: list[str] = []
     for calibration in ("sigmoid", "softmax-count"):
         engine = opened.engine.with_settings(calibration=calibration)
-        found = asked(engine, sets)
+        found = measure_queries(engine, sets)
         figures |= {f"{calibration}: {name}": row for name, row in found.items()}
         missed += [f"{calibration}: {what}" for what in missing(found)]
     found = rows(
-        opened.engine.with_settings(calibration="softmax-count"), RunRetrievers(run), given.seed
+        opened.engine.with_settings(calibration="softmax-count"), RunRetrievers(run), args.seed
     )
     figures |= found
     one = found["a pass over the table"]["cpu_ms"]
@@ -279,7 +281,7 @@ def measure(given: argparse.Namespace) -> Measured:
     }
     missed += [f"1p takes {passes:.2f} passes"] * (passes > PASSES)
     return Measured(
-        figures, {"grown from": "nell" if given.runs else "random clusters"}, missed=missed
+        figures, {"grown from": "nell" if args.runs else "random clusters"}, missed=missed
     )
 
 

@@ -70,15 +70,13 @@ def counts(
     return found
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The weights on both graphs; what the formula does not find is a goal missed."""
     figures: dict[str, dict[str, Any]] = {}
     missed = []
     for name, table in TABLES.items():
-        graph = graph_of(given, name)
-        for title, row in counts(
-            graph, given.rank, given.encoders.split(","), ROWS / table
-        ).items():
+        graph = graph_of(args, name)
+        for title, row in counts(graph, args.rank, args.encoders.split(","), ROWS / table).items():
             published = PARAMETERS.get(title, {}).get(name)
             here = {"published": published and f"{published:.1e}", **row}
             figures.setdefault(title, {}).update(

@@ -46,10 +46,10 @@ def per_second(work: Callable[[str], object], questions: list[str]) -> float:
     return len(questions) / timed(lambda: [work(question) for question in questions]).processor
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Questions a second, by what is done with them."""
     graph = load("world")
-    questions = texts(given.queries, graph.entities.labels, graph.relations.labels[::2], given.seed)
+    questions = texts(args.queries, graph.entities.labels, graph.relations.labels[::2], args.seed)
     parsed = {text: parse(text) for text in questions}
     rates = {
         "text": per_second(parse, questions),
@@ -57,7 +57,7 @@ def measure(given: argparse.Namespace) -> Measured:
         "text, plan and names": per_second(
             lambda text: bind(compile_query(parse(text)), graph), questions
         ),
-        "SPARQL": per_second(parse_sparql, [SPARQL] * max(1, given.queries // 20)),
+        "SPARQL": per_second(parse_sparql, [SPARQL] * max(1, args.queries // 20)),
     }
     return Measured({name: {"per_s": rate} for name, rate in rates.items()})
 

@@ -33,15 +33,15 @@ from tacit.query.sampling.shapes import SHAPES, parse_shapes
 WAYS: dict[str, dict[str, Any]] = {"all": {"loops": True}, "no loops": {}, "typed": {"typed": True}}
 
 
-def queries_of(given: argparse.Namespace, graph: Graph) -> dict[str, QuerySet]:
+def queries_of(args: argparse.Namespace, graph: Graph) -> dict[str, QuerySet]:
     """The queries of the split in the folder of the graph, else sampled ones of every shape."""
-    folder = given.data / given.graph
-    if (folder / f"{given.split}-queries.pkl").is_file():
-        read = read_queries(folder, given.split)
+    folder = args.data / args.graph
+    if (folder / f"{args.split}-queries.pkl").is_file():
+        read = read_queries(folder, args.split)
         return {name: queries for name, queries in read.items() if not name.endswith("-DM")}
     shapes = {name: SHAPES[name] for name in parse_shapes("all")}
     drawn = {
-        n: sample(graph, shape, given.split, given.limit, seed=given.seed).queries
+        n: sample(graph, shape, args.split, args.limit, seed=args.seed).queries
         for n, shape in shapes.items()
     }
     return {name: queries for name, queries in drawn.items() if len(queries)}
@@ -69,17 +69,15 @@ def best_answers(engine: Engine, graph: Graph, split: str) -> dict[str, float]:
     return {"loops, share": loops / len(queries), "sensible, share": sensible / len(queries)}
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The figures of each way."""
-    graph = graph_of(given)
-    model, settings = trained(
-        given, graph, precision="bf16" if given.device == "cuda" else "float32"
-    )
-    queries = queries_of(given, graph)
+    graph = graph_of(args)
+    model, settings = trained(args, graph, precision="bf16" if args.device == "cuda" else "float32")
+    queries = queries_of(args, graph)
     figures = {}
-    for name, way in WAYS.items():
-        engine = Engine(graph, model, observed="train", k=given.k, **way)
-        results = evaluate(engine.reasoner, queries, EvaluateSettings(limit=given.limit))
+    for name, changes in WAYS.items():
+        engine = Engine(graph, model, observed="train", k=args.k, **changes)
+        results = evaluate(engine.reasoner, queries, EvaluateSettings(limit=args.limit))
         mrr = {
             f"{shape}, mrr": value
             for shape, value in results.mrr.items()
@@ -88,9 +86,9 @@ def measure(given: argparse.Namespace) -> Measured:
         averages = {
             f"{a}, mrr": v for a in ("avg_p", "avg_n") if (v := results.average(a)) is not None
         }
-        figures[name] = averages | mrr | best_answers(engine, graph, given.split)
+        figures[name] = averages | mrr | best_answers(engine, graph, args.split)
     return Measured(
-        figures, {"train": settings.to_dict(), "observed": "train"}, kind=str(given.graph).lower()
+        figures, {"train": settings.to_dict(), "observed": "train"}, kind=str(args.graph).lower()
     )
 
 

@@ -36,14 +36,14 @@ def by_sorting(
     return torch.tensor(places, dtype=torch.float32)
 
 
-def compare(given: argparse.Namespace, hard_count: int, easy_count: int) -> dict[str, float]:
+def compare(args: argparse.Namespace, hard_count: int, easy_count: int) -> dict[str, float]:
     """Milliseconds a query of both ways, on the same scores."""
-    generator = torch.Generator().manual_seed(given.seed)
-    queries = given.queries
-    device = given.device
-    scores = torch.randn(queries, given.entities, generator=generator).to(device)
+    generator = torch.Generator().manual_seed(args.seed)
+    queries = args.queries
+    device = args.device
+    scores = torch.randn(queries, args.entities, generator=generator).to(device)
     answers = torch.stack(
-        [torch.randperm(given.entities, generator=generator) for _ in range(queries)]
+        [torch.randperm(args.entities, generator=generator) for _ in range(queries)]
     )
     known = answers[:, : hard_count + easy_count].flatten().to(device)
     hard = answers[:, :hard_count].flatten().to(device)
@@ -55,7 +55,7 @@ def compare(given: argparse.Namespace, hard_count: int, easy_count: int) -> dict
     if not torch.equal(ranks(*subset).cpu(), by_sorting(*subset)):
         sys.exit("the two ways disagree")
     counting = in_turns(
-        {"": lambda: ranks(scores, rows, hard, known_rows, known)}, given.rounds, device
+        {"": lambda: ranks(scores, rows, hard, known_rows, known)}, args.rounds, device
     )
     sorting = in_turns({"": lambda: by_sorting(*subset)}, 1, device)
     ms = 1e3 * min(counting[""]) / queries
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     benchmark.size("--entities", 63_361, tiny=300)
     benchmark.size("--rounds", 5, tiny=1)
     benchmark.run(
-        lambda given: Measured({name: compare(given, *sizes) for name, sizes in SHAPES.items()}),
+        lambda args: Measured({name: compare(args, *sizes) for name, sizes in SHAPES.items()}),
         argv,
     )
 

@@ -45,8 +45,8 @@ def in_processes(world: int, work: Callable[..., Any], *arguments: Any) -> list[
     started = context()
     ends = [started.Pipe() for _ in range(world)]
     processes = [
-        started.Process(target=_sent, args=(there, work, rank, *arguments))
-        for rank, (_, there) in enumerate(ends)
+        started.Process(target=_sent, args=(end, work, rank, *arguments))
+        for rank, (_, end) in enumerate(ends)
     ]
     for process in processes:
         process.start()
@@ -62,39 +62,39 @@ def _sent(pipe: Any, work: Callable[..., Any], rank: int, *arguments: Any) -> No
 
 
 def made_step(
-    entities: int, given: argparse.Namespace, batch: int, negatives: int, shards: Shards
+    entities: int, args: argparse.Namespace, batch: int, negatives: int, shards: Shards
 ) -> TrainStep:
     """A step of ComplEx over the rows of a shard."""
-    settings = TrainSettings(rank=given.rank, batch=batch, reg=0.05, negatives=negatives)
-    model = make_model("complex", entities, RELATIONS, given.rank, 1, shards)
-    model.reset(settings.init, torch.Generator().manual_seed(given.seed))
+    settings = TrainSettings(rank=args.rank, batch=batch, reg=0.05, negatives=negatives)
+    model = make_model("complex", entities, RELATIONS, args.rank, 1, shards)
+    model.reset(settings.init, torch.Generator().manual_seed(args.seed))
     return TrainStep(model, settings, 1e12, "float32")
 
 
 def clocks(
-    rank: int, sizes: Sequence[tuple[int, int, int]], given: argparse.Namespace
+    rank: int, sizes: Sequence[tuple[int, int, int]], args: argparse.Namespace
 ) -> list[Turns]:
     """The clocks of turns of steps, by one process and by all, for some sizes."""
-    meet(f"file://{given.scratch}/meeting", rank, WORLD, 600.0)
-    taken = [turns_of(*size, given) for size in sizes]
+    meet(f"file://{args.scratch}/meeting", rank, WORLD, 600.0)
+    taken = [turns_of(*size, args) for size in sizes]
     leave()
     return taken
 
 
-def turns_of(entities: int, batch: int, negatives: int, given: argparse.Namespace) -> Turns:
+def turns_of(entities: int, batch: int, negatives: int, args: argparse.Namespace) -> Turns:
     """The clocks of turns of steps of one size."""
     shared = Shards.joined(entities)
-    draw = torch.Generator().manual_seed(given.seed)
+    draw = torch.Generator().manual_seed(args.seed)
     sizes = (entities, RELATIONS, entities)
     batches = [
         torch.stack([torch.randint(size, (batch,), generator=draw) for size in sizes], 1)
-        for _ in range(given.steps)
+        for _ in range(args.steps)
     ]
-    steps = {"all": made_step(entities, given, batch, negatives, shared)}
+    steps = {"all": made_step(entities, args, batch, negatives, shared)}
     if shared.leads:
-        steps["one"] = made_step(entities, given, batch, negatives, Shards(entities))
+        steps["one"] = made_step(entities, args, batch, negatives, Shards(entities))
     taken: Turns = {"one": [], "all": []}
-    for _ in range(given.turns + 1):  # the first warms up
+    for _ in range(args.turns + 1):  # the first warms up
         for name in taken:
             shared.wait()
             if name in steps:
@@ -108,7 +108,7 @@ def _take(step: TrainStep, batches: list[torch.Tensor], draw: torch.Generator) -
         step(batch, draw)
 
 
-def beside(first: Turns, second: Turns, given: argparse.Namespace) -> dict[str, float]:
+def beside(first: Turns, second: Turns, args: argparse.Namespace) -> dict[str, float]:
     """The clocks of two processes beside those of one, a step."""
     one = first["one"]
     both = first["all"]
@@ -116,7 +116,7 @@ def beside(first: Turns, second: Turns, given: argparse.Namespace) -> dict[str, 
     median = statistics.median
     figures = {"ms": median(wall for wall, _ in one), "two_ms": median(wall for wall, _ in both)}
     figures |= {"cpu_ms": median(cpu for _, cpu in one), "two_cpu_ms": median(together)}
-    each = {name: 1e3 * seconds / given.steps for name, seconds in figures.items()}
+    each = {name: 1e3 * seconds / args.steps for name, seconds in figures.items()}
     ratios = [own / alone[1] for own, alone in zip(together, one, strict=True)]
     return {**each, "time": each["two_ms"] / each["ms"], "processor": median(ratios)}
 
@@ -143,38 +143,38 @@ class EnumeratedTarget:
             time.sleep(0.005)
 
 
-def memory(rank: int, optimizer: str, folder: str, given: argparse.Namespace) -> float:
+def memory(rank: int, optimizer: str, folder: str, args: argparse.Namespace) -> float:
     """What sampled training takes beside the facts, over the size of its entity table."""
-    made = generated(given.entities, given.facts, 100, given.seed)
+    made = generated(args.entities, args.facts, 100, args.seed)
     graph = Graph(made.entities, made.relations, made.train[:-100], made.train[-100:])
     settings = TrainSettings(
-        rank=given.rank, epochs=2, batch=1000, negatives=200, optimizer=optimizer, validate_every=1,
+        rank=args.rank, epochs=2, batch=1000, negatives=200, optimizer=optimizer, validate_every=1,
         device="cpu", checkpoint_seconds=5.0,
     )  # fmt: skip
     run = RunFolder.create(folder, graph, settings.to_dict())
     before = status_bytes("RssAnon")
     with EnumeratedTarget() as held:
         train(graph, settings, run, progress=False)
-    rows = -(-given.entities // MULTIPLE) * MULTIPLE
-    return float((held.most - before) / (4 * rows * 2 * given.rank))
+    rows = -(-args.entities // MULTIPLE) * MULTIPLE
+    return float((held.most - before) / (4 * rows * 2 * args.rank))
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Steps of two sizes and a whole training."""
     sizes = {
-        "FB15k-237, all entities": (given.small, given.batch, 0),
-        "large, all entities": (given.large, given.batch // 2, 0),
-        "large, sampled": (given.large, 2 * given.batch, 2 * given.batch),
+        "FB15k-237, all entities": (args.small, args.batch, 0),
+        "large, all entities": (args.large, args.batch // 2, 0),
+        "large, sampled": (args.large, 2 * args.batch, 2 * args.batch),
     }
-    first, second = in_processes(WORLD, clocks, list(sizes.values()), given)
+    first, second = in_processes(WORLD, clocks, list(sizes.values()), args)
     figures = {
-        name: beside(own, other, given)
+        name: beside(own, other, args)
         for name, own, other in zip(sizes, first, second, strict=True)
     }
     for optimizer in ("adagrad", "rowwise"):
-        arguments = optimizer, str(given.scratch / optimizer), given
+        arguments = optimizer, str(args.scratch / optimizer), args
         # Earlier memory of a process would hide what training takes; tiny sizes say nothing.
-        share = memory(0, *arguments) if given.tiny else in_processes(1, memory, *arguments)[0]
+        share = memory(0, *arguments) if args.tiny else in_processes(1, memory, *arguments)[0]
         figures[f"memory, {optimizer}"] = {"of the table": share}
     goals = {"time": TIME, "processor": PROCESSOR}
     full = [name for name in figures if name.endswith("all entities")]

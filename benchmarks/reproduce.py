@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from ablation_variants import fit_variant
-from encoder_rows import expressible, given_queries, told
+from encoder_rows import expressible, given_queries, training_report
 from scaffold import Benchmark, data_folder, provenance, timed, write
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.settings import AdaptSettings
@@ -77,8 +77,8 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class BoundQuery:
-    """What answers the queries of a row, and what is told of it."""
+class RowSetup:
+    """The reasoner and queries of a row, with the settings, times and notes of its report."""
 
     reasoner: Reasoner
     queries: Mapping[str, QuerySet]
@@ -92,8 +92,8 @@ class Table:
     """A table under way: its graph, and what its rows share, each by the settings it depends on."""
 
     folder: Path
-    given: argparse.Namespace
-    kept: dict[str, Any] = field(default_factory=dict)
+    args: argparse.Namespace
+    cache: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.graph: Graph
@@ -102,16 +102,14 @@ class Table:
     def run(self, row: Row) -> dict[str, Any]:
         """Train, adapt or encode, and evaluate a row; returns results with settings and times."""
         queries = self._once(("queries", row["queries"]), lambda: self._queries(row["queries"]))
-        asked = self._encoder(row, queries) if "encode" in row else self._engine(row, queries)
-        limit = self.given.limit or row.get("limit")
+        setup = self._encoder(row, queries) if "encode" in row else self._engine(row, queries)
+        limit = self.args.limit or row.get("limit")
         more = row.get("evaluate", {})  # what else the protocol is told
         how = EvaluateSettings(limit=limit, **more)
         results, taken, _ = timed(
-            partial(evaluate, asked.reasoner, asked.queries, how, asked.settings)
+            partial(evaluate, setup.reasoner, setup.queries, how, setup.settings)
         )
-        report = (
-            results.to_json() | provenance(self.given) | {"title": row["title"], **asked.report}
-        )
+        report = results.to_json() | provenance(self.args) | {"title": row["title"], **setup.report}
         report["settings"] = {**row, "engine": results.settings}
         split = row["queries"].get("split", "test")
         if not row["queries"].get("one_hop"):  # a fact held out is one missing link
@@ -119,21 +117,21 @@ class Table:
                 name: figures.grouped(missing_links(figures.queries, self.graph, split), how.mean)
                 for name, figures in results.figures.items()
             }
-        report["pipeline_seconds"] = {"load": self.loading, **asked.seconds, "evaluate": taken}
+        report["pipeline_seconds"] = {"load": self.loading, **setup.seconds, "evaluate": taken}
         return report
 
     def needs(self, row: Row) -> float:
         """The seconds that a row takes at least, as far as one can tell before."""
         predictor = (
-            PREDICTOR if "train" in row and _key("model", row["train"]) not in self.kept else 0.0
+            PREDICTOR if "train" in row and _key("model", row["train"]) not in self.cache else 0.0
         )
-        if self.given.tiny or "encode" not in row or _encoder_key(row) in self.kept:
+        if self.args.tiny or "encode" not in row or _encoder_key(row) in self.cache:
             return predictor + EVALUATION
         # published recipes take hours
         minutes = row.get("minutes") or row["encode"].get("minutes", math.inf)
         return predictor + 60 * float(minutes) + EVALUATION
 
-    def _engine(self, row: Row, queries: Mapping[str, QuerySet]) -> BoundQuery:
+    def _engine(self, row: Row, queries: Mapping[str, QuerySet]) -> RowSetup:
         """The engine of a row over its link predictor, adapted where the row says so."""
         model, training = self._predictor(row)
         making = [row.get(table) for table in ("train", "adapt", "variant")]
@@ -144,7 +142,7 @@ class Table:
         parameters = {"frozen": _size(model)} | (
             {} if adapted is None else {"trained": _size(adapted)}
         )
-        return BoundQuery(
+        return RowSetup(
             engine.reasoner,
             queries,
             engine.config,
@@ -152,42 +150,48 @@ class Table:
             {"parameters": parameters},
         )
 
-    def _encoder(self, row: Row, queries: Mapping[str, QuerySet]) -> BoundQuery:
+    def _encoder(self, row: Row, queries: Mapping[str, QuerySet]) -> RowSetup:
         """The encoder of a row, over a frozen link predictor where the row trains one."""
         model, training = self._predictor(row) if "train" in row else (None, {})
         encoder, about, seconds = self._once(_encoder_key(row), lambda: self._encoded(row, model))
-        asked, refused = expressible(encoder, queries)
+        query_sets, refused = expressible(encoder, queries)
         frozen = {} if model is None else {"frozen": _size(model)}
         parameters = frozen | {"trained": _size(encoder)}
         settings = {"search": "encoder", "observed": about["observed"]}
         report = {"parameters": parameters, "encoding": about, "refused": refused}
-        return BoundQuery(encoder.reasoner(), asked, settings, {**training, **seconds}, report)
+        return RowSetup(encoder.reasoner(), query_sets, settings, {**training, **seconds}, report)
 
     def _encoded(
         self, row: Row, model: FactorModel | None
     ) -> tuple[Encoder, dict[str, Any], dict[str, float]]:
         """Train an encoder as a row says, in other minutes where those are given."""
-        values = {**row["encode"], "device": self.given.device}
+        values = {**row["encode"], "device": self.args.device}
         if "minutes" in row:
             values["minutes"] = row["minutes"]
         # Published sizes, whatever the graph's: what is lean on a small one is for a CPU.
         chosen = EncodeSettings.of(values).with_derived(max(self.graph.num_entities, SMALL))
-        given = self._given(chosen) if row.get("learn_from") == "given" else None
-        wanted = SHAPES, chosen.validate_queries, chosen.seed
-        valid = self._once(("valid", *wanted[1:]), lambda: sample_validation(self.graph, *wanted))
+        training_sets = self._training_sets(chosen) if row.get("learn_from") == "given" else None
+        sampling = SHAPES, chosen.validate_queries, chosen.seed
+        valid = self._once(
+            ("valid", *sampling[1:]), lambda: sample_validation(self.graph, *sampling)
+        )
         result, seconds = self._timed(
             "encode",
             lambda: encode(
-                self.graph, chosen.changed(share=1.0), queries=given, valid=valid, scorer=model
+                self.graph,
+                chosen.changed(share=1.0),
+                queries=training_sets,
+                valid=valid,
+                scorer=model,
             ),
         )
-        return result.encoder, told(result, row["encode"], given), seconds
+        return result.encoder, training_report(result, row["encode"], training_sets), seconds
 
-    def _given(self, chosen: EncodeSettings) -> dict[str, QuerySet]:
+    def _training_sets(self, chosen: EncodeSettings) -> dict[str, QuerySet]:
         """The queries of the folder to learn from, read once, whether or not an encoder negates."""
-        wanted = [name for name in chosen.shapes or () if name not in NEGATIVE or chosen.share < 1]
+        names = [name for name in chosen.shapes or () if name not in NEGATIVE or chosen.share < 1]
         found: dict[str, QuerySet] = self._once(
-            ("given", wanted, chosen.share), lambda: given_queries(self.graph, self.folder, chosen)
+            ("given", names, chosen.share), lambda: given_queries(self.graph, self.folder, chosen)
         )
         return found
 
@@ -200,40 +204,40 @@ class Table:
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What is made of some settings, made where no row before had the same."""
         name = key if isinstance(key, str) else _key(*key)
-        if name not in self.kept:
-            self.kept[name] = make()
-        return self.kept[name]
+        if name not in self.cache:
+            self.cache[name] = make()
+        return self.cache[name]
 
     def _trained(self, settings: Mapping[str, Any]) -> tuple[FactorModel, dict[str, float]]:
-        changed = {"device": self.given.device} | (
-            {"rank": self.given.rank} if self.given.rank else {}
+        changed = {"device": self.args.device} | (
+            {"rank": self.args.rank} if self.args.rank else {}
         )
         chosen = TrainSettings.of({**settings, **changed}).with_derived(
             len(self.graph.train), self.graph.num_entities
         )
         validate = validation(self.graph, chosen)
-        model, told = self._timed(
+        model, seconds = self._timed(
             "train", lambda: train(self.graph, chosen, None, progress=False, validate=validate)
         )
-        return model.requires_grad_(False), told
+        return model.requires_grad_(False), seconds
 
     def _adapted(self, row: Row, model: FactorModel) -> tuple[FactorModel, Any, dict[str, Any]]:
         if "adapt" not in row:
             return model, None, {}
-        settings = AdaptSettings.of({"device": self.given.device, **SIGMOID, **row["adapt"]})
+        settings = AdaptSettings.of({"device": self.args.device, **SIGMOID, **row["adapt"]})
         count = int(row.get("lessons", 10_000))
         lessons = self._once(
             ("lessons", settings.held_out, settings.shapes, count, settings.seed),
             lambda: training_queries(self.graph, settings, self.folder, count),
         )
         valid = validation_queries(self.graph, settings, self.folder)
-        result, told = self._timed(
+        result, seconds = self._timed(
             "adapt", lambda: self._fitted(row, model, lessons, settings, valid)
         )
         return (
             getattr(result, "scorer", model),
             result.calibration,
-            {**told, "adapt_trace": result.trace},
+            {**seconds, "adapt_trace": result.trace},
         )
 
     def _fitted(
@@ -244,26 +248,26 @@ class Table:
             return fit_variant(name, self.graph, model, lessons, settings, valid)
         return adapt(self.graph, model, lessons, settings, valid=valid)
 
-    def _queries(self, wanted: Mapping[str, Any]) -> dict[str, QuerySet]:
+    def _queries(self, selection: Mapping[str, Any]) -> dict[str, QuerySet]:
         """Queries of the folder, sampled ones (`count`), or a split's facts (`one_hop`)."""
-        shapes = parse_shapes(wanted.get("shapes", "all"))
-        split = wanted.get("split", "test")
-        if wanted.get("one_hop"):
+        shapes = parse_shapes(selection.get("shapes", "all"))
+        split = selection.get("split", "test")
+        if selection.get("one_hop"):
             return {"1p": one_hop_queries(self.graph, split)}
-        if not wanted.get("count"):
+        if not selection.get("count"):
             return read_queries(self.folder, split, shapes)
-        seed = int(wanted.get("seed", 0))
+        seed = int(selection.get("seed", 0))
         return {
-            s: sample(self.graph, SHAPES[s], split, wanted["count"], seed=seed).queries
+            s: sample(self.graph, SHAPES[s], split, selection["count"], seed=seed).queries
             for s in shapes
         }
 
     def _timed(self, name: str, work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
         """What work makes, with its seconds and, on a GPU, the most memory it took."""
-        cuda = self.given.device == "cuda"
+        cuda = self.args.device == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        made, taken, _ = timed(work, self.given.device)
+        made, taken, _ = timed(work, self.args.device)
         return made, {name: taken} | (
             {f"{name}_peak_gb": torch.cuda.max_memory_allocated() / 1e9} if cuda else {}
         )
@@ -318,38 +322,38 @@ def line(name: str, report: Mapping[str, Any]) -> str:
     return f"{name:28s} {'  '.join(averages)} | {'  '.join(cells)} | {seconds}"
 
 
-def asked_rows(given: argparse.Namespace) -> dict[str, float | None]:
+def asked_rows(args: argparse.Namespace) -> dict[str, float | None]:
     """The rows to make, each with the minutes of its encoder's training or None.
 
     >>> asked_rows(argparse.Namespace(rows="gqe=1.5,q2b", minutes=2.0))
     {'gqe': 1.5, 'q2b': 2.0}
     """
-    pairs = (part.partition("=") for part in (given.rows or "").split(",") if part)
-    return {name: float(minutes) if minutes else given.minutes for name, _, minutes in pairs}
+    pairs = (part.partition("=") for part in (args.rows or "").split(",") if part)
+    return {name: float(minutes) if minutes else args.minutes for name, _, minutes in pairs}
 
 
-def measure(given: argparse.Namespace) -> None:
+def measure(args: argparse.Namespace) -> None:
     """Make the rows of tables and write their results."""
     rows = {
-        table: sorted(path.stem for path in (ROWS / table).glob("*.toml")) for table in given.table
+        table: sorted(path.stem for path in (ROWS / table).glob("*.toml")) for table in args.table
     }
-    wanted = asked_rows(given) or dict.fromkeys(sorted(set().union(*rows.values())), given.minutes)
-    if unknown := set(wanted).difference(*rows.values()):
+    minutes = asked_rows(args) or dict.fromkeys(sorted(set().union(*rows.values())), args.minutes)
+    if unknown := set(minutes).difference(*rows.values()):
         raise SystemExit(f"no such row: {', '.join(sorted(unknown))}; there are {rows}")
     tables: dict[str, Table] = {}
     started = time.monotonic()
     left_out = dict[str, str]()
     print("ranks of ties: realistic (mean); mean per question", flush=True)
     for table, name in [
-        (table, name) for table in given.table for name in wanted if name in rows[table]
+        (table, name) for table in args.table for name in minutes if name in rows[table]
     ]:
-        row = read_row(ROWS / table / f"{name}.toml", given.tiny)
-        if "encode" in row and wanted[name] is not None:
-            row["minutes"] = wanted[name]
+        row = read_row(ROWS / table / f"{name}.toml", args.tiny)
+        if "encode" in row and minutes[name] is not None:
+            row["minutes"] = minutes[name]
         try:
             if row["folder"] not in tables:
-                tables[row["folder"]] = Table(data_folder(given, row["folder"]), given)
-            left = given.budget - (time.monotonic() - started)
+                tables[row["folder"]] = Table(data_folder(args, row["folder"]), args)
+            left = args.budget - (time.monotonic() - started)
             if (needed := tables[row["folder"]].needs(row)) > left:
                 left_out[name] = f"{name} needs {needed:.0f} s, and {left:.0f} are left"
                 continue
@@ -358,7 +362,7 @@ def measure(given: argparse.Namespace) -> None:
             traceback.print_exc()
             left_out[name] = f"{name} failed: {error}"
             continue
-        write(given.out / table / f"{name}.json", report)
+        write(args.out / table / f"{name}.json", report)
         print(line(name, report), flush=True)
     if left_out:
         raise SystemExit("left out: " + "; ".join(left_out.values()))

@@ -23,14 +23,14 @@ GOAL = 60.0  # seconds for 1,000 test queries of each type, on 2 cores
 NEAR = 0.25  # how far a mean may be from the official one, as a share of it
 
 
-def compare(graph: Graph, official: QuerySet, given: argparse.Namespace) -> dict[str, float]:
+def compare(graph: Graph, official: QuerySet, args: argparse.Namespace) -> dict[str, float]:
     """Means and times of one type."""
     samples: list[Sample] = []
     shape = SHAPES[official.name]
     taken = seconds(
-        lambda: samples.append(sample(graph, shape, "test", given.count, seed=given.seed))
+        lambda: samples.append(sample(graph, shape, "test", args.count, seed=args.seed))
     )
-    samples.append(sample(graph, shape, "test", given.mirrored, seed=given.seed + 1, mirrored=True))
+    samples.append(sample(graph, shape, "test", args.mirrored, seed=args.seed + 1, mirrored=True))
     theirs, ours, mirrored = (
         float(s.hard.counts.mean()) for s in (official, *(drawn.queries for drawn in samples))
     )
@@ -41,13 +41,13 @@ def compare(graph: Graph, official: QuerySet, given: argparse.Namespace) -> dict
     }  # fmt: skip
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """All types of the official test queries."""
-    folder = data_folder(given, "NELL995")
+    folder = data_folder(args, "NELL995")
     graph = load(folder)
     graph.index("train", "valid"), graph.index()
     official = read_queries(folder, "test", "all")
-    rows = {name: compare(graph, queries, given) for name, queries in official.items()}
+    rows = {name: compare(graph, queries, args) for name, queries in official.items()}
     total = sum(row["s"] for row in rows.values())
     missed = [
         f"{name} is far from the official mean"

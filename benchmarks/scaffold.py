@@ -94,52 +94,50 @@ class Benchmark(argparse.ArgumentParser):
         argv = sys.argv[1:] if argv is None else list(argv)
         if "--tiny" in argv:
             self.set_defaults(**self.tiny)
-        given = self.parse_args(argv)
-        if given.against is not None:
+        args = self.parse_args(argv)
+        if args.against is not None:
             without = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             without.add_argument("--against")
             command = [str(self.script), *without.parse_known_args(argv)[1]]
             return compare(
                 {self.script.stem: command},
-                given.against,
-                given.out / f"{self.script.stem}-against.json",
+                args.against,
+                args.out / f"{self.script.stem}-against.json",
             )
         with tempfile.TemporaryDirectory() as scratch:
-            given.scratch = Path(scratch)
-            if given.tiny:
-                self._make_tiny(given)
-            if given.threads and not given.tiny:
+            args.scratch = Path(scratch)
+            if args.tiny:
+                self._make_tiny(args)
+            if args.threads and not args.tiny:
                 import torch
 
-                torch.set_num_threads(given.threads)
-            measured = measure(given)
+                torch.set_num_threads(args.threads)
+            measured = measure(args)
             if measured is not None:
-                self._finish(measured, given)
+                self._finish(measured, args)
         return None
 
-    def _make_tiny(self, given: argparse.Namespace) -> None:
-        if given.data == self.get_default("data"):
+    def _make_tiny(self, args: argparse.Namespace) -> None:
+        if args.data == self.get_default("data"):
             from tiny import write_data
 
-            given.data = write_data(given.scratch / "data")
-        if given.out == RESULTS:  # nobody wants to keep what tiny sizes say
-            given.out = given.scratch / "results"
+            args.data = write_data(args.scratch / "data")
+        if args.out == RESULTS:  # nobody wants to keep what tiny sizes say
+            args.out = args.scratch / "results"
 
-    def _finish(self, measured: Measured, given: argparse.Namespace) -> None:
+    def _finish(self, measured: Measured, args: argparse.Namespace) -> None:
         show(measured.figures)
-        own = {name: value for name, value in vars(given).items() if name not in SHARED}
+        own = {name: value for name, value in vars(args).items() if name not in SHARED}
         name = "-".join(
-            filter(
-                None, (self.script.stem, measured.kind, "cuda" if given.device == "cuda" else "")
-            )
+            filter(None, (self.script.stem, measured.kind, "cuda" if args.device == "cuda" else ""))
         )
         results = {
             "settings": {**own, **measured.settings},
-            **provenance(given),
+            **provenance(args),
             "figures": measured.figures,
         }
-        write(given.out / f"{name}.json", results)
-        if measured.missed and not given.tiny:
+        write(args.out / f"{name}.json", results)
+        if measured.missed and not args.tiny:
             sys.exit(f"goals missed: {', '.join(measured.missed)}")
 
 
@@ -170,24 +168,24 @@ def read_results(path: str | Path) -> dict[str, Any]:
     return dict(results)
 
 
-def provenance(given: argparse.Namespace) -> dict[str, Any]:
+def provenance(args: argparse.Namespace) -> dict[str, Any]:
     """What figures depend on beside settings: seed, device, threads, versions and git head."""
     from tacit.run_folder.folder import versions
 
     torch = sys.modules.get("torch")  # a script that has not loaded it does not depend on it
     return {
-        "seed": given.seed,
+        "seed": args.seed,
         "device": torch.cuda.get_device_name()
-        if torch is not None and given.device == "cuda"
+        if torch is not None and args.device == "cuda"
         else f"{os.cpu_count()} cores",
         "threads": torch.get_num_threads() if torch is not None else None,
         "versions": versions(),
     }
 
 
-def data_folder(given: argparse.Namespace, name: str) -> Path:
+def data_folder(args: argparse.Namespace, name: str) -> Path:
     """The folder of a data set; a script that needs one that is not there ends here."""
-    folder: Path = given.data / name
+    folder: Path = args.data / name
     if not folder.is_dir():
         sys.exit(
             f"no folder {folder}; give --data, or set TACIT_DATA to the folder that holds {name}"
@@ -203,40 +201,40 @@ def installed(library: str, what: str) -> bool:
     return False
 
 
-def graph_of(given: argparse.Namespace, name: str | None = None) -> Graph:
+def graph_of(args: argparse.Namespace, name: str | None = None) -> Graph:
     """The graph of a name, by default that of the arguments: `world` or a folder of --data."""
     import tacit
 
-    name = name or given.graph
-    return tacit.load("world" if name == "world" else data_folder(given, name))
+    name = name or args.graph
+    return tacit.load("world" if name == "world" else data_folder(args, name))
 
 
-def run_of(given: argparse.Namespace, source: str | Path = "world") -> Path:
+def run_of(args: argparse.Namespace, source: str | Path = "world") -> Path:
     """A run folder: that of `world`, another one, or a hardly trained one for `--tiny`."""
-    if given.tiny:
+    if args.tiny:
         from tiny import write_run
 
-        path: Path = given.scratch / "world-tiny"
+        path: Path = args.scratch / "world-tiny"
         return path if path.exists() else write_run(path)
     import tacit
 
     return tacit.open("world", device="cpu").folder.path if str(source) == "world" else Path(source)
 
 
-def world_cache(given: argparse.Namespace) -> Path:
+def world_cache(args: argparse.Namespace) -> Path:
     """The folder that keeps a trained `world`: TACIT_CACHE, or an unused one."""
-    return Path(os.environ.get("TACIT_CACHE") or given.scratch)
+    return Path(os.environ.get("TACIT_CACHE") or args.scratch)
 
 
 def trained(
-    given: argparse.Namespace, graph: Graph, **settings: Any
+    args: argparse.Namespace, graph: Graph, **settings: Any
 ) -> tuple[FactorModel, TrainSettings]:
     """A link predictor of the sizes that the arguments name, and its settings."""
     from tacit.links.settings import TrainSettings
     from tacit.links.training.link_training import train
 
     names = ("rank", "epochs", "reg", "batch", "device", "seed")
-    named = {name: getattr(given, name) for name in names if name in given}
+    named = {name: getattr(args, name) for name in names if name in args}
     chosen = TrainSettings(**named | settings)
     return train(graph, chosen), chosen
 

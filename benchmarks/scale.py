@@ -127,15 +127,15 @@ def probed(code: str, path: Path) -> list[float]:
     return [float(number) for number in done.stdout.split()]
 
 
-def labels_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def labels_figures(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Opening many labels, as a run does it and as a list of them."""
     figures = {}
-    for count in (given.labels, 5 * given.labels):
+    for count in (args.labels, 5 * args.labels):
         labels = Vocabulary(f"label_{i}" for i in range(count))
         facts = np.stack(
             (np.arange(100) % count, np.zeros(100), np.arange(100)[::-1] % count), 1
         ).astype(np.int32)
-        path = given.scratch / f"labels-{count}"
+        path = args.scratch / f"labels-{count}"
         RunFolder.create(path, Graph(labels, directed("r"), facts), {})
         text = (path / "entities.txt").stat().st_size
         for kind, code in (("run", OPEN_LABELS), ("list", LIST_LABELS)):
@@ -150,35 +150,33 @@ def labels_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return figures
 
 
-def worker_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def worker_figures(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The memory of a worker that opens a run which others may have open, and of the facts."""
-    graph = generated(given.entities, given.facts, given.relations, given.seed)
-    path = given.scratch / "run"
+    graph = generated(args.entities, args.facts, args.relations, args.seed)
+    path = args.scratch / "run"
     run = RunFolder.create(path, graph, {})
-    model = make_model("complex", graph.num_entities, graph.num_relations, given.rank)
-    model.reset(0.1, torch.Generator().manual_seed(given.seed))
+    model = make_model("complex", graph.num_entities, graph.num_relations, args.rank)
+    model.reset(0.1, torch.Generator().manual_seed(args.seed))
     save_model(run, model)
     size = (path / "model.safetensors").stat().st_size
-    opened, private, asked = probed(OPEN_RUN, path)
+    opened, private, after_question = probed(OPEN_RUN, path)
     index = graph.index()
     of_index = index.keys.nbytes + index.offsets.nbytes + index.all_tails.nbytes
     return {
         "a worker": {
             "open_s": opened,
             "private / model": private / size,
-            "after a question / model": asked / size,
+            "after a question / model": after_question / size,
         },
         "facts": {"bytes a directed fact": of_index / max(1, len(index))},
     }
 
 
-def table_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def table_figures(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Reads a table of distinct facts by DuckDB alone, by Tacit with it, and by Tacit alone."""
-    facts = np.unique(
-        generated(given.entities, given.facts, given.relations, given.seed).train, axis=0
-    )
-    facts = facts[np.random.default_rng(given.seed).permutation(len(facts))]
-    path = given.scratch / "table.tsv"
+    facts = np.unique(generated(args.entities, args.facts, args.relations, args.seed).train, axis=0)
+    facts = facts[np.random.default_rng(args.seed).permutation(len(facts))]
+    path = args.scratch / "table.tsv"
     with path.open("w", encoding="utf-8") as file:
         for part in np.array_split(facts, 1 + len(facts) // 500_000):
             file.write(
@@ -186,7 +184,7 @@ def table_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
             )
     works = {"DuckDB alone": READ_DUCKDB, "Tacit with DuckDB": READ_TABLE, "Tacit alone": READ_OWN}
     taken: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         for name, code in works.items():
             taken[name] += probed(code, path)
     least = {name: min(times) for name, times in taken.items()}
@@ -199,11 +197,11 @@ def table_figures(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     }
 
 
-def measure_files(given: argparse.Namespace) -> Measured:
+def measure_files(args: argparse.Namespace) -> Measured:
     """What the files of a large graph cost to open, to hold and to read."""
-    labels = labels_figures(given)
-    worker = worker_figures(given)
-    table = table_figures(given)
+    labels = labels_figures(args)
+    worker = worker_figures(args)
+    table = table_figures(args)
     found = {
         "seconds to open labels": max(
             row["open_s"] for name, row in labels.items() if name.endswith("run")
@@ -219,43 +217,43 @@ def measure_files(given: argparse.Namespace) -> Measured:
     return Measured(labels | worker | table, missed=missed, kind="files")
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The speed of some steps beside their floor, and the memory they take."""
-    if given.files:
-        return measure_files(given)
+    if args.files:
+        return measure_files(args)
     began = time.perf_counter()
-    graph = generated(given.entities, given.facts, given.relations, given.seed)
+    graph = generated(args.entities, args.facts, args.relations, args.seed)
     settings = TrainSettings(
-        rank=given.rank,
-        batch=given.batch,
-        negatives=given.negatives,
-        memory=given.memory,
+        rank=args.rank,
+        batch=args.batch,
+        negatives=args.negatives,
+        memory=args.memory,
         device="cpu",
     )
     training = Training(graph, settings)
     update: Any = getattr(training, "update", None) or training.step  # what older trees call it
     made = time.perf_counter() - began
     triples = torch.from_numpy(graph.triples("train"))
-    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed))
-    batches = [triples[ids] for ids in order[: given.batch * (given.steps + 1)].split(given.batch)]
-    update(batches[0], torch.Generator().manual_seed(given.seed))  # warms up
+    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(args.seed))
+    batches = [triples[ids] for ids in order[: args.batch * (args.steps + 1)].split(args.batch)]
+    update(batches[0], torch.Generator().manual_seed(args.seed))  # warms up
     draws = [
         (batch, torch.Generator().manual_seed(number)) for number, batch in enumerate(batches[1:])
     ]
-    taken = seconds(lambda: [update(*draw) for draw in draws]) / given.steps
-    compared = min(given.negatives or given.entities, 100_000)
-    floor = training.flops / product_rate(given.batch, 2 * given.rank, compared)
+    taken = seconds(lambda: [update(*draw) for draw in draws]) / args.steps
+    compared = min(args.negatives or args.entities, 100_000)
+    floor = training.flops / product_rate(args.batch, 2 * args.rank, compared)
     figures = {
         "a step": {
-            "facts_per_s": given.batch / taken,
+            "facts_per_s": args.batch / taken,
             "ms": 1e3 * taken,
             "peak_gb": peak_gb(),
             "made_s": made,
         },
-        "its products alone": {"facts_per_s": given.batch / floor, "ms": 1e3 * floor},
+        "its products alone": {"facts_per_s": args.batch / floor, "ms": 1e3 * floor},
     }
     return Measured(
-        figures, {"gflop a step": training.flops / 1e9}, kind="" if given.negatives else "full"
+        figures, {"gflop a step": training.flops / 1e9}, kind="" if args.negatives else "full"
     )
 
 

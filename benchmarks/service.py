@@ -186,12 +186,12 @@ def processor_seconds(process: psutil.Process) -> float:
 
 
 def measured(
-    process: psutil.Process, port: int, requests: list[bytes], given: argparse.Namespace
+    process: psutil.Process, port: int, requests: list[bytes], args: argparse.Namespace
 ) -> dict[str, float]:
     """The figures of one load, after a short one to warm up."""
-    asyncio.run(load(process, port, requests, given.clients, given.warm_up))
+    asyncio.run(load(process, port, requests, args.clients, args.warm_up))
     begun = time.monotonic()
-    tally = asyncio.run(load(process, port, requests, given.clients, given.seconds, given.kill))
+    tally = asyncio.run(load(process, port, requests, args.clients, args.seconds, args.kill))
     taken = time.monotonic() - begun
     with urlopen(f"http://127.0.0.1:{port}/metrics") as counted:
         restarts = re.search(r"worker_restarts_total(?:{.*})? (\d+)", counted.read().decode())
@@ -228,8 +228,8 @@ def abandoned(port: int) -> dict[str, float]:
     time.sleep(0.5)
     for each in clients:
         each.close()
-    asked = b'{"query": "?x : borders(France, ?x)"}'
-    light = Request(f"http://127.0.0.1:{port}/ask", asked, {"content-type": "application/json"})
+    question = b'{"query": "?x : borders(France, ?x)"}'
+    light = Request(f"http://127.0.0.1:{port}/ask", question, {"content-type": "application/json"})
     begun = time.perf_counter()
     try:
         with urlopen(light) as answered:
@@ -239,25 +239,25 @@ def abandoned(port: int) -> dict[str, float]:
     return {"s": time.perf_counter() - begun, "status": status}
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """The loads with and without batches, and the goals."""
-    run = run_of(given, given.run)
-    shapes = given.shapes.split(",")
+    run = run_of(args, args.run)
+    shapes = args.shapes.split(",")
     graph = RunFolder.open(run).graph()
     loads = {
-        "mixed": questions(graph, shapes, given.seed),
-        "alike": questions(graph, shapes[:1], given.seed),
+        "mixed": questions(graph, shapes, args.seed),
+        "alike": questions(graph, shapes[:1], args.seed),
     }
-    quarter = argparse.Namespace(**vars(given) | {"seconds": given.seconds / 4})
+    quarter = argparse.Namespace(**vars(args) | {"seconds": args.seconds / 4})
     figures: dict[str, dict[str, float]] = {}
-    with service(run, "--workers", str(given.workers)) as (process, port):
-        figures["mixed, batched"] = batched = measured(process, port, loads["mixed"], given)
+    with service(run, "--workers", str(args.workers)) as (process, port):
+        figures["mixed, batched"] = batched = measured(process, port, loads["mixed"], args)
         missed = ["no error"] if batched["errors"] else []
-        if given.kill:
+        if args.kill:
             return Measured(figures, missed=missed, kind="killed")
         figures["alike, batched"] = measured(process, port, loads["alike"], quarter)
         figures["behind four that were abandoned"] = abandoned(port)
-    with service(run, "--workers", str(given.workers), *SINGLY) as (process, port):
+    with service(run, "--workers", str(args.workers), *SINGLY) as (process, port):
         for name, requests in loads.items():
             figures[f"{name}, one by one"] = alone = measured(process, port, requests, quarter)
             together = figures[f"{name}, batched"]

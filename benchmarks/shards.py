@@ -34,22 +34,22 @@ from tacit.server.workers.fork_server import context
 def counted_bytes() -> Iterator[list[int]]:
     """Records the size of every tensor that processes sum, and of all that they gather."""
     sizes: list[int] = []
-    kept = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather")}
+    originals = {name: getattr(distributed, name) for name in ("all_reduce", "all_gather")}
 
     def counting(name: str) -> Any:
         def call(tensors: Any, *arguments: Any, **more: Any) -> Any:
             parts = tensors if name == "all_gather" else [tensors]
             sizes.append(sum(part.numel() * part.element_size() for part in parts))
-            return kept[name](tensors, *arguments, **more)
+            return originals[name](tensors, *arguments, **more)
 
         return call
 
     try:
-        for name in kept:
+        for name in originals:
             setattr(distributed, name, counting(name))
         yield sizes
     finally:
-        for name, collective in kept.items():
+        for name, collective in originals.items():
             setattr(distributed, name, collective)
 
 
@@ -67,70 +67,70 @@ def shared_model(shards: Shards, relations: int, rank: int, seed: int) -> Factor
     return model.requires_grad_(False).eval()
 
 
-def engine(shards: Shards, given: argparse.Namespace) -> Engine:
+def make_engine(shards: Shards, args: argparse.Namespace) -> Engine:
     """An engine of generated facts over one share of the entities."""
-    graph = generated(shards.total, given.facts, given.relations, given.seed)
-    model = shared_model(shards, graph.num_relations, given.rank, given.seed)
-    return Engine(graph, model, k=given.k, calibration=given.calibration)
+    graph = generated(shards.total, args.facts, args.relations, args.seed)
+    model = shared_model(shards, graph.num_relations, args.rank, args.seed)
+    return Engine(graph, model, k=args.k, calibration=args.calibration)
 
 
 @torch.no_grad()
-def bytes_of_a_hop(shards: Shards, given: argparse.Namespace) -> dict[str, float]:
+def bytes_of_a_hop(shards: Shards, args: argparse.Namespace) -> dict[str, float]:
     """The bytes that a hop over one relation moves, and their share of `k·(4D + 12W)`."""
-    asked = engine(shards, given)
-    k = min(given.k, shards.total - 1)
+    engine = make_engine(shards, args)
+    k = min(args.k, shards.total - 1)
     source = torch.rand(1, shards.size, generator=torch.Generator().manual_seed(shards.rank)).log()
     with counted_bytes() as sizes:
-        Hop(asked.atoms, asked.logic, k, 2**30).over(source, torch.tensor([0]))
+        Hop(engine.atoms, engine.logic, k, 2**30).over(source, torch.tensor([0]))
     return {
         "bytes": sum(sizes),
-        "of_formula": sum(sizes) / (k * (8 * given.rank + 12 * shards.world)),
+        "of_formula": sum(sizes) / (k * (8 * args.rank + 12 * shards.world)),
     }
 
 
 @torch.no_grad()
-def time_of_2p(shards: Shards, given: argparse.Namespace) -> dict[str, Any]:
+def time_of_2p(shards: Shards, args: argparse.Namespace) -> dict[str, Any]:
     """Wall and processor time of a 2p question, asked one by one, and the scores."""
-    asked = engine(shards, given)
+    engine = make_engine(shards, args)
     plan = SHAPES["2p"].plan
-    random = torch.Generator().manual_seed(given.seed)
-    entities = torch.randint(shards.total, (given.questions + 1, 1), generator=random)
-    relations = torch.randint(2 * given.relations, (given.questions + 1, 2), generator=random)
-    asked.reasoner.scores(plan, entities[:1], relations[:1])  # warms up
+    random = torch.Generator().manual_seed(args.seed)
+    entities = torch.randint(shards.total, (args.questions + 1, 1), generator=random)
+    relations = torch.randint(2 * args.relations, (args.questions + 1, 2), generator=random)
+    engine.reasoner.scores(plan, entities[:1], relations[:1])  # warms up
     shards.wait()
     one_by_one = zip(entities[1:].split(1), relations[1:].split(1), strict=True)
     found, wall, processor = timed(
-        lambda: [asked.reasoner.scores(plan, *slots) for slots in one_by_one]
+        lambda: [engine.reasoner.scores(plan, *slots) for slots in one_by_one]
     )
     scores = gather_columns(shards, torch.cat(found))
     return {"wall": wall, "processor": processor, "scores": scores}
 
 
-def work(rank: int, world: int, given: argparse.Namespace, folder: Path) -> None:
+def work(rank: int, world: int, args: argparse.Namespace, folder: Path) -> None:
     """What each process does; its figures go to a file."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     if world > 1:
         meet((folder / "meeting").as_uri(), rank, world, 300.0)
-    found: dict[str, Any] = {"time": time_of_2p(Shards(given.entities, rank, world), given)}
+    found: dict[str, Any] = {"time": time_of_2p(Shards(args.entities, rank, world), args)}
     if world > 1:
-        for size in (given.entities // 20, given.entities):
-            found[f"a hop, {size:,} entities"] = bytes_of_a_hop(Shards(size, rank, world), given)
+        for size in (args.entities // 20, args.entities):
+            found[f"a hop, {size:,} entities"] = bytes_of_a_hop(Shards(size, rank, world), args)
     torch.save(found, folder / str(rank))
     leave()
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Times beside each other, for one process and for several."""
     figures: dict[str, dict[str, Any]] = {}
     alone: dict[str, Any] = {}
     missed = []
     start = context()
-    for world in (1, given.shards):
-        folder = given.scratch / f"ranks-{world}"
+    for world in (1, args.shards):
+        folder = args.scratch / f"ranks-{world}"
         folder.mkdir()
         processes = [
-            start.Process(target=work, args=(rank, world, given, folder)) for rank in range(world)
+            start.Process(target=work, args=(rank, world, args, folder)) for rank in range(world)
         ]
         for process in processes:
             process.start()
@@ -142,8 +142,8 @@ def measure(given: argparse.Namespace) -> Measured:
         processor = sum(each["processor"] for each in times)
         alone = alone or {"wall": wall, "processor": processor, "scores": times[0]["scores"]}
         figures[f"2p, {world} rank{'s' if world > 1 else ''}"] = {
-            "wall_ms": 1e3 * wall / given.questions,
-            "processor_ms": 1e3 * processor / given.questions,
+            "wall_ms": 1e3 * wall / args.questions,
+            "processor_ms": 1e3 * processor / args.questions,
             "wall_ratio": wall / alone["wall"],
             "processor_ratio": processor / alone["processor"],
             "largest_difference": float(

@@ -111,15 +111,15 @@ def on_world(cache: Path) -> dict[str, Callable[[], dict[str, Times]]]:
     return works
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Milliseconds of each command: the shortest, since the rest is what else the machine did."""
     works: dict[str, Callable[[], dict[str, Times]]] = {
         name: partial(alone, name, python(*arguments)) for name, arguments in COMMANDS.items()
     }
-    if not given.tiny:
-        works |= on_world(world_cache(given))
+    if not args.tiny:
+        works |= on_world(world_cache(args))
     taken: dict[str, list[Times]] = {}
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         for name, work in works.items():
             for part, times in work().items():
                 taken.setdefault(part if part == name else f"{name}, {part}", []).append(times)

@@ -119,15 +119,15 @@ class Split:
         return slow / fast
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """All files of queries that are there."""
     figures: dict[str, dict[str, float]] = {}
     for name, split in FILES:
-        folder = given.data / name
+        folder = args.data / name
         if not (folder / f"{split}-queries.pkl").exists():
             print(f"{folder} has no {split} queries: skipped (set TACIT_DATA or --data)")
             continue
-        files = Split(folder, split, given.few)
+        files = Split(folder, split, args.few)
         rows = {
             f"{name} {split} {kind}": files.compare(queries)
             for kind, queries in files.queries.items()

@@ -79,23 +79,23 @@ class Contestant:
             self.peak = max(self.peak, self.held + torch.cuda.max_memory_allocated() - before)
 
 
-def contestants(graph: Graph, given: argparse.Namespace) -> dict[str, Contestant]:
+def contestants(graph: Graph, args: argparse.Namespace) -> dict[str, Contestant]:
     """The steps to time, by name."""
     makers: dict[str, Callable[[], Step]] = {}
-    for name, weight in ((BARE, 0.0), (f"{BARE} with N3", given.reg)):
+    for name, weight in ((BARE, 0.0), (f"{BARE} with N3", args.reg)):
         makers[name] = partial(
-            BareLoop, graph.num_entities, graph.num_relations, given.rank, given.device, weight
+            BareLoop, graph.num_entities, graph.num_relations, args.rank, args.device, weight
         )
-    for precision in given.precision.split(","):
+    for precision in args.precision.split(","):
         settings = TrainSettings(
-            rank=given.rank,
-            batch=given.batch,
-            reg=given.reg,
-            device=given.device,
+            rank=args.rank,
+            batch=args.batch,
+            reg=args.reg,
+            device=args.device,
             precision=precision,
         )
         makers[f"tacit {precision}"] = partial(tacit_step, graph, settings)
-    return {name: Contestant(make, given.device == "cuda") for name, make in makers.items()}
+    return {name: Contestant(make, args.device == "cuda") for name, make in makers.items()}
 
 
 def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
@@ -111,25 +111,25 @@ def tacit_step(graph: Graph, settings: TrainSettings) -> Step:
     return step
 
 
-def epoch(graph: Graph, given: argparse.Namespace) -> float:
+def epoch(graph: Graph, args: argparse.Namespace) -> float:
     """Seconds of an epoch of a whole training, with its share of validation and checkpoints."""
     names = ("rank", "batch", "reg", "device", "seed", "epochs")
-    settings = {name: getattr(given, name) for name in names}
-    work = partial(tacit.train, graph, given.scratch / "run", progress=False, **settings)
-    return seconds(work, given.device) / int(given.epochs)
+    settings = {name: getattr(args, name) for name in names}
+    work = partial(tacit.train, graph, args.scratch / "run", progress=False, **settings)
+    return seconds(work, args.device) / int(args.epochs)
 
 
-def measure(given: argparse.Namespace) -> Measured:
+def measure(args: argparse.Namespace) -> Measured:
     """Time all contestants in turns."""
-    graph = graph_of(given)
-    triples = torch.from_numpy(graph.triples("train")).long().to(given.device)
-    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(given.seed)).to(
-        given.device
+    graph = graph_of(args)
+    triples = torch.from_numpy(graph.triples("train")).long().to(args.device)
+    order = torch.randperm(len(triples), generator=torch.Generator().manual_seed(args.seed)).to(
+        args.device
     )
-    batches = [triples[ids] for ids in order[: given.batch * given.steps].split(given.batch)]
-    entrants = contestants(graph, given)
+    batches = [triples[ids] for ids in order[: args.batch * args.steps].split(args.batch)]
+    entrants = contestants(graph, args)
     turns = {name: partial(entrant.turn, batches) for name, entrant in entrants.items()}
-    times = in_turns(turns, given.turns, given.device)
+    times = in_turns(turns, args.turns, args.device)
     medians = {name: 1e3 * statistics.median(taken) / len(batches) for name, taken in times.items()}
     figures = {
         name: {"ms": taken, "times bare": taken / medians[BARE]} for name, taken in medians.items()
@@ -137,8 +137,8 @@ def measure(given: argparse.Namespace) -> Measured:
     for name, entrant in entrants.items():
         if entrant.cuda:
             figures[name]["peak_gb"] = entrant.peak / 1e9
-    if given.epochs and installed("tomli_w", "a whole training"):
-        figures["tacit.train, an epoch"] = {"ms": 1e3 * epoch(graph, given)}
+    if args.epochs and installed("tomli_w", "a whole training"):
+        figures["tacit.train, an epoch"] = {"ms": 1e3 * epoch(graph, args)}
     return Measured(figures)
 
 

@@ -36,11 +36,12 @@ class Walks:
             if min(drawn.values(), default=FEW + 1) <= FEW:
                 break
             text = self.question(shape, atoms)
-            asked = self.engine.prepare(text)
+            question = self.engine.prepare(text)
             slots = (
-                torch.tensor([ids], dtype=torch.long) for ids in (asked.entities, asked.relations)
+                torch.tensor([ids], dtype=torch.long)
+                for ids in (question.entities, question.relations)
             )
-            drawn[text] = len(known_answers(self.engine.parts, asked.compiled.plan, *slots)[0])
+            drawn[text] = len(known_answers(self.engine.parts, question.compiled.plan, *slots)[0])
         return min(drawn, key=lambda text: drawn[text])
 
     def question(self, shape: str, atoms: int = 0) -> str:

@@ -37,14 +37,14 @@ ROWS: dict[str, dict[str, Any] | None] = {
 }
 
 
-def measure(given: argparse.Namespace) -> None:
+def measure(args: argparse.Namespace) -> None:
     """Print a table, write one file of results per row, and check the bars."""
-    run = RunFolder.open(run_of(given))
+    run = RunFolder.open(run_of(args))
     graph = run.graph()
     model = load_model(run)
     started = time.perf_counter()
     test = {
-        name: sample(graph, shape, "test", given.count).queries for name, shape in SHAPES.items()
+        name: sample(graph, shape, "test", args.count).queries for name, shape in SHAPES.items()
     }
     sampling = time.perf_counter() - started
     print(f"{'':12}{'avg_p':>8}{'avg_n':>8}{'steps':>8}{'seconds':>9}")
@@ -55,9 +55,9 @@ def measure(given: argparse.Namespace) -> None:
         adaptation = dict[str, Any]()
         calibration = None
         if row is not None:
-            sizes = {"steps": given.steps, "batch": given.batch, "validate_queries": given.validate}
+            sizes = {"steps": args.steps, "batch": args.batch, "validate_queries": args.validate}
             settings = AdaptSettings(device="cpu", **sizes, **row)
-            lessons = training_queries(graph, settings, count=given.lessons)
+            lessons = training_queries(graph, settings, count=args.lessons)
             result = adapt(
                 graph, model, lessons, settings, valid=validation_queries(graph, settings)
             )
@@ -75,15 +75,15 @@ def measure(given: argparse.Namespace) -> None:
         )
         report = (
             results.to_json()
-            | provenance(given)
+            | provenance(args)
             | {"adaptation": adaptation, "total_seconds": round(taken, 1)}
         )
-        write(given.out / f"world-adapt-{name}.json", report)
+        write(args.out / f"world-adapt-{name}.json", report)
         if row is not None and (
             n < 3 * averages["unadapted"][1] or p < averages["unadapted"][0] or taken > 60
         ):
             failures.append(name)
-    if failures and not given.tiny:
+    if failures and not args.tiny:
         sys.exit(f"below the bar: {', '.join(failures)}")
 
 

@@ -34,54 +34,52 @@ SHRUNK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def made(name: str, given: argparse.Namespace) -> Path:
+def made(name: str, args: argparse.Namespace) -> Path:
     """The run of a row, trained in a folder that does not stay."""
-    run = run_of(given)
-    out: Path = given.scratch / name
+    run = run_of(args)
+    out: Path = args.scratch / name
     if name == PREDICTOR:
         return run
     if name == ADAPTED:
         shutil.copytree(run, out)
-        sizes: dict[str, Any] = (
-            {"steps": 2, "batch": 4, "validate_queries": 2} if given.tiny else {}
-        )
-        told = tacit.open(out, device="cpu").adapt(count=given.lessons, device="cpu", **sizes)
-        print(f"adapter: {told['verdict']}", flush=True)
+        sizes: dict[str, Any] = {"steps": 2, "batch": 4, "validate_queries": 2} if args.tiny else {}
+        adaptation = tacit.open(out, device="cpu").adapt(count=args.lessons, device="cpu", **sizes)
+        print(f"adapter: {adaptation['verdict']}", flush=True)
         return out
     source: Any = run if name in ON_PREDICTOR else tacit.open(run, device="cpu").graph
-    settings = {"minutes": given.minutes} | (SHRUNK if given.tiny else {})
+    settings = {"minutes": args.minutes} | (SHRUNK if args.tiny else {})
     tacit.train_encoder(
-        source, out, model=name, device="cpu", seed=given.seed, progress=False, **settings
+        source, out, model=name, device="cpu", seed=args.seed, progress=False, **settings
     )
     return out
 
 
-def result(name: str, given: argparse.Namespace) -> dict[str, Any] | None:
+def result(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     """The figures of a row, as `compare` has them; none where no adapter was worth keeping."""
-    run = made(name, given)
+    run = made(name, args)
     what = {PREDICTOR: "predictor", ADAPTED: "adapted"}.get(name, "encoder")
-    compared = tacit.compare([run], limit=given.count, seed=given.seed, device="cpu").to_json()
+    compared = tacit.compare([run], limit=args.count, seed=args.seed, device="cpu").to_json()
     found: dict[str, Any] | None = next(
         (row for row in compared["rows"] if row["what"] == what), None
     )
     if found is None:
         return None
     shared = {key: compared[key] for key in ("graph", "split", "observed", "ties")}
-    return found | provenance(given) | {"run": name, "compared": shared, "minutes": given.minutes}
+    return found | provenance(args) | {"run": name, "compared": shared, "minutes": args.minutes}
 
 
-def measure(given: argparse.Namespace) -> None:
+def measure(args: argparse.Namespace) -> None:
     """Make the rows that are missing, print all, and check the goals."""
-    torch.manual_seed(given.seed)
-    folder: Path = given.out / "world-systems"
-    names = given.rows.split(",") if given.rows else [PREDICTOR, ADAPTED, *ENCODERS]
+    torch.manual_seed(args.seed)
+    folder: Path = args.out / "world-systems"
+    names = args.rows.split(",") if args.rows else [PREDICTOR, ADAPTED, *ENCODERS]
     if unknown := set(names) - {PREDICTOR, ADAPTED, *ENCODERS}:
         raise SystemExit(f"no such row: {', '.join(sorted(unknown))}")
     for name in names:
         path = folder / f"{name}.json"
-        if path.exists() and not given.again:
+        if path.exists() and not args.again:
             continue
-        report = result(name, given)
+        report = result(name, args)
         if report is not None:
             write(path, report)
             print(
@@ -89,13 +87,15 @@ def measure(given: argparse.Namespace) -> None:
                 {key: round(value, 1) for key, value in percentages(report).items()},
                 flush=True,
             )
-    kept = {
+    reports = {
         name: read_results(folder / f"{name}.json")
         for name in names
         if (folder / f"{name}.json").exists()
     }
-    figures = {name: percentages(report) for name, report in kept.items()}
-    show({name: {**row, "parameters": kept[name]["parameters"]} for name, row in figures.items()})
+    figures = {name: percentages(report) for name, report in reports.items()}
+    show(
+        {name: {**row, "parameters": reports[name]["parameters"]} for name, row in figures.items()}
+    )
     missed = [
         f"{name} {average} {figures[name].get(average, 0.0):.1f} < {goal}"
         for name, goals in GOALS.items()
@@ -103,7 +103,7 @@ def measure(given: argparse.Namespace) -> None:
         for average, goal in goals.items()
         if figures[name].get(average, 0.0) < goal
     ]
-    if missed and not given.tiny:
+    if missed and not args.tiny:
         sys.exit(f"goals missed: {', '.join(missed)}")
 
 

@@ -86,12 +86,12 @@ def tables(path: str | Path) -> dict[str, str]:
     """The tables a TOML file asks for, as Markdown by name."""
     path = Path(path)
     try:
-        wanted = tomllib.loads(path.read_text(encoding="utf-8"))
+        definitions = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path) from None
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"is not TOML ({error})", path) from None
-    return {name: _table(name, asked, path) for name, asked in wanted.items()}
+    return {name: _table(name, definition, path) for name, definition in definitions.items()}
 
 
 def refreshed(text: str, tables: Mapping[str, str]) -> str:
@@ -126,32 +126,39 @@ def _best(column: Sequence[str]) -> str | None:
     return max(values, key=float) if len(values) > 1 else None
 
 
-def _table(name: str, asked: Any, path: Path) -> str:
-    if not isinstance(asked, dict) or not (
-        isinstance(asked.get("rows"), list) or "figures" in asked
+def _table(name: str, definition: Any, path: Path) -> str:
+    if not isinstance(definition, dict) or not (
+        isinstance(definition.get("rows"), list) or "figures" in definition
     ):
         raise DataError(f"table [{name}] has no rows = [[LABEL, FILE], …]", path)
-    if unknown := set(asked) - _KEYS:
+    if unknown := set(definition) - _KEYS:
         raise DataError(f"table [{name}] has an unknown key '{min(unknown)}'", path)
-    if "figures" in asked:
+    if "figures" in definition:
         return _figures(
-            path.parent / str(asked["figures"]), asked.get("columns"), asked.get("partial", False)
+            path.parent / str(definition["figures"]),
+            definition.get("columns"),
+            definition.get("partial", False),
         )
-    benchmark = str(asked.get("benchmark"))
-    metric = asked.get("metric", "mrr")
+    benchmark = str(definition.get("benchmark"))
+    metric = definition.get("metric", "mrr")
     rows = [
-        Row(method, published(benchmark, method), True) for method in asked.get("published", [])
+        Row(method, published(benchmark, method), True)
+        for method in definition.get("published", [])
     ]
-    for row in asked["rows"]:
+    for row in definition["rows"]:
         if not (
             isinstance(row, list) and len(row) == 2 and all(isinstance(part, str) for part in row)
         ):
             raise DataError(
                 f"a row of table [{name}] is {row!r} where [LABEL, FILE] is expected", path
             )
-        if (path.parent / row[1]).exists() or not asked.get("partial"):
-            rows.append(_row(row[0], path.parent / row[1], metric, asked.get("missing")))
-    return markdown(rows, asked.get("columns")) if rows or not asked.get("partial") else NOTHING
+        if (path.parent / row[1]).exists() or not definition.get("partial"):
+            rows.append(_row(row[0], path.parent / row[1], metric, definition.get("missing")))
+    return (
+        markdown(rows, definition.get("columns"))
+        if rows or not definition.get("partial")
+        else NOTHING
+    )
 
 
 def _figures(file: Path, columns: Sequence[str] | None, partial: bool) -> str:
@@ -199,18 +206,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("documents", type=Path, nargs="+")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--tables", type=Path, default=TABLES)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        wanted = tables(given.tables)
-        outdated = stale(given.documents, wanted)
-        for path in [] if given.check else outdated:
-            path.write_text(refreshed(path.read_text(encoding="utf-8"), wanted), encoding="utf-8")
+        texts = tables(args.tables)
+        outdated = stale(args.documents, texts)
+        for path in [] if args.check else outdated:
+            path.write_text(refreshed(path.read_text(encoding="utf-8"), texts), encoding="utf-8")
     except (TacitError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for path in outdated:
-        print(f"{path}: {'tables are out of date' if given.check else 'tables written'}")
-    return int(given.check and bool(outdated))
+        print(f"{path}: {'tables are out of date' if args.check else 'tables written'}")
+    return int(args.check and bool(outdated))
 
 
 if __name__ == "__main__":

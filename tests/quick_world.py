@@ -15,6 +15,6 @@ def quick_world(cache: Path) -> Path:
     """A `world` run trained for an epoch, where `TACIT_CACHE=cache` finds it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TACIT_CACHE", str(cache))
-        kept = training.world_folder(load("world"))
+        folder = training.world_folder(load("world"))
         patch.setattr(training, "WORLD", replace(training.WORLD, epochs=1, rank=16))
-        return training.world_run().rename(kept)
+        return training.world_run().rename(folder)

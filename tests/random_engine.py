@@ -46,16 +46,16 @@ def random_engine(seed: int, ties: bool = False, **changes: Any) -> Engine:
 def questions(engine: Engine, seed: int, count: int = 1) -> list[BoundQuery]:
     """Questions of all 14 shapes about random entities and relations."""
     random = np.random.default_rng(seed)
-    asked = []
+    batch = []
     for shape in SHAPES.values():
         compiled = compile_template(shape.query)
         for _ in range(count):
             entities = random.integers(0, engine.graph.num_entities, shape.num_entities).tolist()
             relations = random.integers(0, engine.graph.num_relations, shape.num_relations).tolist()
-            asked.append(
+            batch.append(
                 BoundQuery(shape.query, compiled=compiled, entities=entities, relations=relations)
             )
-    return asked
+    return batch
 
 
 def same(found: Sequence[Answer], exact: Sequence[Answer]) -> None:

@@ -88,7 +88,7 @@ def engine_of(graph: Graph) -> Engine:
 
 
 def open_europe() -> Engine:
-    """What a worker opens."""
+    """Return the engine that a worker opens."""
     return engine_of(europe())
 
 
@@ -99,7 +99,7 @@ class Made:
     graph: Callable[[], Graph]
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
-        """What a worker opens."""
+        """Return the engine that a worker opens."""
         return engine_of(self.graph())
 
     def renewed(self) -> Made:
@@ -131,7 +131,7 @@ class Atlas:
         return replace(self.whole(), test=no_triples())
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
-        """What a worker opens."""
+        """Return the engine that a worker opens."""
         whole = self.whole()
         return Engine(
             self.graph(), GraphScorer(whole.index(), whole.num_entities), calibration="sigmoid"
@@ -187,7 +187,7 @@ class EncodedAtlas(Atlas):
     search: str = "encoder"
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
-        """What a worker opens."""
+        """Return the engine that a worker opens."""
         settings = EngineSettings(search=self.search)
         encoder = StandIn(self.whole()).reasoner(trained="q2b, recipe lean, 7 steps, 0.1 minutes")
         return Engine(self.graph(), super().engine().scorer, settings, encoder=encoder)

@@ -22,7 +22,7 @@ def modules(src: Path = SRC) -> dict[str, Path]:
 
 
 def imports(name: str, path: Path) -> Iterator[tuple[str, int]]:
-    """What a module imports from anywhere in its text, inside functions too: dotted name and line.
+    """List the imports of a module, inside functions too, as dotted names and lines.
 
     `from a import b` yields `a.b`, since `b` may be a module.
     """

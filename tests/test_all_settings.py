@@ -142,15 +142,15 @@ def test_a_device_is_one_that_torch_may_have(kind: type[Settings]) -> None:
 
 
 def test_the_number_of_missing_links_is_one() -> None:
-    assert [SampleSettings(missing=given).missing for given in ("2", "2+", 3, None)] == [
+    assert [SampleSettings(missing=value).missing for value in ("2", "2+", 3, None)] == [
         "2",
         "2+",
         "3",
         None,
     ]  # type: ignore[arg-type]
-    for given in ("x", "0", "+", "-1", "", 0):
+    for value in ("x", "0", "+", "-1", "", 0):
         with pytest.raises(SettingsError, match="it must be a number of links from 1"):
-            SampleSettings(missing=given)  # type: ignore[arg-type]
+            SampleSettings(missing=value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -182,8 +182,10 @@ def test_what_was_not_given_follows_anew_from_a_change() -> None:
 
 
 def test_what_was_given_stays_until_a_later_change_decides_it() -> None:
-    given = EngineSettings(search="continuous", calibration="sigmoid", preset="qto", strength=6.0)
-    for settings in (given, pickle.loads(pickle.dumps(given)), copy(given)):
+    original = EngineSettings(
+        search="continuous", calibration="sigmoid", preset="qto", strength=6.0
+    )
+    for settings in (original, pickle.loads(pickle.dumps(original)), copy(original)):
         after = settings.changed(search="beam", preset=None)
         assert (after.calibration, after.strength, after.observed_score) == (
             "sigmoid",

@@ -89,7 +89,7 @@ def test_an_error_has_the_words_of_the_service(client: Client) -> None:
 def answering(
     status: int, body: bytes, **headers: str
 ) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """A server that says one thing, and what it heard."""
+    """Run a server with one fixed reply, and record the requests that it receives."""
     heard: list[tuple[str, bytes]] = []
 
     class Saying(BaseHTTPRequestHandler):

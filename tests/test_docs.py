@@ -84,7 +84,7 @@ def shell_lines(text: str, fenced: bool) -> Iterator[str]:
 
 
 def wrong_call(line: str) -> str | None:
-    """What a line asks of the command line that it does not have, or None."""
+    """Return the unknown command or flag of a line, or None."""
     words = shlex.split(line)
     path = ("tacit",)
     command = COMMANDS
@@ -152,7 +152,7 @@ def test_the_readme_leads_to_every_page() -> None:
 
 
 def deep_imports(text: str) -> set[str]:
-    """What a text imports from inside the package, by its full name."""
+    """List the full names that a text imports from inside the package."""
     found = re.findall(r"\bfrom (tacit\.[\w.]+) import ([\w, ]+)", text)
     return {f"{module}.{name.strip()}" for module, names in found for name in names.split(",")}
 

@@ -96,14 +96,14 @@ def test_a_reasoner_of_ones_own_answers_and_has_no_reasons() -> None:
     graph = tacit.Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Oman")])
     scorer = GraphScorer(graph.index(), graph.num_entities)
     engine = tacit.Engine(graph, scorer, reasoner=Length(graph), observed="none")
-    asked = engine.ask("?c : borders(France, ?c)")
-    assert asked.entities == ["Oman", "Spain", "France"]  # 4, 5 and 6 letters
-    told = engine.explain("?c : borders(France, ?n) & borders(?n, ?c)", top=1)
-    assert told.entities == ["Oman"]
-    assert told.explained is False
-    assert told.certified is None
-    assert told[0].witnesses == ()
-    assert "no reasons" in str(told)
+    answers = engine.ask("?c : borders(France, ?c)")
+    assert answers.entities == ["Oman", "Spain", "France"]  # 4, 5 and 6 letters
+    explanation = engine.explain("?c : borders(France, ?n) & borders(?n, ?c)", top=1)
+    assert explanation.entities == ["Oman"]
+    assert explanation.explained is False
+    assert explanation.certified is None
+    assert explanation[0].witnesses == ()
+    assert "no reasons" in str(explanation)
     assert engine.with_settings(k=2).ask("?c : borders(France, ?c)", top=1).entities == ["Oman"]
 
 
@@ -144,7 +144,7 @@ def test_a_reasoner_of_ones_own_says_what_an_engine_says_of_it() -> None:
         reasoner=Length(graph),
         observed="train",
     )
-    told = engine.config
+    config = engine.config
     expected = {
         "search": "Short labels",
         "calibration": "none",
@@ -152,7 +152,7 @@ def test_a_reasoner_of_ones_own_says_what_an_engine_says_of_it() -> None:
         "candidates": "rows",
         "longest": 4,
     }
-    assert {name: told[name] for name in expected} == expected
+    assert {name: config[name] for name in expected} == expected
     answers = engine.ask("?c : borders(Oman, ?c)")
     assert answers.entities == ["Oman", "Spain", "France"]
     assert (
@@ -172,15 +172,15 @@ def test_a_reasoner_of_ones_own_says_what_an_engine_says_of_it() -> None:
         with pytest.raises(PlanError, match="Short labels deny nothing"):
             refused(denied)
     assert "rows" not in engine.describe("?c : borders(Oman, ?n) & borders(?n, ?c)")
-    asked = one_hop_queries(graph, "test")
-    results = evaluate_engine(engine, {"1p": asked}).settings
+    queries = one_hop_queries(graph, "test")
+    results = evaluate_engine(engine, {"1p": queries}).settings
     assert {name: results[name] for name in ("search", "observed", "longest")} == {
         "search": "Short labels",
         "observed": "train",
         "longest": 4,
     }
     assert not {"k", "logic", "calibration"} & set(results)
-    engine.search.check_shapes({"1p": asked.shape.plan})
+    engine.search.check_shapes({"1p": queries.shape.plan})
     with pytest.raises(
         PlanError, match=r"Short labels cannot express 2in \(Short labels deny nothing\); .*: 1p"
     ):

@@ -104,8 +104,8 @@ def run(command: Command) -> None:
 def with_options(
     function: Callable[..., object], options: dict[str, object]
 ) -> Callable[..., object]:
-    def call(*arguments: object, **given: object) -> object:
-        return function(*arguments, **(given | options))
+    def call(*arguments: object, **named: object) -> object:
+        return function(*arguments, **(named | options))
 
     return call
 
@@ -148,7 +148,7 @@ def test_what_a_page_shows_runs(
 def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> None:
     pages = [block for page in ("http.md", "sparql.md") for block in blocks(ROOT / "docs" / page)]
     shown = [block for block in pages if block.mark == "service"]
-    serve, *asked = (
+    serve, *requests = (
         command.words
         for block in shown
         if block.language == "sh"
@@ -168,7 +168,7 @@ def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> N
                     capture_output=True,
                     check=True,
                 ).stdout.decode()
-                for ask in asked
+                for ask in requests
             )
             assert len(json.loads(one)["answers"]) == 3
             assert [reply["kind"] for reply in json.loads(many)] == ["entities", "truth"]

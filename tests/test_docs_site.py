@@ -43,7 +43,7 @@ class Fetches(HTMLParser):
 
 
 def foreign(page: str) -> list[str]:
-    """What a page, or the styles inside it, would load from another host."""
+    """List the files that a page, or its styles, would load from another host."""
     return [
         address for address in Fetches(page).addresses if ELSEWHERE.match(address)
     ] + STYLE.findall(page)

@@ -121,14 +121,14 @@ def raised(module: ast.Module) -> Iterator[ast.AST]:
 
 def test_messages_of_the_library_name_no_command_and_errors_only_those_that_exist() -> None:
     known = COMMANDS.commands
-    told = []
+    problems = []
     named = set()
     for name, path in modules().items():
         if name.startswith("tacit.cli"):
             continue
         for node in raised(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                told += (
+                problems += (
                     [(name, node.value)]
                     if re.search(rf"tacit ({'|'.join(known)})\b", node.value)
                     else []
@@ -139,7 +139,7 @@ def test_messages_of_the_library_name_no_command_and_errors_only_those_that_exis
                 and isinstance(node.value, ast.Constant)
             ):
                 named.add(str(node.value.value))
-    assert told == []
+    assert problems == []
     assert {"train", "data split", "index RUN"} <= named
     for words in map(str.split, named):
         within = known[words[0]]

@@ -50,8 +50,8 @@ def upward_imports(src: Path) -> list[str]:
         for target, line in imports(name, path):
             if target.split(".")[0] != "tacit" or target in FACADE:
                 continue
-            wanted = layer_of(target)
-            if wanted is None or wanted > layer:
+            target_layer = layer_of(target)
+            if target_layer is None or target_layer > layer:
                 found.append(f"{name}, line {line}: imports {target}")
     return found
 
@@ -67,7 +67,7 @@ def room_of(name: str, src: Path) -> str:
 
 
 def room_imports(src: Path) -> dict[str, set[str]]:
-    """What each room imports when it is imported; functions may import what is above them."""
+    """Map each room to its imports at import time; functions may import from above."""
     known = modules(src)
     rooms: dict[str, set[str]] = {}
     for name, path in known.items():
@@ -180,7 +180,7 @@ def test_no_private_name_of_a_library_is_used_but_those_that_may_be_missing() ->
 
 
 def run(script: str, *arguments: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return the output of a fresh interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
     )

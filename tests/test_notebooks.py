@@ -39,7 +39,7 @@ def executed(name: str, folder: Path, kernel: Any) -> list[dict[str, Any]]:
     """The output of a notebook's code cells as data by kind, each run in fresh names."""
     shown: list[dict[str, Any]] = []
 
-    def hear(message: dict[str, Any]) -> None:
+    def record_output(message: dict[str, Any]) -> None:
         content = message["content"]
         if message["msg_type"] == "error":
             pytest.fail("\n".join(content["traceback"]))
@@ -52,7 +52,7 @@ def executed(name: str, folder: Path, kernel: Any) -> list[dict[str, Any]]:
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     for source in (f"%reset -f\n%cd -q {folder}", *code):
         start = len(shown)
-        known = kernel.execute_interactive(source, timeout=120, output_hook=hear)
+        known = kernel.execute_interactive(source, timeout=120, output_hook=record_output)
         assert known["content"]["status"] == "ok"
         shown[start:] = _joined(shown[start:])
     return shown
@@ -121,12 +121,15 @@ def test_csv_to_graph(tmp_path: Path, kernel: Any) -> None:
         for cell in ("joined", "dates", "founded", "numbers")
     )
     with (tmp_path / "people.csv").open(encoding="utf-8") as file:
-        told = {tuple(row) for row in csv.reader(file)}
+        facts_of_people = {tuple(row) for row in csv.reader(file)}
     answers = duckdb.sql(f"from '{tmp_path / 'answers.parquet'}'").fetchall()
     columns = duckdb.sql(f"describe from '{tmp_path / 'answers.parquet'}'").fetchall()
     assert [name for name, *_ in columns[:5]] == ["rank", "entity", "name", "score", "known"]
     for _, who, _, _, known, *_ in answers:  # all that is known is in the table
-        assert not known or {(who, "works_for", "Oak Tools"), (who, "lives_in", "Graz")} <= told
+        assert (
+            not known
+            or {(who, "works_for", "Oak Tools"), (who, "lives_in", "Graz")} <= facts_of_people
+        )
     assert [row[0] for row in answers] == list(range(1, 11))
     rows = [
         re.findall(r"<td>([\d.]+)</td>", row) for row in shown[-3]["text/html"].split("<tr>")[3:]
@@ -141,7 +144,7 @@ def test_csv_to_graph(tmp_path: Path, kernel: Any) -> None:
         for name in ("missing.parquet", "missing.csv")
     ]
     assert files[0] == files[1]
-    assert told.isdisjoint(files[0])
+    assert facts_of_people.isdisjoint(files[0])
     assert len(files[0]) == len(rdflib.Graph().parse(tmp_path / "missing.nt")) > 10
 
 

@@ -49,14 +49,14 @@ INSTRUCTIONS = [
 ]
 
 
-def told(instruction: str) -> list[str]:
-    """What the Dockerfile says after a word, in order."""
+def arguments_of(instruction: str) -> list[str]:
+    """Return the arguments of each such instruction of the Dockerfile, in order."""
     return [rest for word, rest in INSTRUCTIONS if word == instruction]
 
 
 def copied() -> list[str]:
-    """What goes into the container."""
-    return [source for line in told("COPY") for source in line.split()[:-1]]
+    """List the files that go into the container."""
+    return [source for line in arguments_of("COPY") for source in line.split()[:-1]]
 
 
 def built(tree: Path, what: str, out: Path) -> Path:
@@ -102,11 +102,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
         metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        told = archive.read(metadata).decode()
+        text = archive.read(metadata).decode()
         points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
         assert any(name.endswith("licenses/LICENSE") for name in archive.namelist())
     assert sorted(names) == sorted(name for name in expected if "__pycache__" not in name)
-    assert "License-Expression: Apache-2.0" in told
+    assert "License-Expression: Apache-2.0" in text
     assert "tacit = tacit.cli:main" in points
 
 
@@ -201,28 +201,28 @@ def test_the_pinned_versions_are_ones_that_every_extra_takes() -> None:
 
 
 def test_the_container_is_small_and_nobody_is_root_in_it() -> None:
-    assert told("FROM") == ["python:3.11-slim"]
+    assert arguments_of("FROM") == ["python:3.11-slim"]
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert ignored[0] == "*"
     assert {line[1:] for line in ignored if line[0] == "!"} == set(copied())
     assert not any(
         fnmatch(name, pattern) for name in copied() for pattern in ignored[1:] if pattern[0] != "!"
     )
-    assert told("USER")[-1] == "tacit"
+    assert arguments_of("USER")[-1] == "tacit"
     words = [word for word, _ in INSTRUCTIONS]
     assert words.index("RUN") < words.index("USER") < words.index("ENTRYPOINT")
     assert "RUN" not in words[words.index("USER") :]
-    (extras,) = re.findall(r"'\.\[(.*)\]'", " ".join(told("RUN")))
+    (extras,) = re.findall(r"'\.\[(.*)\]'", " ".join(arguments_of("RUN")))
     assert "server" in extras.split(",")
 
 
 def test_the_container_serves() -> None:
-    (entry,), (command,) = told("ENTRYPOINT"), told("CMD")
+    (entry,), (command,) = arguments_of("ENTRYPOINT"), arguments_of("CMD")
     assert [PROJECT["scripts"][name] for name in json.loads(entry)] == ["tacit.cli:main"]
     name, *arguments = json.loads(command)
     serve: Any = typer.main.get_command(app)
     parsed = serve.commands[name].make_context(name, list(arguments)).params
     assert parsed["host"] == "0.0.0.0"
-    assert told("EXPOSE") == [str(parsed["port"])] == [str(ServerSettings().port)]
-    assert shlex.split(told("ENV")[0]) == ["TACIT_CACHE=/data/cache"]
-    assert told("WORKDIR")[-1] == "/data"  # which the user may write to
+    assert arguments_of("EXPOSE") == [str(parsed["port"])] == [str(ServerSettings().port)]
+    assert shlex.split(arguments_of("ENV")[0]) == ["TACIT_CACHE=/data/cache"]
+    assert arguments_of("WORKDIR")[-1] == "/data"  # which the user may write to

@@ -53,9 +53,9 @@ def the_example_answers_as_shown() -> None:
     done = CliRunner().invoke(app, command.words[1:], catch_exceptions=False)
     printed = done.stdout
     assert printed.splitlines()[0] == expected.splitlines()[0]
-    for got, wanted in zip(lines(printed), lines(expected), strict=True):
-        assert got[:2] == wanted[:2]
-        assert got[2] == pytest.approx(wanted[2], abs=0.05)  # other processors round otherwise
+    for got, target in zip(lines(printed), lines(expected), strict=True):
+        assert got[:2] == target[:2]
+        assert got[2] == pytest.approx(target[2], abs=0.05)  # other processors round otherwise
 
 
 def an_atom_scores_as_shown_from_either_side() -> None:

@@ -52,7 +52,7 @@ class Visit:
         self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
         self.go(address)
 
-    def again(self, address: str) -> None:
+    def reopen(self, address: str) -> None:
         """Open an address as for the first time; another window would take twice as long."""
         self.page.unroute_all(behavior="ignoreErrors")
         self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
@@ -94,8 +94,8 @@ class Visit:
         """Open the settings of the search."""
         self.page.locator("#settings:not([open]) > summary").click()
 
-    def asked(self) -> dict[str, list[str]]:
-        """What the address asks."""
+    def url_query(self) -> dict[str, list[str]]:
+        """Return the query of the page's address."""
         return parse_qs(urlsplit(self.page.url).query)
 
     def wait_for_option(self, name: str) -> None:

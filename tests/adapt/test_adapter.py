@@ -60,13 +60,13 @@ def test_an_untrained_adapter_changes_no_bit_of_any_score(scores: str, search: s
         relations = torch.from_numpy(
             random.integers(0, GRAPH.num_relations, (6, shape.num_relations))
         )
-        asked = shape.plan, entities, relations
-        values = plain.scores(*asked)
-        order = plain.ranking(*asked)
+        query = shape.plan, entities, relations
+        values = plain.scores(*query)
+        order = plain.ranking(*query)
         for case, (calibrated, reasoner) in adapted.items():
-            assert torch.equal(reasoner.scores(*asked), values), (shape.name, *case)
+            assert torch.equal(reasoner.scores(*query), values), (shape.name, *case)
             if calibrated.capabilities.monotone:
-                assert torch.equal(reasoner.ranking(*asked), order), (shape.name, *case)
+                assert torch.equal(reasoner.ranking(*query), order), (shape.name, *case)
 
 
 @pytest.mark.parametrize("condition", ["none", "p", "sp"])
@@ -193,7 +193,7 @@ def test_settings_out_of_range_are_refused(values: dict[str, object], message: s
 
 def test_recipes_by_hand() -> None:
     decided = ("loss", "calibration", "observed", "held_out", "condition", "logic", "shapes")
-    asked, paper = (AdaptSettings(recipe=name) for name in ("asked", "paper"))
+    asked_recipe, paper = (AdaptSettings(recipe=name) for name in ("asked", "paper"))
     four = ("2i", "3i", "2in", "3in")
     assert [getattr(paper, name) for name in decided] == [
         "1vsall",
@@ -205,7 +205,7 @@ def test_recipes_by_hand() -> None:
         four,
     ]
     train = ("train",)
-    assert [getattr(asked, name) for name in decided] == [
+    assert [getattr(asked_recipe, name) for name in decided] == [
         "log",
         "softmax-count",
         train,
@@ -215,9 +215,11 @@ def test_recipes_by_hand() -> None:
         four,
     ]
     # the way it is asked
-    assert asked.engine == {name: getattr(EngineSettings(), name) for name in asked.engine}
+    assert asked_recipe.engine == {
+        name: getattr(EngineSettings(), name) for name in asked_recipe.engine
+    }
     for has_valid, observed in ((True, train), (False, ())):
-        settled = asked.with_derived(has_valid)
+        settled = asked_recipe.with_derived(has_valid)
         assert (settled.held_out, settled.observed) == (has_valid, observed)
     assert AdaptSettings(calibration="sigmoid").loss == "log"
     assert AdaptSettings.of(paper.to_dict()) == paper
@@ -235,8 +237,12 @@ def test_what_is_written_to_an_adapter_counts_from_the_next_question_on() -> Non
     graph = Graph.of([("a", "r", "b")])
     scorer = TableScorer([np.full((2, 2), 0.5)])  # logits of 0: a shift by 2 makes σ(2) of them
     adapter = Adapter(scorer, "p").requires_grad_(False).eval()
-    given = {"adapter": Adapted(Sigmoid(), adapter), "calibration": "sigmoid", "observed": "none"}
-    engine = Engine(graph, scorer, **given)
+    settings = {
+        "adapter": Adapted(Sigmoid(), adapter),
+        "calibration": "sigmoid",
+        "observed": "none",
+    }
+    engine = Engine(graph, scorer, **settings)
     bias = adapter.bias
     assert engine.score("a", "r", "b").score == pytest.approx(0.5)
     adapter.load_state_dict(adapter.state_dict() | {"bias": torch.tensor([0.0, 2.0])})
@@ -291,7 +297,7 @@ def adapted_engine(**changes: object) -> Engine:
 
 
 @pytest.mark.parametrize(
-    ("there", "back"),
+    ("change", "restore"),
     [
         ({"adapted": False}, {"adapted": True}),
         ({"adapted": False, "calibration": "minmax"}, {"adapted": True}),
@@ -303,18 +309,18 @@ def adapted_engine(**changes: object) -> Engine:
     ],
 )
 def test_there_and_back_again_an_engine_is_what_it_was(
-    there: dict[str, object], back: dict[str, object]
+    change: dict[str, object], restore: dict[str, object]
 ) -> None:
     engine = adapted_engine()
-    changed = engine.with_settings(**there)  # type: ignore[arg-type]
+    changed = engine.with_settings(**change)  # type: ignore[arg-type]
     assert changed.config != engine.config
-    again = changed.with_settings(**back)  # type: ignore[arg-type]
+    again = changed.with_settings(**restore)  # type: ignore[arg-type]
     assert again.config == engine.config
     assert again.score("a", "r", "b").score == pytest.approx(0.880797)
     # what says nothing of an adapter brings none back
     narrow = changed.with_settings(k=7)
     assert narrow.config == changed.config | {"k": 7}
-    assert narrow.with_settings(**back).settings.k == 7  # type: ignore[arg-type]
+    assert narrow.with_settings(**restore).settings.k == 7  # type: ignore[arg-type]
 
 
 def test_an_adapter_that_is_left_out_stays_so_until_it_is_asked_for() -> None:
@@ -351,32 +357,32 @@ def test_settings_given_while_an_adapter_is_left_out_are_not_replaced_by_its_own
     adapter.unadapted_defaults = {"calibration": "softmax-count", "logic": "product"}
     own = EngineSettings(calibration="softmax-count", logic="godel")
     away = Engine(GRAPH, model(), own, adapter=adapter).with_settings(search="continuous")
-    given = away.with_settings(calibration="sigmoid")
-    assert given.with_settings(k=7).config == given.config | {"k": 7}
-    assert given.with_settings().config == given.config
+    sigmoid = away.with_settings(calibration="sigmoid")
+    assert sigmoid.with_settings(k=7).config == sigmoid.config | {"k": 7}
+    assert sigmoid.with_settings().config == sigmoid.config
     chosen = away.with_settings(logic="lukasiewicz").with_settings(search="exact")
     assert (chosen.adapter, chosen.settings.logic) == (adapter, "lukasiewicz")
     without = Engine(GRAPH, model(), own, adapter=adapter).with_settings(adapted=False)
     asked_for = without.with_settings(logic="lukasiewicz").with_settings(adapted=True)
     assert (asked_for.adapter, asked_for.settings.logic) == (adapter, "lukasiewicz")
     assert without.with_settings(adapted=True).settings == own
-    back = given.with_settings(adapted=True)
+    back = sigmoid.with_settings(adapted=True)
     assert (back.adapter, back.settings.calibration) == (adapter, "softmax-count")
 
 
 def test_settings_that_a_change_overruled_come_back_with_it() -> None:
-    given = EngineSettings(calibration="minmax", strength=2.0, k=9)
-    for there, between, back in (
+    settings = EngineSettings(calibration="minmax", strength=2.0, k=9)
+    for change, between, restore in (
         ({"search": "continuous", "steps": 5}, {"steps": 7}, {"search": "beam"}),
         ({"preset": "qto"}, {"k": 5}, {"preset": None}),
         ({"preset": "fit"}, {"search": "continuous"}, {"preset": None, "search": "auto"}),
     ):
-        there_settings = given.changed(**there).changed(**between)
-        assert there_settings.calibration != "minmax", there
-        returned = there_settings.changed(**back)
-        assert (returned.calibration, returned.strength) == ("minmax", 2.0), there
+        changed_settings = settings.changed(**change).changed(**between)
+        assert changed_settings.calibration != "minmax", change
+        returned = changed_settings.changed(**restore)
+        assert (returned.calibration, returned.strength) == ("minmax", 2.0), change
     chosen = (
-        given.changed(search="continuous")
+        settings.changed(search="continuous")
         .changed(calibration="softmax-count")
         .changed(search="beam")
     )

@@ -71,11 +71,11 @@ def test_an_adapter_comes_back_from_its_run(run: RunFolder, condition: str) -> N
     assert result.adapter is not None
     save_adapter(run, result.adapter, result.settings)
     engine = tacit.open(run.path, device="cpu").engine
-    told = {
+    found = {
         name: engine.config[name]
         for name in ("logic", "negation", "strength", "calibration", "adapted")
     }
-    assert told == {
+    assert found == {
         "logic": "product",
         "negation": "standard",
         "strength": 2.0,
@@ -277,13 +277,13 @@ def test_resuming_with_other_settings_or_queries_is_refused(run: RunFolder) -> N
         adapt(graph, model, queries, PLAIN, run=run, progress=interrupt)
     others = training_queries(graph, PLAIN, count=30)
     fewer = replace(graph, test=graph.test[1:])
-    for asked, given, settings, what in (
+    for other_graph, other_queries, settings, what in (
         (graph, queries, replace(PLAIN, lr=0.2), "settings"),
         (graph, others, PLAIN, "queries"),
         (fewer, queries, PLAIN, "facts"),
     ):
         with pytest.raises(RunError, match=f"other {what}"):
-            adapt(asked, model, given, settings, run=run, resume=True)
+            adapt(other_graph, model, other_queries, settings, run=run, resume=True)
     run.write_tensors(ADAPTATION, {"bias": torch.zeros(3)}, {"kind": "else"})
     with pytest.raises(RunError, match="is no checkpoint of this version"):
         adapt(graph, model, queries, PLAIN, run=run, resume=True)
@@ -335,11 +335,11 @@ def test_queries_of_another_graph_are_refused(run: RunFolder, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("entity", "relation", "told"),
+    ("entity", "relation", "ids"),
     [(99, 0, "entity 99"), (-1, 0, "entity -1"), (0, -2, "relation -2")],
 )
 def test_ids_that_the_graph_does_not_have_are_refused(
-    run: RunFolder, entity: int, relation: int, told: str
+    run: RunFolder, entity: int, relation: int, ids: str
 ) -> None:
     """A table that is padded has a row of zeros for 99, and arrays take -1 for the last one."""
     right = training_queries(run.graph(), replace(PLAIN, shapes=("2i",)), count=20)["2i"]
@@ -349,7 +349,7 @@ def test_ids_that_the_graph_does_not_have_are_refused(
     wrong = replace(right, entities=entities, relations=relations)
     for queries, valid in ((wrong, right), (right, wrong)):
         with pytest.raises(
-            DataError, match=f"the 2i queries speak of {told}, but families has 0 to"
+            DataError, match=f"the 2i queries speak of {ids}, but families has 0 to"
         ):
             adapt(run.graph(), load_model(run), {"2i": queries}, PLAIN, valid={"2i": valid})
 

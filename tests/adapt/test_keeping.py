@@ -107,7 +107,7 @@ def test_negation_is_not_bought_with_everything_else() -> None:
 
 
 def test_rivals_are_measured_as_engines_answer(run: RunFolder) -> None:
-    """What a comparison says is what an evaluation of the engines says."""
+    """A comparison reports the figures of an evaluation of its engines."""
     graph = run.graph()
     model = load_model(run)
     first = adapted(run, replace(SIGMOID, recipe="paper", loss="1vsall"))
@@ -120,11 +120,11 @@ def test_rivals_are_measured_as_engines_answer(run: RunFolder) -> None:
         return float(np.mean(list(evaluate(engine.reasoner, valid).mrr.values())))
 
     # as a run is asked, though learned with nothing observed
-    asked = Engine(graph, model, observed="train", k=40)
-    sigmoid = asked.with_settings(calibration="sigmoid")
+    run_engine = Engine(graph, model, observed="train", k=40)
+    sigmoid = run_engine.with_settings(calibration="sigmoid")
     present = Engine(graph, model, sigmoid.settings, adapter=first.calibration)
     new = Engine(graph, model, sigmoid.settings, adapter=second.calibration, strength=2.0)
-    expected = {"none": mrr(asked), "present": mrr(present), "new": mrr(new)}
+    expected = {"none": mrr(run_engine), "present": mrr(present), "new": mrr(new)}
     assert second.summary["compared"] == pytest.approx(expected)
 
 
@@ -213,8 +213,8 @@ def test_nothing_is_kept_where_there_is_nothing_to_validate_with(tmp_path: Path)
         answer.to_dict()
         for answer in tacit.open(run.folder.path, device="cpu").ask("?x : r(a, ?x)")
     ] == before
-    told = "kept by the paper's recipe, though there was nothing to validate with"
-    assert run.adapt(recipe="paper", **settings)["verdict"] == told
+    verdict = "kept by the paper's recipe, though there was nothing to validate with"
+    assert run.adapt(recipe="paper", **settings)["verdict"] == verdict
     assert tacit.open(run.folder.path, device="cpu").engine.adapter is not None
 
 

@@ -92,14 +92,14 @@ def by_hand(
     """Eq. 6, or the same with log-scores, for 2in queries: `c(h1, r1, t) · (1 - c(h2, r2, t))`."""
     scale, shift = (column.tolist() for column in adapter.table())
 
-    def c(head: int, relation: int, tail: int) -> float:
+    def calibrated(head: int, relation: int, tail: int) -> float:
         logit = float(on._logits[relation, head, tail])
         return 1 / (1 + math.exp(-(logit * scale[relation] + shift[relation])))
 
     loss = 0.0
     for q, target in enumerate(targets):
         (h1, h2), (r1, r2) = queries.entities[q].tolist(), queries.relations[q].tolist()
-        score = [c(h1, r1, t) * (1 - c(h2, r2, t)) for t in range(N)]
+        score = [calibrated(h1, r1, t) * (1 - calibrated(h2, r2, t)) for t in range(N)]
         value = [math.log(s) for s in score] if name == "log" else score
         others = (
             {*queries.easy[q].tolist(), *queries.hard[q].tolist()} - {target} if masked else set()
@@ -327,12 +327,12 @@ def test_what_autograd_keeps_of_a_batch_stays_within_memory(shape: str) -> None:
     reasoner = MessageReasoner(Atoms(model, adapted), Logic(), k=50, memory=0.02)
     loss = QueryLoss(reasoner, "log", False, np.random.default_rng(0))
     queries = some_queries(shape, loss.most_queries(SHAPES[shape].plan))
-    kept: dict[int, int] = {}
+    storages: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         loss([Batch(queries, np.zeros(len(queries), dtype=np.int64))])
-    assert 1e6 < sum(kept.values()) <= reasoner.memory
+    assert 1e6 < sum(storages.values()) <= reasoner.memory

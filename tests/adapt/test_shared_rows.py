@@ -48,13 +48,13 @@ def test_rows_are_those_of_their_atoms_after_others_were_dropped(scores: str, on
     for size in [3, 12, 5, *random.integers(1, 13, 30)]:
         keys = np.sort(random.choice(40, size, replace=False))
         places = rows.places(keys)
-        wanted = by_hand(rows, keys.tolist())
+        expected = by_hand(rows, keys.tolist())
         x = rows.block(places, EVERY, torch.empty(len(keys), N))
-        torch.testing.assert_close(x.double(), wanted, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(x.double(), expected, rtol=1e-4, atol=1e-4)
         tails = torch.from_numpy(random.integers(0, N, len(keys)))
         torch.testing.assert_close(
             rows.at(places, tails).double(),
-            wanted[torch.arange(len(keys)), tails],
+            expected[torch.arange(len(keys)), tails],
             rtol=1e-4,
             atol=1e-4,
         )

@@ -36,8 +36,8 @@ def test_sums_and_slopes_are_those_of_autograd(
     marks = (known.int() << torch.arange(number)[:, None, None]).sum(
         0
     ) + sum_kernels.LEFT_OUT * left_out
-    given = (part.cuda() for part in (values, rows, scale, shift, marks.to(torch.uint8)))
-    found = sum_kernels.sums(*given, positive, strength, OBSERVED, log_scores)
+    inputs = (part.cuda() for part in (values, rows, scale, shift, marks.to(torch.uint8)))
+    found = sum_kernels.sums(*inputs, positive, strength, OBSERVED, log_scores)
 
     alpha, beta = (part.double().requires_grad_() for part in (scale, shift))
     scores = torch.sigmoid(alpha[..., None] * values[rows].double() + beta[..., None])

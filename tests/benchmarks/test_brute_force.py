@@ -7,7 +7,7 @@ import torch
 
 import tiny
 from brute_force import CALIBRATIONS, BruteForce, hops
-from certified import asked
+from certified import bound_queries
 from tacit.engine.engine import Engine
 from tacit.links.models import ComplEx
 from tacit.query.sampling.sampling import sample
@@ -22,7 +22,7 @@ def test_brute_force_finds_what_exact_search_finds() -> None:
     drawn = [
         each
         for name in shapes
-        for each in asked(sample(graph, SHAPES[name], "test", 3, seed=2).queries)
+        for each in bound_queries(sample(graph, SHAPES[name], "test", 3, seed=2).queries)
     ]
     exact = BruteForce(graph, model)
     values = exact.values(drawn)

@@ -121,11 +121,11 @@ def test_what_matters_is_measured_before_and_after(tmp_path: Path) -> None:
     assert {"python", "torch", "git", "device"} <= set(written["versions"]["after"])
     with pytest.raises(SystemExit):
         before_after.main([])
-    given = argparse.Namespace(
+    options = argparse.Namespace(
         data=tmp_path, device="cuda", seed=1, threads=2, tiny=False, parts="engine"
     )
     (tmp_path / "NELL995").mkdir()
-    assert list(before_after.parts(given)) == ["engine world", "engine NELL995"]
+    assert list(before_after.parts(options)) == ["engine world", "engine NELL995"]
 
 
 def test_only_what_was_measured_is_compared() -> None:
@@ -153,15 +153,15 @@ def test_modules_are_found_under_the_names_they_had_before(tmp_path: Path) -> No
         "sampling.place)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (older.parent, tmp_path)))}
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, comparison.__file__, str(script)],
         env=env,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.stdout.split() == ["query/plan", "engine/projection", "run", "query/sampling"], (
-        told.stderr
+    assert process.stdout.split() == ["query/plan", "engine/projection", "run", "query/sampling"], (
+        process.stderr
     )
 
 

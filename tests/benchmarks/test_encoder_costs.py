@@ -29,7 +29,7 @@ GRAPH: Graph = tiny.graph()
 RANK = 32
 
 
-def made(settings: EncodeSettings) -> tuple[Encoder, encoder_costs.Sizes]:
+def untrained_encoder(settings: EncodeSettings) -> tuple[Encoder, encoder_costs.Sizes]:
     """An encoder that was never trained, and what its cost depends on."""
     predictor = make_model("complex", GRAPH.num_entities, GRAPH.num_relations, RANK).requires_grad_(
         False
@@ -55,7 +55,7 @@ def drawn(mix: dict[str, int]) -> list[Drawn]:
 def test_products_of_a_step_are_those_that_torch_counts(model: str) -> None:
     sizes_of_model = {"width": 64, "hidden": 24, "negatives": 6, "answers": 1, "bases": 1}
     settings = EncodeSettings(model=model, **sizes_of_model).with_derived(GRAPH.num_entities)
-    encoder, sizes = made(settings)
+    encoder, sizes = untrained_encoder(settings)
     encoder.reset(torch.Generator().manual_seed(0))
     with FlopCounterMode(display=False) as counter:
         encoder.loss(drawn(MIX), torch.arange(6)).backward()
@@ -84,7 +84,7 @@ def test_what_bfloat16_leaves_alone_is_counted_apart() -> None:
     settings = EncodeSettings("fuzzqe", width=64, negatives=6, answers=1, bases=1).with_derived(
         GRAPH.num_entities
     )
-    encoder, sizes = made(settings)
+    encoder, sizes = untrained_encoder(settings)
     encoder.reset(torch.Generator().manual_seed(0))
     encoder.in_bfloat16 = True
     with Products() as counted:
@@ -101,7 +101,7 @@ def test_weights_by_formula_are_those_counted(model: str) -> None:
         settings = EncodeSettings(
             model=model, recipe=recipe, width=6, hidden=10, bases=3
         ).with_derived(GRAPH.num_entities)
-        encoder, sizes = made(settings)
+        encoder, sizes = untrained_encoder(settings)
         assert parameters.trainable(encoder) == encoder_costs.weights(model, settings, sizes)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exponents import Growth, draw, fit
-from growth import asked, counted, made
+from growth import counted, made, measure_questions
 from tacit.engine.engine import Engine
 from walks import SHAPES, Walks
 
@@ -64,11 +64,11 @@ def engine() -> Engine:
 
 
 def test_rows_are_those_that_a_search_says_and_a_beam_keeps(engine: Engine) -> None:
-    for shape, kept in (("1p", 0), ("2p", 1), ("3p", 2)):
+    for shape, beams in (("1p", 0), ("2p", 1), ("3p", 2)):
         (text,) = Walks(engine, 1).questions(shape, 1)
         with counted() as rows:
             engine.with_settings(search="beam").ask(text)
-        assert rows.scored == 1 + kept * 4  # no two candidates of one question share a row
+        assert rows.scored == 1 + beams * 4  # no two candidates of one question share a row
         with counted() as rows:
             answers = engine.ask(text)
         assert rows.followed == answers.rows
@@ -77,7 +77,7 @@ def test_rows_are_those_that_a_search_says_and_a_beam_keeps(engine: Engine) -> N
 def test_questions_are_of_their_shape(engine: Engine) -> None:
     walks = Walks(engine, 2)
     for shape in SHAPES:
-        found = asked(engine, walks.questions(shape, 1))
+        found = measure_questions(engine, walks.questions(shape, 1))
         assert found["work"] == found["rows"] * 60 * 8
     for form in ("chain", "star", "cycle"):
         assert walks.question(form, 4).count("(") == 4

@@ -116,9 +116,9 @@ def test_a_predictor_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     trained = []
     original = reproduce.train
 
-    def train(*given: Any, **named: Any) -> Any:
-        trained.append(given)
-        return original(*given, **named)
+    def train(*arguments: Any, **named: Any) -> Any:
+        trained.append(arguments)
+        return original(*arguments, **named)
 
     monkeypatch.setattr(reproduce, "train", train)
     data = str(tiny.write_data(tmp_path / "data"))
@@ -143,8 +143,8 @@ def test_an_encoder_that_is_cut_short_or_fails_or_does_not_fit_is_told(
         reproduce.SHRUNK, "encode", {k: v for k, v in shrunk.items() if k != "minutes"}
     )
     tables = ["nell995-systems", "nell995-systems-paper"]
-    given = ["--tiny", "--data", str(data), "--out", str(tmp_path), "--rows", "gqe=0.002"]
-    reproduce.main([*tables, *given])
+    options = ["--tiny", "--data", str(data), "--out", str(tmp_path), "--rows", "gqe=0.002"]
+    reproduce.main([*tables, *options])
     lean, paper = (
         json.loads((tmp_path / table / "gqe.json").read_text())["encoding"] for table in tables
     )
@@ -155,10 +155,10 @@ def test_an_encoder_that_is_cut_short_or_fails_or_does_not_fit_is_told(
     assert lean["given"] == {"2i": tiny.QUERIES, "3i": tiny.QUERIES}
 
     with pytest.raises(SystemExit, match=r"left out: gqe needs 30 s, and -?\d+ are left"):
-        reproduce.main([*tables[:1], *given, "--budget", "5"])
+        reproduce.main([*tables[:1], *options, "--budget", "5"])
     monkeypatch.setattr(reproduce, "encode", lambda *arguments, **named: 1 / 0)
     with pytest.raises(SystemExit, match="left out: gqe failed: division by zero"):
-        reproduce.main([*tables[:1], *given])
+        reproduce.main([*tables[:1], *options])
 
 
 def test_a_share_of_given_queries_leaves_1p_whole_and_samples_what_the_folder_lacks(

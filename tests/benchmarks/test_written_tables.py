@@ -112,15 +112,17 @@ def test_errors_in_the_file_of_tables(spec: Path, text: str, message: str) -> No
 
 
 def test_the_tables_of_this_project_are_up_to_date() -> None:
-    wanted = tables(TABLES)
+    expected = tables(TABLES)
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     shown = {
         name
         for page in pages
         for name in re.findall(r"^<!-- table: (\S+) -->$", page.read_text(), re.MULTILINE)
     }
-    assert shown == set(wanted), "every table of benchmarks/tables.toml stands somewhere"
-    assert stale(pages, wanted) == [], "run python benchmarks/written_tables.py README.md docs/*.md"
+    assert shown == set(expected), "every table of benchmarks/tables.toml stands somewhere"
+    assert stale(pages, expected) == [], (
+        "run python benchmarks/written_tables.py README.md docs/*.md"
+    )
 
 
 def test_rows_of_encoders_say_how_far_they_were_trained_and_those_not_run_are_left_out(

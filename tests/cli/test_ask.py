@@ -63,11 +63,11 @@ def test_facts_alone_answer_text_and_sparql(facts: str, question: str) -> None:
 )
 def test_every_kind_of_question_has_its_table(facts: str, question: str, shown: str) -> None:
     assert ask(facts, question, "--symbolic").output == f"{question}\n{shown}"
-    told = json.loads(ask(facts, question, "--symbolic", "--json").output)
+    reply = json.loads(ask(facts, question, "--symbolic", "--json").output)
     written = io.StringIO()
     answers = Engine.of_facts(load(facts)).ask(question)
     show_on(Console(file=written, width=100, highlight=False, markup=False), answers)
-    assert told == answers.to_dict()
+    assert reply == answers.to_dict()
     names = [name for answer in answers for name in answer.values.values()]
     assert all(
         name in written.getvalue()
@@ -90,12 +90,13 @@ def test_a_question_that_takes_long_says_so_and_what_takes_less(
         "official_language(France, ?b)"
     )
     announce(engine, engine.prepare(dear))
-    told = capsys.readouterr()
-    assert told.out == ""
+    streams = capsys.readouterr()
+    assert streams.out == ""
     assert re.fullmatch(
-        r"this may take .*, and Ctrl-C stops it; --search beam --k \d+ takes seconds.*\n", told.err
+        r"this may take .*, and Ctrl-C stops it; --search beam --k \d+ takes seconds.*\n",
+        streams.err,
     )
-    (k,) = map(int, re.findall(r"--k (\d+)", told.err))
+    (k,) = map(int, re.findall(r"--k (\d+)", streams.err))
     assert (
         (engine.with_settings(search="beam", k=k).seconds(dear) or 0)
         < 10
@@ -408,12 +409,12 @@ def test_files_hold_all_that_is_known(hub: str, tmp_path: Path) -> None:
     for options, counts, cut in (([], [14, 3, 14], 0), (["--top", "4"], [4, 3, 4], 2)):
         out = tmp_path / "many.csv"
         wrote = ask(hub, "--file", str(questions), "--symbolic", "--out", str(out), *options).output
-        told = (
+        note = (
             f"; likely answers of {cut} are left out; --top all or a higher LIMIT lists more"
             if cut
             else ""
         )
-        assert wrote == f"wrote the answers to 3 questions to {out}{told}\n"
+        assert wrote == f"wrote the answers to 3 questions to {out}{note}\n"
         numbers = [line.split(",")[0] for line in out.read_text().splitlines()[1:]]
         assert [numbers.count(number) for number in "123"] == counts
 

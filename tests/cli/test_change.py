@@ -62,8 +62,10 @@ def test_misspelt_names_need_a_flag_or_a_yes(
     assert "with --new" in said
     code, said = ended(str(typo), "--dry-run")
     assert code == 0
-    told = "2 facts would be added; 1 new entity: new one; 1 new relation: nxt; nothing was written"
-    assert f"{run.path}: {told}\n" in said
+    summary = (
+        "2 facts would be added; 1 new entity: new one; 1 new relation: nxt; nothing was written"
+    )
+    assert f"{run.path}: {summary}\n" in said
     assert "1 new relation: 'nxt' (did you mean 'next'?)\n" in said
     assert said.endswith("to add these as they are, give --new\n")
     assert "to add these" not in ended(str(typo), "--dry-run", "--new")[1]

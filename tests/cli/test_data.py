@@ -86,11 +86,11 @@ def test_notes_go_to_standard_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.nt"), "--json"])
     assert result.stderr == "note: train: 1 fact with a literal skipped; --literals keeps them\n"
     assert json.loads(result.stdout)["facts"]["train"] == 1
-    kept = CliRunner().invoke(
+    with_literals = CliRunner().invoke(
         app, ["data", "describe", str(tmp_path / "g.nt"), "--json", "--literals"]
     )
-    assert kept.stderr == ""
-    assert json.loads(kept.stdout)["facts"]["train"] == 2
+    assert with_literals.stderr == ""
+    assert json.loads(with_literals.stdout)["facts"]["train"] == 2
 
 
 def test_world_is_written_whole(tmp_path: Path) -> None:

@@ -34,15 +34,15 @@ FLAGS = [
 ]
 
 
-def said(*arguments: str, code: int = 0) -> str:
-    """What a call prints."""
+def printed(*arguments: str, code: int = 0) -> str:
+    """Return the output of a command."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == code, done.output + str(done.exception)
     return done.output
 
 
 @pytest.fixture
-def both(run: RunFolder, gqe_run: Path) -> Path:
+def run_with_encoder(run: RunFolder, gqe_run: Path) -> Path:
     """A run with a link predictor, and the encoder of the other run of its graph beside it."""
     shutil.copyfile(gqe_run / ENCODER, run.path / ENCODER)
     run.write_settings("encode", RunFolder.open(gqe_run).settings["encode"])
@@ -63,19 +63,19 @@ def refused(
 def test_a_run_is_encoded_asked_and_evaluated(tmp_path: Path) -> None:
     write_tsv(families(), tmp_path / "families")
     out = str(tmp_path / "run")
-    told = said(
+    output = printed(
         "encode", str(tmp_path / "families"), "--out", out, *FLAGS, "--steps", "3", "--model", "q2b"
     )
-    assert "3 steps in" in told
-    assert "tacit eval" in told
-    asked = said("ask", out, "?x : lives(p1, ?x)", "--explain", "--top", "2")
-    assert "Scores of Query2Box order the answers; they are no probabilities." in asked
-    assert "no reasons to show" in asked
-    table = said("eval", out, "--search", "encoder", "--limit", "2", "--device", "cpu").replace(
+    assert "3 steps in" in output
+    assert "tacit eval" in output
+    answers = printed("ask", out, "?x : lives(p1, ?x)", "--explain", "--top", "2")
+    assert "Scores of Query2Box order the answers; they are no probabilities." in answers
+    assert "no reasons to show" in answers
+    table = printed("eval", out, "--search", "encoder", "--limit", "2", "--device", "cpu").replace(
         "\n", " "
     )
     assert "encoder Query2Box, encoding q2b, recipe lean, 3 steps" in table
-    assert "search beam" in said(
+    assert "search beam" in printed(
         "eval", out, "--search", "beam", "--limit", "2", "--device", "cpu"
     ).replace("\n", " ")
 
@@ -131,7 +131,7 @@ def test_a_folder_called_world_is_read_as_any_other(
     monkeypatch.chdir(tmp_path)
     Path("world").mkdir()
     Path("world/facts.tsv").write_text("a\tb\tlikes\nb\tc\tlikes\nc\ta\tlikes\n", encoding="utf-8")
-    said("encode", "world", "--out", "q", "--columns", "1,3,2", *FLAGS, "--steps", "2")
+    printed("encode", "world", "--out", "q", "--columns", "1,3,2", *FLAGS, "--steps", "2")
     graph = RunFolder.open("q").graph()
     assert (sorted(graph.entities), graph.relations.labels[0]) == (["a", "b", "c"], "likes")
 
@@ -145,23 +145,26 @@ def test_how_facts_are_read_is_refused_where_none_are(
     out = ("--out", str(tmp_path / "q"))
     columns = ("--columns", "1,3,2")
     for run in (str(gqe_run), "world"):
-        told = refused(monkeypatch, capsys, "encode", run, *out, *columns)
+        message = refused(monkeypatch, capsys, "encode", run, *out, *columns)
         assert (
-            told == f"error: --columns says how facts are read, and '{run}' is a run, "
+            message == f"error: --columns says how facts are read, and '{run}' is a run, "
             "whose facts were; leave it out"
         )
     for arguments in (("plan", "?x : r(a, ?x)"), ("import", "weights.pt", *out)):
-        told = refused(monkeypatch, capsys, *arguments, *columns)
+        message = refused(monkeypatch, capsys, *arguments, *columns)
         assert (
-            told == "error: --columns says how facts are read, and no graph is given; leave it out"
+            message
+            == "error: --columns says how facts are read, and no graph is given; leave it out"
         )
     assert not (tmp_path / "q").exists()
 
 
-def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: Path) -> None:
+def test_a_comparison_asks_the_same_of_all(
+    run_with_encoder: Path, gqe_run: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "compare.json"
     shapes = ("--shapes", "1p,2i,pin", "--limit", "4", "--device", "cpu")
-    told = said("compare", str(both), str(gqe_run), *shapes, "--out", str(out))
+    output = printed("compare", str(run_with_encoder), str(gqe_run), *shapes, "--out", str(out))
     rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
     assert [(row["run"], row["what"], row["model"]) for row in rows] == [
         ("run", "predictor", "ComplEx"),
@@ -173,12 +176,16 @@ def test_a_comparison_asks_the_same_of_all(both: Path, gqe_run: Path, tmp_path: 
     assert set(rows[1]["mrr"]) == {"1p", "2i"}  # GQE cannot negate
     # rank 8, complex numbers, 40 entities and 6 relations
     assert rows[0]["parameters"] == 2 * 8 * (40 + 6)
-    assert "observed train, ties realistic" in told
+    assert "observed train, ties realistic" in output
     drawn = tacit.sample(families(), shapes="1p,2i,pin", split="test", count=4)
-    engine = tacit.open(both, device="cpu", observed="train").engine
+    engine = tacit.open(run_with_encoder, device="cpu", observed="train").engine
     by_hand = evaluate(engine.reasoner, {name: one.queries for name, one in drawn.items()}).mrr
     assert rows[0]["mrr"] == pytest.approx(by_hand)
-    wrong = CliRunner().invoke(app, ["compare", str(both), *shapes, "--ties", "foo"]).exception
+    wrong = (
+        CliRunner()
+        .invoke(app, ["compare", str(run_with_encoder), *shapes, "--ties", "foo"])
+        .exception
+    )
     assert str(wrong) == "--ties is 'foo'; it must be one of realistic, optimistic, pessimistic"
 
 
@@ -252,8 +259,8 @@ def test_what_was_killed_goes_on_by_its_own_settings(tmp_path: Path) -> None:
     assert one[one.isfinite()].std() > 1e-2
 
 
-def test_a_comparison_reads_as_one_table(both: Path) -> None:
-    found = compare([both], shapes="1p,pin", limit=2, device="cpu")
+def test_a_comparison_reads_as_one_table(run_with_encoder: Path) -> None:
+    found = compare([run_with_encoder], shapes="1p,pin", limit=2, device="cpu")
     lines = [line.replace("│", " ").split() for line in str(found).splitlines()]
     printed = {
         name: [
@@ -267,39 +274,47 @@ def test_a_comparison_reads_as_one_table(both: Path) -> None:
     assert ["parameters", *(f"{row.parameters:,}" for row in found.rows)] in lines
 
 
-def test_a_comparison_counts_the_queries_that_were_ranked(both: Path) -> None:
+def test_a_comparison_counts_the_queries_that_were_ranked(run_with_encoder: Path) -> None:
     drawn = tacit.sample(families(), shapes="1p", split="test", count=3)["1p"].queries
     hard = drawn.hard.where(drawn.hard.rows > 0)  # which leaves nothing to rank of the first
-    found = compare([both], {"1p": replace(drawn, hard=hard)}, device="cpu")
+    found = compare([run_with_encoder], {"1p": replace(drawn, hard=hard)}, device="cpu")
     assert found.shared["queries"] == {"1p": 2}
     assert {row.to_json()["queries"]["1p"] for row in found.rows} == {2}
 
 
 @pytest.mark.parametrize("kind", ["of other facts", "damaged"])
 def test_a_run_whose_encoder_does_not_fit_is_asked_without_it_and_repaired(
-    both: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run_with_encoder: Path,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     question = "?t : lives(p0, ?t)"
-    before = (both / ENCODER).read_bytes()
-    tacit.open(both, device="cpu").add([("p0", "lives", "t5")])
-    (both / ENCODER).write_bytes(before if kind == "of other facts" else b"nothing")
+    before = (run_with_encoder / ENCODER).read_bytes()
+    tacit.open(run_with_encoder, device="cpu").add([("p0", "lives", "t5")])
+    (run_with_encoder / ENCODER).write_bytes(before if kind == "of other facts" else b"nothing")
     why = (
         "trained on other facts" if kind == "of other facts" else "truncated or no safetensors file"
     )
-    opened = tacit.open(both, device="cpu")
+    opened = tacit.open(run_with_encoder, device="cpu")
     assert {answer.entity for answer in opened.ask(question) if answer.known} == {"t0", "t5"}
     assert ["its encoder cannot be asked" in note and why in note for note in opened.notes] == [
         True
     ]
     assert "its encoder cannot be asked" in repr(opened)
     for ask in (
-        lambda: tacit.open(both, search="encoder"),
+        lambda: tacit.open(run_with_encoder, search="encoder"),
         lambda: opened.engine.with_settings(search="encoder"),
     ):
         with pytest.raises(RunError, match=why):
             ask()
-    assert why in refused(monkeypatch, capsys, "ask", str(both), question, "--search", "encoder")
-    assert "t5" in said("ask", str(both), question)
-    assert said("encode", str(both), "--drop") == f"{both}: the encoder is deleted\n"
-    assert tacit.open(both, device="cpu").notes == ()
-    assert "encode" not in RunFolder.open(both).settings
+    assert why in refused(
+        monkeypatch, capsys, "ask", str(run_with_encoder), question, "--search", "encoder"
+    )
+    assert "t5" in printed("ask", str(run_with_encoder), question)
+    assert (
+        printed("encode", str(run_with_encoder), "--drop")
+        == f"{run_with_encoder}: the encoder is deleted\n"
+    )
+    assert tacit.open(run_with_encoder, device="cpu").notes == ()
+    assert "encode" not in RunFolder.open(run_with_encoder).settings

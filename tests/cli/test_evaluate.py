@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def call(*arguments: object) -> str:
-    """What a call prints; an error of ours is raised."""
+    """Return the output of a command, and raise its error if it is a Tacit error."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, TacitError):
         raise result.exception
@@ -104,9 +104,9 @@ def test_results_with_the_same_settings_are_replaced_and_reported(
 ) -> None:
     for k in (4, 4, 8):
         call("eval", run.path, "--k", k, "--reliability")
-    kept = run.results()["eval"]
-    assert [one["settings"]["k"] for one in kept] == [4, 8]
-    assert set(kept[0]["reliability"]) == {"atoms", "ten best answers"}
+    entries = run.results()["eval"]
+    assert [one["settings"]["k"] for one in entries] == [4, 8]
+    assert set(entries[0]["reliability"]) == {"atoms", "ten best answers"}
     page = tmp_path / "page.md"
     assert "wrote" in call("report", run.path, "--out", page)
     assert "| #2 | 100.0 |" in page.read_text()
@@ -144,14 +144,14 @@ def test_queries_of_one_name_do_not_take_each_others_place(run: RunFolder, tmp_p
             ({"1p": other}, None),
         ):
             opened.evaluate(source, shapes=shapes)
-    kept = run.results()["eval"]
-    assert [(one["settings"]["queries"], list(one["mrr"])) for one in kept] == [
+    entries = run.results()["eval"]
+    assert [(one["settings"]["queries"], list(one["mrr"])) for one in entries] == [
         ("queries", ["1p", "2p"]),
         ("queries", ["1p"]),
         ("queries", ["2p"]),
         ("given", ["1p"]),
     ]
-    checksums = [one["settings"]["checksum"] for one in kept]
+    checksums = [one["settings"]["checksum"] for one in entries]
     assert checksums[1] == checksums[3]  # the same queries, wherever they come from
     assert len(set(checksums)) == 3
 
@@ -251,8 +251,8 @@ def test_figures_by_missing_links(run: RunFolder, tmp_path: Path) -> None:
     )
     assert "observed none" in nothing
     assert list(json.loads(file.read_text())["by_missing"]["2p"]) == ["2"]
-    kept = run.results()["eval"]
-    assert ["2" in one["by_missing"]["2p"] for one in kept] == [False, True]
+    entries = run.results()["eval"]
+    assert ["2" in one["by_missing"]["2p"] for one in entries] == [False, True]
     call("report", run.path, "--out", tmp_path / "page.md")
     assert "## By missing links" in (tmp_path / "page.md").read_text()
 

@@ -114,7 +114,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(line: str) -> TacitError:
-    """What a command says, its question written as Q."""
+    """Return the output of a command, with its question written as Q."""
     error = (
         CliRunner()
         .invoke(app, [QUESTION if word == "Q" else word for word in line.split()])
@@ -214,7 +214,7 @@ def test_a_wrong_value_of_each_setting_is_one_of_a_flag(command: str, kind: type
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """The text of each literal in what the package raises, with the name of its module."""
+    """List the text of each literal in errors of the package, with the name of its module."""
     for name, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             made = isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error")

@@ -45,7 +45,7 @@ def test_every_setting_is_an_option(command: str, kind: type[Settings]) -> None:
 
 
 def command() -> tuple[typer.Typer, list[dict[str, Any]]]:
-    """A command with engine settings, and what it was called with."""
+    """Return a command with engine settings, and the arguments of its calls."""
     app = typer.Typer()
     heard = []
 

@@ -24,7 +24,7 @@ GRAPH = Graph.of(KNOWS[:16], valid=KNOWS[16:18], test=KNOWS[18:], name="ten")
 
 
 def run(*arguments: str) -> str:
-    """What a command prints."""
+    """Return the output of a command."""
     result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -95,9 +95,9 @@ def test_a_split_may_be_empty_unless_it_is_written(facts: Path, tmp_path: Path) 
 
 
 def test_a_question_is_described_and_facts_alone_answer_it(facts: Path) -> None:
-    asked = "?x : knows($who, ?n) & knows(?n, ?x)"
-    shown = run("plan", asked, "--graph", str(facts), "--k", "3", "--param", "who=e0")
-    assert shown == tacit.parse(asked, {"who": "e0"}).plan(facts, k=3) + "\n"
+    question = "?x : knows($who, ?n) & knows(?n, ?x)"
+    shown = run("plan", question, "--graph", str(facts), "--k", "3", "--param", "who=e0")
+    assert shown == tacit.parse(question, {"who": "e0"}).plan(facts, k=3) + "\n"
     plain = "?x : knows(e0, ?x)"
     assert run("plan", plain) == tacit.parse(plain).plan() + "\n"
     assert (
@@ -110,10 +110,10 @@ def test_missing_links_are_counted(facts: Path, tmp_path: Path) -> None:
     heard: list[Event] = []
     options: dict[str, Any] = {"shapes": "1p,2p", "count": 5}
     counts = tacit.hardness(facts, progress=heard.append, **options)
-    told = json.loads(
+    printed_counts = json.loads(
         run("data", "hardness", str(facts), "--shapes", "1p,2p", "--count", "5", "--json")
     )
-    assert told == {
+    assert printed_counts == {
         name: {str(links): number for links, number in row.items()} for name, row in counts.items()
     }
     assert set(counts["1p"]) == {1}  # a missing link is all that one hop can lack
@@ -126,11 +126,11 @@ def test_missing_links_are_counted(facts: Path, tmp_path: Path) -> None:
         == counts
     )
     assert tacit.hardness(tmp_path / "queries", count=1) == counts  # its own queries, none drawn
-    told = json.loads(
+    printed_counts = json.loads(
         run("data", "hardness", str(tmp_path / "queries"), "--observed", "train", "--json")
     )
     known = tacit.hardness(GRAPH, sets, observed="train")
-    assert told == {
+    assert printed_counts == {
         name: {str(links): number for links, number in row.items()} for name, row in known.items()
     }
     with pytest.raises(SettingsError, match="cannot be observed"):
@@ -142,13 +142,13 @@ def test_questions_of_a_file_are_asked(trained: Path, tmp_path: Path) -> None:
     questions.write_text(
         "?x : knows($who, ?x)\n?x : nobody(e0, ?x)\n?x : knows(?x, $who)\n", encoding="utf-8"
     )
-    asked = ["ask", str(trained), "--file", str(questions), "--top", "3", "--param", "who=e1"]
-    done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "there.jsonl")])
+    command = ["ask", str(trained), "--file", str(questions), "--top", "3", "--param", "who=e1"]
+    done = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there.jsonl")])
     assert done.exit_code == 1  # one line is no question
     many = tacit.open(trained).ask_file(questions, top=3, parameters={"who": "e1"})
     tally = many.write(tmp_path / "here.jsonl")
     assert (tmp_path / "here.jsonl").read_bytes() == (tmp_path / "there.jsonl").read_bytes()
-    assert (tally.asked, tally.failed) == (3, 1)
+    assert (tally.questions, tally.failed) == (3, 1)
     (first, wrong, _) = many
     assert first.result == tacit.open(trained).ask("?x : knows(e1, ?x)", top=3)
     assert isinstance(wrong.result, tacit.TacitError)
@@ -165,10 +165,10 @@ def test_a_model_is_imported(facts: Path, tmp_path: Path) -> None:
     )
     imported = tacit.import_model(tmp_path / "kbc.pt", tmp_path / "here", facts)
     assert shown == f"{tmp_path / 'there'}: complex of rank 2 for {imported.graph}\n"
-    there = tacit.open(tmp_path / "there")
-    assert there.settings["import"] == imported.settings["import"] == {"source": "kbc.pt"}
+    cli_run = tacit.open(tmp_path / "there")
+    assert cli_run.settings["import"] == imported.settings["import"] == {"source": "kbc.pt"}
     assert [answer.score for answer in imported.ask("?x : knows(e0, ?x)")][-1] > 0
-    assert imported.ask("?x : knows(e0, ?x)") == there.ask("?x : knows(e0, ?x)")
+    assert imported.ask("?x : knows(e0, ?x)") == cli_run.ask("?x : knows(e0, ?x)")
     with pytest.raises(
         DataError, match="does not hold the graph it was trained on; give it as `graph`"
     ):
@@ -218,9 +218,11 @@ def test_all_progress_is_told_as_events(
     heard = list[Event]()
 
     def last(where: str) -> tuple[int, int]:
-        (told,) = [event for event in heard[-1:] if (event.what, event.where) == ("count", where)]
+        (last_event,) = [
+            event for event in heard[-1:] if (event.what, event.where) == ("count", where)
+        ]
         heard.clear()
-        return told.done, told.total
+        return last_event.done, last_event.total
 
     samples = opened.sample(shapes="1p", split="test", count=4, progress=heard.append)
     assert last("1p") == (len(samples["1p"].queries), 4)

@@ -27,13 +27,15 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="bash splits wor
 def completed(line: str) -> list[str]:
     """The words that complete the last one of a line."""
     words = line.split(" ")
-    asked = {
+    environment = {
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
         "_TACIT_COMPLETE": "complete_bash",
     }
     return (
-        CliRunner().invoke(app, env=asked, prog_name="tacit", catch_exceptions=False).output.split()
+        CliRunner()
+        .invoke(app, env=environment, prog_name="tacit", catch_exceptions=False)
+        .output.split()
     )
 
 
@@ -73,8 +75,8 @@ def test_choices_shapes_and_relations_are_completed(folder: Path) -> None:
     # the other one needs quotes
     assert completed("tacit complete rural --relation li") == ["likes"]
     assert completed("tacit complete rural --relation hates --relation ") == ["likes", "hates"]
-    wanted = [label for label in load("world").relations.labels[0::2] if label.startswith("in")]
-    assert completed("tacit complete world --relation in") == wanted
+    expected = [label for label in load("world").relations.labels[0::2] if label.startswith("in")]
+    assert completed("tacit complete world --relation in") == expected
     assert completed("tacit complete nowhere --relation ") == []
 
 
@@ -116,11 +118,11 @@ def test_bash_takes_the_script(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     monkeypatch.setattr("typer.testing._get_command", get_command)  # made by what that says
     script = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="tacit").output
-    asked = (
+    lines = (
         f"{script}\nCOMP_WORDS=(tacit ask rur); COMP_CWORD=2; _tacit_completion tacit; "
         f"echo ${{COMPREPLY[@]}}"
     )
     done = subprocess.run(
-        ["bash", "-c", asked], cwd=folder, capture_output=True, text=True, check=True
+        ["bash", "-c", lines], cwd=folder, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["rural"], done.stderr

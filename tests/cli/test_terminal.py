@@ -44,7 +44,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
 ) -> str:
-    """What a command prints for people."""
+    """Return the output of a command for people."""
     monkeypatch.setattr(sys, "argv", ["tacit", *map(str, arguments)])
     with pytest.raises(SystemExit):
         main()
@@ -55,9 +55,9 @@ def test_no_command_prints_control_characters(
     facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run\x1b[2J"
-    asked = ("?x : $r($who, ?x)", "--param", f"r={RELATION}", "--param")
-    known = (*asked, f"who={ENTITIES[0]}")
-    unknown = (*asked, f"who={ENTITIES[0]}!")
+    question = ("?x : $r($who, ?x)", "--param", f"r={RELATION}", "--param")
+    known = (*question, f"who={ENTITIES[0]}")
+    unknown = (*question, f"who={ENTITIES[0]}!")
     (tmp_path / "questions").write_text(f"?x : r({ENTITIES[0]}, ?x)\n")
     for command in (
         ("train", facts, "--out", run, "--epochs", 1, "--rank", 2),
@@ -78,8 +78,8 @@ def test_no_command_prints_control_characters(
         assert not [
             letter for letter in shown if unicodedata.category(letter) == "Cc" and letter != "\n"
         ], shown
-    told = json.loads(printed(monkeypatch, capsys, "ask", run, *known, "--json"))
-    assert {answer["entity"] for answer in told["answers"]} <= set(ENTITIES)  # JSON is exact
+    reply = json.loads(printed(monkeypatch, capsys, "ask", run, *known, "--json"))
+    assert {answer["entity"] for answer in reply["answers"]} <= set(ENTITIES)  # JSON is exact
 
 
 def test_a_label_is_on_one_line() -> None:

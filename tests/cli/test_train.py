@@ -84,8 +84,13 @@ def test_what_is_chosen_by_size_is_said_and_kept(
     )
     said = capsys.readouterr().err
     assert "rank 100, batch 500, for 12 facts of 12 entities; set them to choose yourself" in said
-    kept = RunFolder.open(out).settings["train"]
-    assert (kept["rank"], kept["batch"], kept["epochs"], kept["reg"]) == (100, 500, 1, 0.0)
+    settings = RunFolder.open(out).settings["train"]
+    assert (settings["rank"], settings["batch"], settings["epochs"], settings["reg"]) == (
+        100,
+        500,
+        1,
+        0.0,
+    )
     assert tacit(monkeypatch, facts, "--out", out, "--resume") == 0
     # the run has settings of its own
     assert "set them to choose yourself" not in capsys.readouterr().err
@@ -105,8 +110,8 @@ def test_stops_and_goes_on(
     )
     assert tacit(monkeypatch, facts, "--out", whole, *FLAGS) == 0
     with monkeypatch.context() as patch:
-        given = (str(wide), "--columns", "2,3,4", "--out", cut, "--force", *FLAGS)
-        assert tacit(interrupted_at(patch, 5), *given) == 130
+        arguments = (str(wide), "--columns", "2,3,4", "--out", cut, "--force", *FLAGS)
+        assert tacit(interrupted_at(patch, 5), *arguments) == 130
     said = capsys.readouterr().err
     assert "stopped in epoch 2 of 4 and saved; go on with: tacit train" in said
     assert RunFolder.open(cut).has(CHECKPOINT)

@@ -51,7 +51,7 @@ def test_free_cores_are_those_allowed_less_those_in_use(cores: dict[str, Any], f
 
 
 def watch(free: Callable[[], int]) -> Any:
-    """What sees so many cores free."""
+    """Return an observer that reports a number of free cores."""
     return type("", (), {"free": lambda self: free()})()
 
 
@@ -233,12 +233,12 @@ def test_a_forked_process_stays_on_its_one_thread(tmp_path: Path) -> None:
 
 
 def test_waiting_is_left_to_who_has_said_how() -> None:
-    for given, expected in (
+    for variables, expected in (
         ({}, chosen.WAITING),
         ({"GOMP_SPINCOUNT": "7"}, chosen.WAITING | {"GOMP_SPINCOUNT": "7"}),
         ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
     ):
-        environment = dict(given)
+        environment = dict(variables)
         wait_asleep(environment)
         assert environment == expected
 
@@ -279,7 +279,7 @@ def test_pieces_are_spread_over_threads_each_done_once_and_alone() -> None:
     # the first two pieces wait for each other, so that one thread alone would not end
     met = threading.Barrier(2)
 
-    def do(piece: int) -> None:
+    def record_piece(piece: int) -> None:
         if piece < 2:
             met.wait(30)
         done.append(
@@ -293,7 +293,7 @@ def test_pieces_are_spread_over_threads_each_done_once_and_alone() -> None:
 
     try:
         with torch.no_grad():
-            spread(do, range(9))
+            spread(record_piece, range(9))
         assert sorted(piece for piece, *_ in done) == list(range(9))
         assert {(at_once, grad) for _, at_once, grad, _ in done} == {(1, False)}
         assert len({name for *_, name in done}) == 2

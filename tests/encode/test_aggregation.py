@@ -24,10 +24,12 @@ FIVE = np.concatenate([TRIPLES, np.stack([TRIPLES[:, 2], TRIPLES[:, 1] ^ 1, TRIP
 
 def inputs(n: int, r: int, b: int, d: int, tied: bool = False) -> list[Tensor]:
     generator = torch.Generator().manual_seed(1)
-    given = [
+    tensors = [
         torch.randn(size, b, d, generator=generator, dtype=torch.float64) for size in (n, r, n)
     ]
-    return [(tensor.round().clamp(-1, 1) if tied else tensor).requires_grad_() for tensor in given]
+    return [
+        (tensor.round().clamp(-1, 1) if tied else tensor).requires_grad_() for tensor in tensors
+    ]
 
 
 def by_scatter(
@@ -48,29 +50,29 @@ def by_scatter(
 
 
 @pytest.mark.parametrize(
-    "kept", [None, [True, False, True, True, False, True, True, True, True, False]]
+    "mask", [None, [True, False, True, True, False, True, True, True, True, False]]
 )
-def test_five_entities_by_hand(kept: list[bool] | None) -> None:
+def test_five_entities_by_hand(mask: list[bool] | None) -> None:
     facts = SortedFacts(FIVE, 5, 4)
-    keep = None if kept is None else torch.tensor(kept)
+    keep = None if mask is None else torch.tensor(mask)
     states, weights, boundary = (tensor.detach() for tensor in inputs(5, 4, 2, 3))
     total = sum_messages(states, weights, boundary, facts, keep)
     parts = describe_messages(states, weights, boundary, facts, keep)
     left = [
         fact
         for i, fact in enumerate(sorted(FIVE.tolist(), key=lambda f: (f[2], f[1], f[0])))
-        if not kept or kept[i]
+        if not mask or mask[i]
     ]
     for v in range(5):
         for b in range(2):
             for i in range(3):
-                told = [float(states[u, b, i] * weights[r, b, i]) for u, r, t in left if t == v]
-                told.append(float(boundary[v, b, i]))
-                mean = sum(told) / len(told)
-                variance = sum(m * m for m in told) / len(told) - mean * mean
-                wanted = [mean, max(told), min(told), math.sqrt(max(variance, 1e-6))]
-                assert parts[v, b, :, i].tolist() == pytest.approx(wanted)
-                assert float(total[v, b, i]) == pytest.approx(sum(told))
+                messages = [float(states[u, b, i] * weights[r, b, i]) for u, r, t in left if t == v]
+                messages.append(float(boundary[v, b, i]))
+                mean = sum(messages) / len(messages)
+                variance = sum(m * m for m in messages) / len(messages) - mean * mean
+                expected = [mean, max(messages), min(messages), math.sqrt(max(variance, 1e-6))]
+                assert parts[v, b, :, i].tolist() == pytest.approx(expected)
+                assert float(total[v, b, i]) == pytest.approx(sum(messages))
     assert facts.degrees(keep).tolist() == [sum(t == v for _, _, t in left) for v in range(5)]
 
 
@@ -85,14 +87,14 @@ def test_gradients_are_those_of_plain_scatter(
     keep = (
         torch.rand(len(facts), generator=torch.Generator().manual_seed(0)) > 0.3 if masked else None
     )
-    given = inputs(SIZE, RELATIONS, 3, 2, tied)
-    wanted = by_scatter(*given, facts, keep)
-    found = describe_messages(*given, facts, keep)
-    torch.testing.assert_close(found, wanted)
+    tensors = inputs(SIZE, RELATIONS, 3, 2, tied)
+    expected = by_scatter(*tensors, facts, keep)
+    found = describe_messages(*tensors, facts, keep)
+    torch.testing.assert_close(found, expected)
     grad = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     for one, other in zip(
-        torch.autograd.grad(found, given, grad),
-        torch.autograd.grad(wanted, given, grad),
+        torch.autograd.grad(found, tensors, grad),
+        torch.autograd.grad(expected, tensors, grad),
         strict=True,
     ):
         torch.testing.assert_close(one, other)
@@ -133,11 +135,11 @@ def test_kernels_agree_with_the_cpu(masked: bool) -> None:
     facts = SortedFacts(triples, SIZE, RELATIONS)
     keep = torch.rand(len(facts)) > 0.3 if masked else None
     layers = [DescribedLayer(6, RELATIONS), SummedLayer(6)]
-    given = [torch.randn(size, 3, 6) for size in (SIZE, RELATIONS, SIZE)]
+    tensors = [torch.randn(size, 3, 6) for size in (SIZE, RELATIONS, SIZE)]
     for layer in layers:
         found = []
         for device in ("cpu", "cuda"):
-            own = [tensor.to(device).detach().requires_grad_() for tensor in given]
+            own = [tensor.to(device).detach().requires_grad_() for tensor in tensors]
             on = None if keep is None else keep.to(device)
             out = layer.to(device)(*own, facts.to(device), on)
             grads = torch.autograd.grad(

@@ -162,14 +162,14 @@ def test_given_queries_with_answers_drawn_evenly() -> None:
     entities = np.array([[5], [6], [7]], np.int32)
     relations = np.array([[0], [1], [2]], np.int32)
     hard = AnswerSets.of([{1, 2, 3}, set(), {9}])
-    given = GivenQueries(
+    queries = GivenQueries(
         QuerySet(SHAPES["1p"], entities, relations, AnswerSets.none(3), hard), 2000, CPU, 3
     )
     torch.manual_seed(0)
-    drawn = given()
+    drawn = queries()
     assert drawn.answers.shape == (2000, 3)
-    asked = torch.cat((drawn.entities, drawn.relations), 1).repeat_interleave(3, 0)
-    seen = torch.cat((asked, drawn.answers.view(-1, 1)), 1)
+    slots = torch.cat((drawn.entities, drawn.relations), 1).repeat_interleave(3, 0)
+    seen = torch.cat((slots, drawn.answers.view(-1, 1)), 1)
     rows, number = seen.unique(dim=0, return_counts=True)
     assert rows.tolist() == [[5, 0, 1], [5, 0, 2], [5, 0, 3], [7, 2, 9]]
     assert (number / 6000).tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2], abs=0.03)
@@ -263,11 +263,11 @@ def test_answers_of_given_queries_count_as_often_as_they_are_drawn(
     """Half of the batch is stored queries, drawn by their 4 and 2 answers, half are facts."""
     ids = np.array([[0], [1]], np.int32)
     hard = AnswerSets.of([{4}, {4, 9, 29}])
-    given = QuerySet(SHAPES["1p"], ids, ids, AnswerSets.none(2), hard)
+    queries = QuerySet(SHAPES["1p"], ids, ids, AnswerSets.none(2), hard)
     settings = EncodeSettings(
         "gqe", **QUICK | {"negatives": 12}, likely=likely, loss="softmax", shapes="1p,2p"
     )
-    training = EncoderTraining(rows, settings.with_derived(30), {"1p": given}, valid={})
+    training = EncoderTraining(rows, settings.with_derived(30), {"1p": queries}, valid={})
     often = training.batches.log_frequencies
     shares = [0.0] * 30
     for entity, share in ((4, 2 / 3), (9, 1 / 6), (29, 1 / 6)):

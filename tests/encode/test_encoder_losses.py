@@ -24,16 +24,18 @@ def test_losses_by_hand(name: str, adversarial: float) -> None:
     for rights, wrong, loss in zip(RIGHT.tolist(), WRONG.tolist(), found.tolist(), strict=True):
         raised = [math.exp(adversarial * w) if adversarial else 1.0 for w in wrong]
         shares = [r / sum(raised) for r in raised]
-        kept = [(s, w) for s, w in zip(shares, wrong, strict=True) if w > -math.inf]
+        negatives = [(s, w) for s, w in zip(shares, wrong, strict=True) if w > -math.inf]
         expected = 0.0
         for right in rights:
             if name == "margin":
-                each = -0.5 * log_sigmoid(right) - 0.5 * sum(s * log_sigmoid(-w) for s, w in kept)
+                each = -0.5 * log_sigmoid(right) - 0.5 * sum(
+                    s * log_sigmoid(-w) for s, w in negatives
+                )
             elif name == "ranking":
-                each = -sum(s * log_sigmoid(right - w) for s, w in kept)
+                each = -sum(s * log_sigmoid(right - w) for s, w in negatives)
             else:
                 each = -math.log(
-                    math.exp(right) / (math.exp(right) + sum(math.exp(w) for _, w in kept))
+                    math.exp(right) / (math.exp(right) + sum(math.exp(w) for _, w in negatives))
                 )
             expected += each / len(rights)
         assert loss == pytest.approx(expected, rel=1e-5)

@@ -89,8 +89,8 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(
         line["valid_mrr"] for line in whole.trace
     ]
     assert not run.has(ENCODING)
-    loaded, kept = load_encoder(run, graph)
-    assert kept == again.settings
+    loaded, loaded_settings = load_encoder(run, graph)
+    assert loaded_settings == again.settings
     assert all(
         torch.equal(tensor, again.encoder.state_dict()[name])
         for name, tensor in loaded.state_dict().items()
@@ -134,13 +134,13 @@ def test_draws_leave_the_generator_of_others_alone(graph: Graph) -> None:
 
 
 def test_what_is_learned_from(graph: Graph) -> None:
-    given = trained_on(graph)
+    queries = trained_on(graph)
     assert encode(graph, EncodeSettings("gqe", **QUICK), valid={}).summary[
         "learned_from"
     ] == dict.fromkeys(("1p", "2p", "3p", "2i", "3i"), "drawn")
-    of_given = encode(graph, EncodeSettings("gqe", **QUICK), queries=given, valid={})
-    assert of_given.summary["learned_from"] == dict.fromkeys(given, "given")
-    mixed = encode(graph, EncodeSettings("gqe", **QUICK, shapes="2i,3i"), queries=given, valid={})
+    of_given = encode(graph, EncodeSettings("gqe", **QUICK), queries=queries, valid={})
+    assert of_given.summary["learned_from"] == dict.fromkeys(queries, "given")
+    mixed = encode(graph, EncodeSettings("gqe", **QUICK, shapes="2i,3i"), queries=queries, valid={})
     assert mixed.summary["learned_from"] == {"2i": "given", "3i": "drawn"}
     with pytest.raises(PlanError, match="GQE has no complement"):
         encode(graph, EncodeSettings("gqe", **QUICK, shapes="1p,2in"))
@@ -149,7 +149,7 @@ def test_what_is_learned_from(graph: Graph) -> None:
         encode(graph, EncodeSettings("gqe", **QUICK), queries=negated)
 
 
-def given(question: str, entities: list[list[int]], relations: list[list[int]]) -> QuerySet:
+def queries_of(question: str, entities: list[list[int]], relations: list[list[int]]) -> QuerySet:
     """Queries of the shape of a question, all answered by entity 3."""
     number = len(relations)
     slots = np.array(entities, np.int32).reshape(number, -1), np.array(relations, np.int32)
@@ -162,8 +162,8 @@ def given(question: str, entities: list[list[int]], relations: list[list[int]]) 
 
 
 def test_queries_that_name_no_entity_are_learned_from(graph: Graph) -> None:
-    """Whatever `next` leads to: the state of all entities, and a hop."""
-    queries = {"open": given("?x : exists ?y . next(?y, ?x)", [], [[0], [2]])}
+    """The query starts from the state of all entities and takes one hop of `next`."""
+    queries = {"open": queries_of("?x : exists ?y . next(?y, ?x)", [], [[0], [2]])}
     learned = encode(
         graph, EncodeSettings("fuzzqe", **QUICK | {"steps": 60}), queries=queries, valid={}
     )
@@ -171,16 +171,18 @@ def test_queries_that_name_no_entity_are_learned_from(graph: Graph) -> None:
         graph, EncodeSettings("fuzzqe", **QUICK | {"steps": 1}), queries=queries, valid={}
     )
     plan = queries["open"].shape.plan
-    asked = (torch.empty(1, 0, dtype=torch.long), torch.tensor([[0]]))
+    slots = (torch.empty(1, 0, dtype=torch.long), torch.tensor([[0]]))
     ranks = [
         int((found > found[0, 3]).sum())
-        for found in (r.encoder.logits(plan, *asked) for r in (first, learned))
+        for found in (r.encoder.logits(plan, *slots) for r in (first, learned))
     ]
     assert ranks[1] == 0 < ranks[0]
 
 
 def test_graph_networks_answer_more_than_they_learn_from(graph: Graph) -> None:
-    cycle = given("?x : exists ?y . next(e0, ?y) & leap(?y, ?x) & next(?y, ?x)", [[0]], [[0, 2, 0]])
+    cycle = queries_of(
+        "?x : exists ?y . next(e0, ?y) & leap(?y, ?x) & next(?y, ?x)", [[0]], [[0, 2, 0]]
+    )
     settings = EncodeSettings("gnnqe", **QUICK | {"steps": 1}, layers=1, hidden=4)
     result = encode(
         graph, settings, queries={"two": cycle, "1p": trained_on(graph)["1p"]}, valid={"two": cycle}
@@ -262,11 +264,11 @@ def test_what_does_not_fit_in_memory_says_what_to_lower(
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(EncoderTraining, "step", exhausted)
-    told = (
+    message = (
         "out of memory at model gqe, batch 16 and answers 1; "
         "lower those numbers, `negatives`, `width`"
     )
-    with pytest.raises(LimitError, match=told):
+    with pytest.raises(LimitError, match=message):
         encode(graph, EncodeSettings("gqe", **QUICK), valid={})
 
 

@@ -89,12 +89,12 @@ def test_a_perfect_projector_finds_the_symbolic_answers(name: str) -> None:
     encoder = Perfect(FACTS, SIZE, RELATIONS)
     plan = SHAPES[name].plan
     ids = slots(name)
-    wanted = SymbolicReasoner(INDEX, SIZE).scores(plan, *ids) == 0
-    assert torch.equal(encoder.reasoner().scores(plan, *ids) > math.log(0.5), wanted)
-    assert torch.equal(encoder.logits(plan, *ids) > 0, wanted)
+    expected = SymbolicReasoner(INDEX, SIZE).scores(plan, *ids) == 0
+    assert torch.equal(encoder.reasoner().scores(plan, *ids) > math.log(0.5), expected)
+    assert torch.equal(encoder.logits(plan, *ids) > 0, expected)
     states = encoder.states([Slots(plan, *ids)])[0][0]
-    assert torch.equal(states[:, SIZE:] == 0, wanted)
-    assert torch.equal(states[:, :SIZE] > math.log(0.5), wanted)
+    assert torch.equal(states[:, SIZE:] == 0, expected)
+    assert torch.equal(states[:, :SIZE] > math.log(0.5), expected)
 
 
 @given(queries(), st.integers(0, 50))
@@ -114,14 +114,14 @@ def test_and_so_it_does_for_any_question(query: Query, seed: int) -> None:
         with pytest.raises(PlanError, match="Loop"):
             encoder.reasoner().scores(prepared.plan, entities, relations)
         return
-    wanted = (
+    expected = (
         SymbolicReasoner(FactIndex(facts, 2 * len(NAMES)), 4).scores(
             prepared.plan, entities, relations
         )
         == 0
     )
     assert torch.equal(
-        encoder.reasoner().scores(prepared.plan, entities, relations) > math.log(0.5), wanted
+        encoder.reasoner().scores(prepared.plan, entities, relations) > math.log(0.5), expected
     )
 
 
@@ -142,17 +142,19 @@ def test_layers_by_loops() -> None:
     ]
     logs = [math.log(len(facts_in) + 1) for facts_in in into]
     for v in range(SIZE):
-        told = torch.stack([*(states[u, 0] * vectors[r, 0] for u, r in into[v]), boundary[v, 0]])
-        spread = (told.square().mean(0) - told.mean(0).square()).clamp(min=1e-6).sqrt()
-        parts = torch.cat([told.mean(0), told.amax(0), told.amin(0), spread])
+        messages = torch.stack(
+            [*(states[u, 0] * vectors[r, 0] for u, r in into[v]), boundary[v, 0]]
+        )
+        spread = (messages.square().mean(0) - messages.mean(0).square()).clamp(min=1e-6).sqrt()
+        parts = torch.cat([messages.mean(0), messages.amax(0), messages.amin(0), spread])
         scale = logs[v] / (sum(logs) / SIZE)
         weights = torch.cat(layer.described.weight.chunk(3), 1)
         mixed = torch.cat(
             [parts, scale * parts, parts / max(scale, 0.01)]
         ) @ weights.t() + layer.own(states[v, 0])
-        wanted = states[v, 0] + layer.layer_norm(mixed).relu()
-        torch.testing.assert_close(found[v, 0], wanted, rtol=1e-4, atol=1e-5)
-        mixed = plain.linear(torch.cat([states[v, 0], told.sum(0)]))
+        expected = states[v, 0] + layer.layer_norm(mixed).relu()
+        torch.testing.assert_close(found[v, 0], expected, rtol=1e-4, atol=1e-5)
+        mixed = plain.linear(torch.cat([states[v, 0], messages.sum(0)]))
         torch.testing.assert_close(
             simple[v, 0], states[v, 0] + plain.layer_norm(mixed).relu(), rtol=1e-4, atol=1e-5
         )
@@ -192,8 +194,8 @@ def test_the_facts_that_are_left() -> None:
     assert (facts.degrees(everything)[facts.degrees() > 0] > 0).all()
     assert everything.float().mean() < 0.5
     for row, relation, found in zip(sets, relations, reached_entities(over, facts), strict=True):
-        wanted = {t for h, r, t in world.triples("train").tolist() if row[h] and r == relation}
-        assert set(found.nonzero()[:, 0].tolist()) == wanted
+        targets = {t for h, r, t in world.triples("train").tolist() if row[h] and r == relation}
+        assert set(found.nonzero()[:, 0].tolist()) == targets
 
 
 def test_the_loss_of_sets_by_hand() -> None:
@@ -201,12 +203,12 @@ def test_the_loss_of_sets_by_hand() -> None:
     right = torch.tensor([[True, False, True, False]])
     odds = [math.log(p / (1 - p)) for p in (0.9, 0.4)]
     raised = [math.exp(5 * odd) for odd in odds]
-    wanted = -(math.log(0.5) + math.log(0.2)) / 2
-    wanted -= sum(
+    expected = -(math.log(0.5) + math.log(0.2)) / 2
+    expected -= sum(
         r / sum(raised) * math.log(1 - p) for r, p in zip(raised, (0.9, 0.4), strict=True)
     )
     found = set_loss(scores.log(), right, 5.0)
-    assert found.tolist() == pytest.approx([wanted / 2], rel=1e-5)
+    assert found.tolist() == pytest.approx([expected / 2], rel=1e-5)
     assert torch.isfinite(
         set_loss(torch.tensor([[0.0, -torch.inf]]), torch.tensor([[False, True]]), 5.0)
     ).all()
@@ -223,19 +225,19 @@ def thirty() -> Graph:
 
 @pytest.fixture(scope="module")
 def trained(thirty: Graph) -> GNNQE:
-    wanted = EncodeSettings(
+    options = EncodeSettings(
         "gnnqe", shapes=("1p", "2p", "2i", "2in"), dropout=0.0, **SMALL
     ).with_derived(30)
-    encoder = make_encoder(wanted, thirty)
+    encoder = make_encoder(options, thirty)
     assert isinstance(encoder, GNNQE)
     torch.manual_seed(0)
     encoder.reset(torch.Generator().manual_seed(0))
     batches = draws(
-        wanted.shapes,
+        options.shapes,
         {},
         thirty.index("train"),
         thirty.num_entities,
-        wanted.batch,
+        options.batch,
         1,
         torch.device("cpu"),
     )
@@ -277,8 +279,8 @@ def test_a_small_graph_is_learnt_by_heart(name: str, thirty: Graph, trained: GNN
 @pytest.mark.parametrize("model", ["gnnqe", "ultra"])
 def test_a_trained_run_opens_again(model: str, thirty: Graph, tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", thirty, {})
-    wanted = EncodeSettings(model, steps=2, width=4, layers=1, hidden=4, batch=10, device="cpu")
-    result = encode(thirty, wanted, run=run)
+    options = EncodeSettings(model, steps=2, width=4, layers=1, hidden=4, batch=10, device="cpu")
+    result = encode(thirty, options, run=run)
     encoder, settled = load_encoder(run, thirty)
     assert settled == result.settings
     slots_ = SHAPES["inp"].plan, torch.tensor([[0, 1]]), torch.tensor([[0, 1, 2]])
@@ -308,8 +310,8 @@ def test_single_answers_and_states_score_as_all_of_them_do(name: str, thirty: Gr
 def test_gradients_reach_the_first_hop_where_they_go_through(thirty: Graph) -> None:
     slots_ = torch.tensor([[0]]), torch.tensor([[0, 1]])
     for through in (True, False):
-        wanted = EncodeSettings("gnnqe", through=through, **SMALL).with_derived(30)
-        encoder = make_encoder(wanted, thirty)
+        options = EncodeSettings("gnnqe", through=through, **SMALL).with_derived(30)
+        encoder = make_encoder(options, thirty)
         encoder.reset(torch.Generator().manual_seed(0))
         batch = [Drawn(SHAPES["2p"].plan, *slots_, torch.tensor([[0]]), torch.ones(1))]
         encoder.loss(batch, torch.zeros(1, dtype=torch.long)).backward()

@@ -37,10 +37,10 @@ RELATIONS = ["r", "q", "p"]
 Said = tuple[str, str | None, str, int]  # an atom, or the denial of a variable, with its sign
 
 
-def encoder(model: str = "complex", **given: Any) -> LMPNN:
+def encoder(model: str = "complex", **changes: Any) -> LMPNN:
     predictor = make_model(model, N, R, RANK)
     predictor.reset(1.0, torch.Generator().manual_seed(1))
-    made = LMPNN(N, R, EncodeSettings("lmpnn", hidden=5, **given).with_derived(N), predictor)
+    made = LMPNN(N, R, EncodeSettings("lmpnn", hidden=5, **changes).with_derived(N), predictor)
     made.reset(torch.Generator().manual_seed(2))
     with torch.no_grad():  # lean starts at nothing
         made.network[2].weight.copy_(
@@ -56,10 +56,10 @@ def complex_(row: Tensor) -> Tensor:
 def by_hand(made: LMPNN, said: Sequence[Said], rounds: int) -> Tensor:
     """All variables hear all their atoms, round after round, in complex arithmetic."""
     names = {end for s, _, o, _ in said for end in (s, o)}
-    asked = {"t", *(s for s, relation, _, _ in said if relation is None)}
+    targets = {"t", *(s for s, relation, _, _ in said if relation is None)}
     x = {}
     for name in names:
-        start = made.asked if name in asked else made.between
+        start = made.asked if name in targets else made.between
         x[name] = made.entities[ENTITIES.index(name)] if name in ENTITIES else start.detach()
     for _ in range(rounds):
         heard = {name: 0.1 * vector for name, vector in x.items() if name not in ENTITIES}
@@ -132,7 +132,7 @@ def test_messages_are_those_of_the_atoms(recipe: str) -> None:
         query = parse(question)
         expected = by_hand(made, said_by(query), rounds)
         torch.testing.assert_close(
-            state(made, query), expected[None], msg=lambda told, q=question: f"{q}: {told}"
+            state(made, query), expected[None], msg=lambda message, q=question: f"{q}: {message}"
         )
         for seed in range(2):  # however it is written
             torch.testing.assert_close(state(made, rewritten(query, Random(seed))), expected[None])

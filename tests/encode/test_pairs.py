@@ -62,8 +62,10 @@ def test_distances_are_those_of_the_formulas(
     monkeypatch.setattr(pairs, "_CPU_BLOCK", block)
     x, s, v = inputs(kind)
     states = list(zip(x.tolist(), s.tolist(), strict=True))
-    wanted = [[by_hand(kind, *state, entity) for entity in v.tolist()] for state in states]
-    torch.testing.assert_close(distances(kind)(x, s, v), torch.tensor(wanted, dtype=torch.float64))
+    expected = [[by_hand(kind, *state, entity) for entity in v.tolist()] for state in states]
+    torch.testing.assert_close(
+        distances(kind)(x, s, v), torch.tensor(expected, dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,18 +81,18 @@ def test_entities_for_each_state_are_those_of_its_row(kind: str) -> None:
 @pytest.mark.parametrize("block", [10, 1 << 17])
 def test_gradients_are_the_slopes(kind: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "_CPU_BLOCK", block)
-    given = [tensor.requires_grad_() for tensor in inputs(kind)]
+    tensors = [tensor.requires_grad_() for tensor in inputs(kind)]
     if kind == "l1":
-        assert torch.autograd.gradcheck(pairs.l1, (given[0], given[2]))
+        assert torch.autograd.gradcheck(pairs.l1, (tensors[0], tensors[2]))
     else:
-        assert torch.autograd.gradcheck(distances(kind), given)
+        assert torch.autograd.gradcheck(distances(kind), tensors)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_states_and_no_entities(kind: str) -> None:
     for n, m in ((0, 3), (3, 0)):
-        given = [tensor.requires_grad_() for tensor in inputs(kind, n, m)]
-        found = distances(kind)(*given)
+        tensors = [tensor.requires_grad_() for tensor in inputs(kind, n, m)]
+        found = distances(kind)(*tensors)
         found.sum().backward()
         assert found.shape == (n, m)
 
@@ -104,10 +106,10 @@ def test_an_entity_is_inside_the_cone_of_everything() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", [(5, 7, 3), (130, 200, 133)])
 def test_kernels_agree_with_plain_operations(kind: str, sizes: tuple[int, int, int]) -> None:
-    given = inputs(kind, *sizes)
+    tensors = inputs(kind, *sizes)
     results = []
     for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
-        parts = [tensor.to(device, dtype, copy=True).requires_grad_() for tensor in given]
+        parts = [tensor.to(device, dtype, copy=True).requires_grad_() for tensor in tensors]
         found = distances(kind)(*parts)
         found.backward(
             torch.linspace(-1, 1, found.numel(), device=device, dtype=dtype).view_as(found)

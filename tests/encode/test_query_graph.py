@@ -51,17 +51,17 @@ def holds(
     for chosen in product(range(SIZE), repeat=len(around) - 1):
         values = dict(zip(around, (value, *chosen), strict=True))
 
-        def at(term: int, values: dict[int, int] = values) -> int:
+        def value_of(term: int, values: dict[int, int] = values) -> int:
             return values[term] if term >= FREE else slots[-1 - term]
 
-        def true(link: Link, at=at) -> bool:  # type: ignore[no-untyped-def]
+        def is_true(link: Link, value_of=value_of) -> bool:  # type: ignore[no-untyped-def]
             assert link.relation is not None
-            ends = (at(link.source), at(link.target))
+            ends = (value_of(link.source), value_of(link.target))
             subject, object_ = ends[::-1] if link.relation.flip else ends
             return (subject, names[link.relation.slot], object_) in known
 
-        if all(true(link) != link.negated for link in links) and not any(
-            holds(graph, known, slots, names, denial.source, at(denial.target))
+        if all(is_true(link) != link.negated for link in links) and not any(
+            holds(graph, known, slots, names, denial.source, value_of(denial.target))
             for denial in denials
         ):
             return True

@@ -79,14 +79,14 @@ def test_sets_give_the_symbolic_answers_of_shapes_and_trees(unions: bool) -> Non
     plans = [shape.plan for shape in SHAPES.values()] + [random_plan(random) for _ in range(80)]
     refused = 0
     for number, plan in enumerate(plans):
-        given = slots(plan, seed=number)
+        slot_ids = slots(plan, seed=number)
         reason = unsupported_reason(reasoner.encoder, plan)
         if reason:
             refused += "branches" in reason
             continue
-        expected = SYMBOLIC.scores(plan, *given) == 0
-        assert torch.equal(reasoner.scores(plan, *given) > -1, expected)
-        assert torch.equal(reasoner.ranking(plan, *given) > 0, expected)
+        expected = SYMBOLIC.scores(plan, *slot_ids) == 0
+        assert torch.equal(reasoner.scores(plan, *slot_ids) > -1, expected)
+        assert torch.equal(reasoner.ranking(plan, *slot_ids) > 0, expected)
     assert refused <= (0 if unions else 20)
 
 
@@ -98,7 +98,7 @@ def test_any_question_is_answered_rightly_or_refused_by_name(query: Query, union
     except PlanError:
         assume(False)
     space = SetSpace(FACTS, unions)
-    given = slots(plan, 3)
+    slot_ids = slots(plan, 3)
     reason = unsupported_reason(space, plan)
     if reason:
         assert any(
@@ -106,7 +106,7 @@ def test_any_question_is_answered_rightly_or_refused_by_name(query: Query, union
             for word in ("edge", "Source", "At", "Best", "Loop", "Cutset", "Unequal", "branches")
         )
     else:
-        assert torch.equal(space.logits(plan, *given) > 0, SYMBOLIC.scores(plan, *given) == 0)
+        assert torch.equal(space.logits(plan, *slot_ids) > 0, SYMBOLIC.scores(plan, *slot_ids) == 0)
 
 
 def test_a_mix_of_plans_is_its_plans_one_by_one_in_few_calls() -> None:

@@ -27,10 +27,10 @@ RELATIONS = 4
 OWN = torch.tensor([[0, 8], [5, 1], [2, 2], [7, 3], [4, 0], [1, 6]])
 
 
-def made(model: str, **given: object) -> Space:
+def make_space(model: str, **changes: object) -> Space:
     """A small model in float64, with weights drawn by a seed."""
     settings = EncodeSettings.of(
-        {"model": model, "width": 5, "hidden": 6, "bases": 3, **given}
+        {"model": model, "width": 5, "hidden": 6, "bases": 3, **changes}
     ).with_derived(ENTITIES)
     space = {**MODELS, "gqe": GQE, "q2b": Query2Box}[model](ENTITIES, RELATIONS, settings)
     space.reset(torch.Generator().manual_seed(1))
@@ -46,14 +46,14 @@ def states_of(space: Space, *shape: int) -> Tensor:
 
 @pytest.mark.parametrize("model", ["gqe", "q2b"])
 def test_a_state_meets_entities_of_its_own(model: str) -> None:
-    space = made(model)
+    space = make_space(model)
     states = states_of(space, 6)
     torch.testing.assert_close(space.match_of(states, OWN), space.match(states).gather(1, OWN))
 
 
 @pytest.mark.parametrize("model", ["betae", "cone", "fuzzqe", "gqe", "q2b"])
 def test_what_scoring_keeps_of_entities_is_of_the_weights_as_they_are(model: str) -> None:
-    space = made(model).requires_grad_(False)
+    space = make_space(model).requires_grad_(False)
     states = states_of(space, 3)
     space.renew()
     before = space.match(states)
@@ -79,24 +79,26 @@ def test_gradients_of_rows_are_those_of_the_table() -> None:
 
 
 def test_divergences_are_those_of_beta_distributions() -> None:
-    space = made("betae")
+    space = make_space("betae")
     states = states_of(space, 6) * 3
     (alpha, beta), (a, b) = states.chunk(2, 1), space.anchor(torch.arange(ENTITIES)).chunk(2, 1)
-    wanted = kl_divergence(Beta(a, b), Beta(alpha[:, None], beta[:, None])).sum(-1)
-    torch.testing.assert_close(space.settings.margin - space.match(states), wanted)
+    expected = kl_divergence(Beta(a, b), Beta(alpha[:, None], beta[:, None])).sum(-1)
+    torch.testing.assert_close(space.settings.margin - space.match(states), expected)
     torch.testing.assert_close(space.match_of(states, OWN), space.match(states).gather(1, OWN))
 
 
 def test_cone_distances_are_those_of_raw_sines() -> None:
-    space = made("cone")
+    space = make_space("cone")
     states = states_of(space, 6)
     axes, apertures = states[:, None].chunk(2, 2)
     gap = math.pi * torch.tanh(space.entities / 0.2) - axes
     centre = (gap / 2).sin().abs()
     bound = (apertures / 2).sin().abs()
     edge = torch.minimum(((gap + apertures) / 2).sin().abs(), ((gap - apertures) / 2).sin().abs())
-    wanted = (edge * (centre >= bound) + 0.02 * torch.minimum(centre, bound)).sum(-1) * space.scale
-    torch.testing.assert_close(space.settings.margin - space.match(states), wanted)
+    expected = (edge * (centre >= bound) + 0.02 * torch.minimum(centre, bound)).sum(
+        -1
+    ) * space.scale
+    torch.testing.assert_close(space.settings.margin - space.match(states), expected)
     torch.testing.assert_close(space.match_of(states, OWN), space.match(states).gather(1, OWN))
 
 
@@ -106,7 +108,7 @@ def test_how_far_a_step_turns_depends_on_the_width_as_published_alone(
 ) -> None:
     turned = []
     for width in (5, 40):
-        space = made("cone", recipe=recipe, width=width, margin=12.0)
+        space = make_space("cone", recipe=recipe, width=width, margin=12.0)
         with torch.no_grad():
             space.entities.zero_().add_(1e-4)
         turned.append(float(space.anchor(torch.arange(1)).detach()[0, 0]))
@@ -116,8 +118,10 @@ def test_how_far_a_step_turns_depends_on_the_width_as_published_alone(
 @pytest.mark.parametrize("recipe", ["lean", "paper"])
 def test_where_tables_start(recipe: str) -> None:
     """As published, by margin and width; lean ones near each other but for a cone's shape."""
-    wide, narrow = (made("betae", recipe=recipe, width=width, margin=8.0) for width in (50, 10))
-    cone = made("cone", recipe=recipe, width=50, margin=8.0)
+    wide, narrow = (
+        make_space("betae", recipe=recipe, width=width, margin=8.0) for width in (50, 10)
+    )
+    cone = make_space("cone", recipe=recipe, width=50, margin=8.0)
     turns, apertures = cone.relations.chunk(2, 1)
     ranges = {"lean": (0.2, 0.4, 0.4, 0.02, 0.02, 0.2), "paper": (0.2, 1.0, 1.0, 0.2, 0.2, 0.2)}[
         recipe
@@ -128,7 +132,7 @@ def test_where_tables_start(recipe: str) -> None:
 
 
 def test_cosines_and_mixed_maps() -> None:
-    space = made("fuzzqe")
+    space = make_space("fuzzqe")
     states = states_of(space, 6)
     relations = torch.tensor([0, 1, 2, 3, 1, 1])
     for row, relation in zip(states, relations.tolist(), strict=True):
@@ -139,11 +143,11 @@ def test_cosines_and_mixed_maps() -> None:
         projected = space.project(row[None], torch.tensor([relation]))[0]
         torch.testing.assert_close(projected, found.clamp(0, 1))
     degrees = space.entities.clamp(0, 1)
-    wanted = (
+    expected = (
         torch.cosine_similarity(states[:, None], degrees[None], dim=2) / space.settings.temperature
     )
-    torch.testing.assert_close(space.match(states), wanted)
-    torch.testing.assert_close(space.match_of(states, OWN), wanted.gather(1, OWN))
+    torch.testing.assert_close(space.match(states), expected)
+    torch.testing.assert_close(space.match_of(states, OWN), expected.gather(1, OWN))
 
 
 def through(space: Space, name: str, x: Tensor, last: int) -> Tensor:
@@ -159,7 +163,7 @@ def weighed(raw: Tensor) -> Tensor:
 
 
 def test_the_published_operators_of_beta_distributions_by_hand() -> None:
-    space = made("betae", recipe="paper", layers=2)
+    space = make_space("betae", recipe="paper", layers=2)
     relations = torch.tensor([3, 0, 2])
     w = space.state_dict()
     states = states_of(space, 3) * 2
@@ -172,12 +176,12 @@ def test_the_published_operators_of_beta_distributions_by_hand() -> None:
     # [3, d]: one for α and β
     shares = weighed(inner @ w["attention.outer.weight"].T + w["attention.outer.bias"])
     alpha, beta = states.chunk(2, 1)
-    wanted = torch.cat(((shares * alpha).sum(0), (shares * beta).sum(0)))
-    torch.testing.assert_close(space.intersect(states[None])[0], wanted)
+    expected = torch.cat(((shares * alpha).sum(0), (shares * beta).sum(0)))
+    torch.testing.assert_close(space.intersect(states[None])[0], expected)
 
 
 def test_the_published_operators_of_cones_by_hand() -> None:
-    space = made("cone", recipe="paper", layers=2)
+    space = make_space("cone", recipe="paper", layers=2)
     relations = torch.tensor([3, 0, 2])
     w = space.state_dict()
     states = states_of(space, 3)
@@ -189,10 +193,10 @@ def test_the_published_operators_of_cones_by_hand() -> None:
         )
         axes = raw[:5]
         apertures = raw[5:]
-        wanted = torch.cat(
+        expected = torch.cat(
             (math.pi * axes.tanh(), math.pi / 2 * (2 * apertures).tanh() + math.pi / 2)
         )
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(found, expected)
     axes, apertures = states.chunk(2, 1)
     edges = torch.cat((axes - apertures, axes + apertures), 1)
     shares = weighed(through(space, "weigh", edges, 2))
@@ -200,10 +204,10 @@ def test_the_published_operators_of_cones_by_hand() -> None:
     y = (shares * axes.sin()).sum(0)
     inner = (edges @ w["inner.weight"].T + w["inner.bias"]).clamp(min=0).mean(0)
     shrink = 1 / (1 + torch.exp(-(w["outer.weight"] @ inner + w["outer.bias"])))
-    wanted = torch.cat(
+    expected = torch.cat(
         (torch.atan(y / x) + (x < 0) * math.pi * y.sign(), apertures.min(0).values * shrink)
     )
-    torch.testing.assert_close(space.intersect(states[None])[0], wanted)
+    torch.testing.assert_close(space.intersect(states[None])[0], expected)
     turned = torch.cat((axes - math.pi * torch.where(axes >= 0, 1, -1), math.pi - apertures), 1)
     torch.testing.assert_close(space.complement(states), turned)
 
@@ -211,14 +215,14 @@ def test_the_published_operators_of_cones_by_hand() -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("recipe", ["lean", "paper"])
 def test_an_intersection_does_not_depend_on_the_order(model: str, recipe: str) -> None:
-    space = made(model, recipe=recipe)
+    space = make_space(model, recipe=recipe)
     states = states_of(space, 4, 3)
     torch.testing.assert_close(space.intersect(states), space.intersect(states[:, [2, 0, 1]]))
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_complement_of_a_complement_is_the_state(model: str) -> None:
-    space = made(model)
+    space = make_space(model)
     states = states_of(space, 7)
     torch.testing.assert_close(space.complement(space.complement(states)), states)
     outside = space.match(space.complement(states)) - space.match(states)
@@ -227,7 +231,7 @@ def test_the_complement_of_a_complement_is_the_state(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_projections_take_states_and_relations_row_by_row(model: str) -> None:
-    space = made(model)
+    space = make_space(model)
     states = states_of(space, 6)
     relations = torch.tensor([0, 1, 2, 3, 1, 1])
     rows = [space.project(states[i : i + 1], relations[i : i + 1])[0] for i in range(6)]
@@ -235,7 +239,7 @@ def test_projections_take_states_and_relations_row_by_row(model: str) -> None:
 
 
 def test_a_union_of_many_follows_product_logic() -> None:
-    space = made("fuzzqe")
+    space = make_space("fuzzqe")
     states = states_of(space, 4, 3)
     x, y, z = states.unbind(1)
     torch.testing.assert_close(space.union(states), x + y + z - x * y - x * z - y * z + x * y * z)
@@ -244,7 +248,7 @@ def test_a_union_of_many_follows_product_logic() -> None:
 
 
 def test_everything_is_near_to_all() -> None:
-    beta, cone, fuzzy = (made(model) for model in MODELS)
+    beta, cone, fuzzy = (make_space(model) for model in MODELS)
     assert torch.equal(beta.complement(beta.everything()), beta.everything())
     # all that is left is inside
     centre = (math.pi * torch.tanh(cone.entities / 0.2) / 2).sin().abs()
@@ -260,7 +264,7 @@ def test_everything_is_near_to_all() -> None:
 
 @pytest.mark.parametrize("model", ["betae", "fuzzqe"])
 def test_what_scoring_keeps_is_what_it_would_work_out(model: str) -> None:
-    space = made(model)
+    space = make_space(model)
     states = states_of(space, 4)
     before = space.match(states)
     space.renew()
@@ -275,7 +279,7 @@ def test_what_scoring_keeps_is_what_it_would_work_out(model: str) -> None:
 
 
 def test_opposite_axes_leave_a_finite_slope() -> None:
-    space = made("cone")
+    space = make_space("cone")
     states = torch.zeros(1, 2, space.width, dtype=torch.float64)
     states[0, 0, : space.width // 2] = math.pi
     space.intersect(states.requires_grad_()).sum().backward()
@@ -283,7 +287,7 @@ def test_opposite_axes_leave_a_finite_slope() -> None:
 
 
 def test_apertures_are_dropped_in_training_alone() -> None:
-    space = made("cone", dropout=0.5)
+    space = make_space("cone", dropout=0.5)
     states = states_of(space, 40, 2)
     closed = [
         (space.train(mode).intersect(states).chunk(2, 1)[1] == 0).any() for mode in (True, False)

@@ -85,10 +85,10 @@ def saved(path: Path, weights: dict[str, Tensor], prefix: str = "model.model.") 
 
 
 def layer(
-    w: dict[str, Tensor], name: str, states: list[Tensor], told: list[Tensor]
+    w: dict[str, Tensor], name: str, states: list[Tensor], messages: list[Tensor]
 ) -> list[Tensor]:
     out = []
-    for state, message in zip(states, told, strict=True):
+    for state, message in zip(states, messages, strict=True):
         mixed = w[f"{name}.linear.weight"] @ torch.cat([state, message]) + w[f"{name}.linear.bias"]
         normed = layer_norm(
             mixed, (WIDTH,), w[f"{name}.layer_norm.weight"], w[f"{name}.layer_norm.bias"]
@@ -105,10 +105,10 @@ def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) ->
     vectors = boundary
     for number in range(LAYERS):
         name = f"relation_model.layers.{number}"
-        told = list(boundary)
+        messages = list(boundary)
         for j, joint, i in relation_graph(graph.triples("train"), r).tolist():
-            told[i] = told[i] + vectors[j] * w[f"{name}.relation.weight"][joint]
-        vectors = layer(w, name, vectors, told)
+            messages[i] = messages[i] + vectors[j] * w[f"{name}.relation.weight"][joint]
+        vectors = layer(w, name, vectors, messages)
     query = vectors[relation]
     boundary = [query if e == head else torch.zeros(WIDTH) for e in range(graph.num_entities)]
     states = boundary
@@ -121,10 +121,10 @@ def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) ->
             + w[f"{last}.bias"]
             for z in vectors
         ]
-        told = list(boundary)
+        messages = list(boundary)
         for h, rel, t in facts:
-            told[h] = told[h] + states[t] * along[rel]
-        states = layer(w, name, states, told)
+            messages[h] = messages[h] + states[t] * along[rel]
+        states = layer(w, name, states, messages)
     mlp = "entity_model.mlp"
     hidden = [
         (w[f"{mlp}.0.weight"] @ torch.cat([state, query]) + w[f"{mlp}.0.bias"]).relu()
@@ -137,10 +137,10 @@ def hop_by_hand(w: dict[str, Tensor], graph: Graph, head: int, relation: int) ->
 def test_a_published_checkpoint_answers_as_its_formulas_say(
     prefix: str, tmp_path: Path, graph: Graph, published: dict[str, Tensor]
 ) -> None:
-    encoder, wanted = import_checkpoint(
+    encoder, settings = import_checkpoint(
         saved(tmp_path / "ultraquery.pth", published, prefix), graph
     )
-    assert (wanted.model, wanted.width, wanted.layers, wanted.hidden) == (
+    assert (settings.model, settings.width, settings.layers, settings.hidden) == (
         "ultra",
         WIDTH,
         LAYERS,

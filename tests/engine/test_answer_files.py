@@ -156,14 +156,14 @@ def test_no_answers_are_a_table_with_columns_alone(tmp_path: Path) -> None:
 
 def test_several_variables_have_a_column_and_a_binding_each(tmp_path: Path) -> None:
     values = {"a": "France", "b": "Spain"}
-    told = Answers(
+    pairs = Answers(
         "", (Answer("", -1, 0.5, -0.69, False, values=values),), kind="tuples", variables=("a", "b")
     )
-    told.to_csv(tmp_path / "both.csv")
+    pairs.to_csv(tmp_path / "both.csv")
     assert (
         tmp_path / "both.csv"
     ).read_text() == "rank,?a,?b,score,known\n1,France,Spain,0.5,false\n"
-    told.to_rdf(tmp_path / "both.nt")
+    pairs.to_rdf(tmp_path / "both.nt")
     (row,) = RDFResult(RdfGraph().parse(tmp_path / "both.nt")).bindings
     assert row == {Variable(name): URIRef(f"tacit:{label}") for name, label in values.items()}
 
@@ -172,10 +172,10 @@ def test_yes_and_no_and_counts(tmp_path: Path) -> None:
     scorer = FactorScorer([np.full((2, 2), 0.3)])
     engine = Engine(Graph.of([("a", "r", "b")]), scorer, calibration="sigmoid", loops=True)
     for question, holds in ((": r(a, b)", True), (": r(b, a)", False)):
-        told = engine.ask(question)
-        told.to_rdf(tmp_path / "truth.nt")
+        truth = engine.ask(question)
+        truth.to_rdf(tmp_path / "truth.nt")
         assert RDFResult(RdfGraph().parse(tmp_path / "truth.nt")).askAnswer is holds
-        told.to_csv(tmp_path / "truth.csv")
+        truth.to_csv(tmp_path / "truth.csv")
         assert pd.read_csv(tmp_path / "truth.csv")["known"].tolist() == [holds]
     count = engine.ask("count ?x : r(a, ?x)")
     count.to_csv(tmp_path / "count.csv")

@@ -55,11 +55,11 @@ def share(found: list[Answers], exact: list[Answers]) -> float:
     return float(np.mean([bool(answers.certified) for answers in found]))
 
 
-def compare(engine: Engine, asked: list[Any], top: int, k: int, budget: int | None = None) -> float:
+def compare(engine: Engine, batch: list[Any], top: int, k: int, budget: int | None = None) -> float:
     """The share of questions that an engine certifies with some `k` or budget of rows."""
-    exact = engine.with_settings(search="exact").ask_many(asked, top)
+    exact = engine.with_settings(search="exact").ask_many(batch, top)
     return share(
-        engine.with_settings(search="certified", k=k, budget=budget).ask_many(asked, top), exact
+        engine.with_settings(search="certified", k=k, budget=budget).ask_many(batch, top), exact
     )
 
 
@@ -70,11 +70,11 @@ def test_what_is_certified_is_what_exact_search_finds(
     norm: str, name: str, observed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = random_engine(3, logic=norm, calibration=name, observed=observed)
-    asked = questions(engine, 5)
+    batch = questions(engine, 5)
     # with as many candidates as there are all can be proven
-    assert compare(engine, asked, 4, SIZE) == 1.0
+    assert compare(engine, batch, 4, SIZE) == 1.0
     monkeypatch.setattr("tacit.engine.search.best_first._FEW", 0)  # as on a large graph
-    assert compare(engine, asked, 4, 7) >= 0.5
+    assert compare(engine, batch, 4, 7) >= 0.5
 
 
 @st.composite
@@ -109,14 +109,14 @@ def test_nothing_is_proven_wrongly(
     names = [*ENTITIES, *(f"n{i}" for i in range(size - len(ENTITIES)))]
     graph = Graph(Vocabulary(names), directed(RELATIONS), no_triples())
     clipped = [scores[name].clip(0.001, 0.999) for name in RELATIONS]
-    given = {
+    options = {
         "calibration": name,
         "observed": "none",
         "logic": norm,
         "negation": negation,
         "loops": True,
     }
-    engine = Engine(graph, FactorScorer(clipped), **given)
+    engine = Engine(graph, FactorScorer(clipped), **options)
     try:
         engine.prepare(query)
     except TacitError:
@@ -126,7 +126,7 @@ def test_nothing_is_proven_wrongly(
 
 def test_the_embedded_graph_is_answered_as_by_exact_search(tmp_path: Path) -> None:
     engine = open_run(quick_world(tmp_path), device="cpu").engine
-    hops = [asked for asked in questions(engine, 1) if asked.compiled.plan.has(Project)]
+    hops = [question for question in questions(engine, 1) if question.compiled.plan.has(Project)]
     for name, observed in (("softmax-count", "train"), ("sigmoid", "none"), ("minmax", "train")):
         assert (
             compare(engine.with_settings(calibration=name, observed=observed), hops, 10, 64) > 0.2
@@ -141,9 +141,9 @@ def test_a_supremum_that_is_too_low_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     )
     engine.atoms.calibration.supremum = math.log(1 / 3)
     exact = random_engine(3, calibration="sigmoid", observed="none", search="exact")
-    asked = questions(engine, 5, count=3)
-    found = engine.ask_many(asked, 4)
-    expected = exact.ask_many(asked, 4)
+    batch = questions(engine, 5, count=3)
+    found = engine.ask_many(batch, 4)
+    expected = exact.ask_many(batch, 4)
     with pytest.raises(AssertionError):
         share(found, expected)
 
@@ -178,8 +178,8 @@ def chain(k: int, norm: str = "lukasiewicz") -> Engine:
     hops = np.full((5, 5), 0.001)
     hops[0, 1], hops[0, 2], hops[1, 3], hops[2, 4] = 0.99, 0.9, 0.99, 0.9
     graph = Graph(Vocabulary(["s", "v1", "v2", "x", "y"]), directed(["r"]), no_triples())
-    given: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "logic": norm}
-    return Engine(graph, FactorScorer([hops]), search="certified", k=k, **given)
+    options: dict[str, Any] = {"calibration": "sigmoid", "observed": "none", "logic": norm}
+    return Engine(graph, FactorScorer([hops]), search="certified", k=k, **options)
 
 
 def test_a_search_that_runs_out_of_candidates_says_that_it_proved_nothing() -> None:
@@ -196,9 +196,9 @@ def test_a_search_that_runs_out_of_candidates_says_that_it_proved_nothing() -> N
 
 def test_reasons_come_from_the_candidates_that_were_followed() -> None:
     engine = random_engine(3, calibration="softmax-count")
-    for asked in questions(engine, 5):
+    for question in questions(engine, 5):
         exact, found = (
-            engine.with_settings(search=search).ask_many([asked], 3, explain=True)[0]
+            engine.with_settings(search=search).ask_many([question], 3, explain=True)[0]
             for search in ("exact", "certified")
         )
         same(found, exact)
@@ -213,22 +213,22 @@ def test_scores_that_are_no_numbers_are_refused(search: str) -> None:
     model = ComplEx(graph.num_entities, graph.num_relations, 4).requires_grad_(False)
     model.reset(1e20, torch.Generator().manual_seed(2))  # products overflow
     engine = Engine(graph, model, calibration="softmax-count", observed="none", search=search)
-    for asked in questions(engine, 5):
+    for question in questions(engine, 5):
         with pytest.raises(RunError):
-            engine.ask_many([asked])
+            engine.ask_many([question])
 
 
 class Counting(FactorScorer):
-    """Remembers every row that was asked for."""
+    """A scorer that records every requested row."""
 
-    asked: list[tuple[int, int]]
+    requested_rows: list[tuple[int, int]]
 
     def queries(self, heads: Tensor, relations: Tensor) -> Tensor:
-        self.asked += zip(heads.tolist(), relations.tolist(), strict=True)
+        self.requested_rows += zip(heads.tolist(), relations.tolist(), strict=True)
         return super().queries(heads, relations)
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
-        self.asked += zip(heads.tolist(), relations.tolist(), strict=True)
+        self.requested_rows += zip(heads.tolist(), relations.tolist(), strict=True)
         return super().logits(heads, relations)
 
 
@@ -240,38 +240,38 @@ def test_no_row_is_scored_twice(name: str) -> None:
         [random.random((SIZE, SIZE))[: engine.graph.num_entities, : engine.graph.num_entities]] * 3
     )
     counted = Engine(engine.graph, scorer, engine.settings)
-    for asked in questions(engine, 5):
-        if len(set(asked.relations)) < len(asked.relations):
+    for question in questions(engine, 5):
+        if len(set(question.relations)) < len(question.relations):
             continue  # two atoms of one relation may need the same row
-        scorer.asked = []
-        counted.ask_many([asked], 4)
-        assert len(scorer.asked) == len(set(scorer.asked)), asked.query
+        scorer.requested_rows = []
+        counted.ask_many([question], 4)
+        assert len(scorer.requested_rows) == len(set(scorer.requested_rows)), question.query
 
 
 @pytest.mark.parametrize("search", ["beam", "exact", "certified"])
 def test_the_row_of_a_single_atom_is_scored_once(search: str) -> None:
     engine = random_engine(3, search=search)
     scorer = Counting([np.full((engine.graph.num_entities,) * 2, 0.5)] * 3)
-    scorer.asked = []
+    scorer.requested_rows = []
     Engine(engine.graph, scorer, engine.settings).ask_many(questions(engine, 1)[:1])
-    assert len(scorer.asked) == 1
+    assert len(scorer.requested_rows) == 1
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
     """Proven answers are those of exact search, others those of a beam with the same k."""
     proven = []
-    given = {"logic": norm, "calibration": "sigmoid", "observed": "all", "k": 5}
-    engine = random_engine(4, **given)
-    asked = [*questions(engine, 6, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
+    options = {"logic": norm, "calibration": "sigmoid", "observed": "all", "k": 5}
+    engine = random_engine(4, **options)
+    batch = [*questions(engine, 6, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
     ways = [
-        engine.with_settings(search=search).ask_many(asked, 6)
+        engine.with_settings(search=search).ask_many(batch, 6)
         for search in ("auto", "beam", "exact")
     ]
     for found, beam, exact in zip(*ways, strict=True):
-        wanted = exact if found.certified else beam
-        assert [a.values or a.id for a in found] == [a.values or a.id for a in wanted], found.query
-        assert [a.score for a in found] == pytest.approx([a.score for a in wanted], abs=1e-6), (
+        best = exact if found.certified else beam
+        assert [a.values or a.id for a in found] == [a.values or a.id for a in best], found.query
+        assert [a.score for a in found] == pytest.approx([a.score for a in best], abs=1e-6), (
             found.query
         )
         proven.append(found.certified)
@@ -280,7 +280,7 @@ def test_what_is_not_certified_is_the_answer_of_the_beam(norm: str) -> None:
 
 
 def test_known_answers_that_the_beam_has_dropped_come_by_id_as_exact_search_lists_them() -> None:
-    """All are worth what their facts are, some by paths that were not followed."""
+    """Known answers score as their facts do, some by paths that the search did not follow."""
     random = np.random.default_rng(1)
     size = 30
     facts = [("e0", "r", f"e{i}") for i in range(1, 6)]
@@ -304,16 +304,16 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
     scorer = Counting([np.random.default_rng(9).random((SIZE, SIZE))[:size, :size]] * 3)
     counted = Engine(engine.graph, scorer, engine.settings)
     compiled = compile_template(SHAPES["2p"].query)
-    asked = [
+    batch = [
         BoundQuery(SHAPES["2p"].query, compiled=compiled, entities=[i], relations=[0, 2])
         for i in range(12)
     ]
-    scorer.asked = []
-    together = counted.ask_many(asked, 5)
-    shared = len(scorer.asked)
-    scorer.asked = []
-    alone = [counted.ask_many([question], 5)[0] for question in asked]
-    assert shared < len(scorer.asked) / 1.5
+    scorer.requested_rows = []
+    together = counted.ask_many(batch, 5)
+    shared = len(scorer.requested_rows)
+    scorer.requested_rows = []
+    alone = [counted.ask_many([question], 5)[0] for question in batch]
+    assert shared < len(scorer.requested_rows) / 1.5
     for one, other in zip(together, alone, strict=True):
         same(one, other)
         assert (one.certified, one.rows) == (other.certified, other.rows)
@@ -321,12 +321,12 @@ def test_questions_asked_together_have_the_answers_of_each_alone_and_share_rows(
 
 def test_a_query_that_may_follow_no_more_follows_nothing_while_others_in_its_batch_do() -> None:
     engine = random_engine(3, calibration="sigmoid", observed="none", k=2, budget=5)
-    asked = engine.prepare(
+    question = engine.prepare(
         "?x : (exists ?y . r(e1, ?y) & q(?y, ?x)) & (exists ?z . p(e2, ?z) & r(?z, ?x))"
     )
-    slots = torch.tensor([asked.entities] * 2), torch.tensor([asked.relations] * 2)
+    slots = torch.tensor([question.entities] * 2), torch.tensor([question.relations] * 2)
     context = SearchContext(engine.atoms, engine.logic, 2, 10**9)
-    root = asked.compiled.plan.root
+    root = question.compiled.plan.root
     requests = [TopKRequest(3)] * 2
     search = BestFirstSearch(root, requests, SearchState.of(context, QueryBatch(*slots), budget=5))
     search.bounds.set_of(root)
@@ -349,24 +349,24 @@ def test_a_search_without_hope_follows_as_much_as_the_beam(monkeypatch: pytest.M
     monkeypatch.setattr(
         BlockExpansion,
         "from_some",
-        lambda hop, *given: (pairs.append(given[0].numel()), followed(hop, *given)),
+        lambda hop, *arguments: (pairs.append(arguments[0].numel()), followed(hop, *arguments)),
     )
     monkeypatch.setattr("tacit.engine.search.best_first._FIRST", 2)
     engine = random_engine(3, calibration="sigmoid", observed="none", k=6)
-    alike = np.random.default_rng(9).uniform(
+    scores = np.random.default_rng(9).uniform(
         0.4, 0.6, (3, engine.graph.num_entities, engine.graph.num_entities)
     )
-    engine = Engine(engine.graph, FactorScorer(list(alike)), engine.settings)
+    engine = Engine(engine.graph, FactorScorer(list(scores)), engine.settings)
     compiled = compile_template(SHAPES["3p"].query)
     for anchor in range(4):
-        asked = BoundQuery(
+        question = BoundQuery(
             SHAPES["3p"].query, compiled=compiled, entities=[anchor], relations=[0, 2, 4]
         )
         pairs.clear()
-        found = engine.ask_many([asked], 5)[0]
+        found = engine.ask_many([question], 5)[0]
         by_search = sum(pairs)
         pairs.clear()
-        same(found, engine.with_settings(search="beam").ask_many([asked], 5)[0])
+        same(found, engine.with_settings(search="beam").ask_many([question], 5)[0])
         assert not found.certified
         assert by_search == sum(pairs) == 2 * 6
 

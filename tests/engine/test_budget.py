@@ -19,9 +19,9 @@ def test_the_first_answers_are_proven_where_not_all_are(budget: int | None, obse
     counts: list[int] = []
     for seed, name in ((4, "sigmoid"), (7, "softmax-count"), (9, "minmax")):
         engine = random_engine(seed, ties=seed != 4, calibration=name, observed=observed, k=3)
-        asked = [*questions(engine, seed, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
-        found = engine.with_settings(budget=budget).ask_many(asked, 9)
-        exact = engine.with_settings(search="exact").ask_many(asked, 9)
+        batch = [*questions(engine, seed, count=2), *map(engine.prepare, (*CYCLES, *KINDS))]
+        found = engine.with_settings(budget=budget).ask_many(batch, 9)
+        exact = engine.with_settings(search="exact").ask_many(batch, 9)
         for one, other in zip(found, exact, strict=True):
             assert one.proven is not None
             assert [a.values or a.id for a in one[: one.proven]] == [
@@ -36,14 +36,14 @@ def test_the_first_answers_are_proven_where_not_all_are(budget: int | None, obse
 def test_a_budget_bounds_what_is_scored_for_a_proof_and_the_beam_is_its_floor(budget: int) -> None:
     k = 6
     engine = random_engine(4, calibration="sigmoid", observed="none", k=6)
-    asked = [each for each in questions(engine, 6, count=2) if each.compiled.plan.has(Project)]
+    batch = [each for each in questions(engine, 6, count=2) if each.compiled.plan.has(Project)]
     ways = [
-        engine.with_settings(**way).ask_many(asked, 4)
-        for way in ({"budget": budget}, {"search": "beam"})
+        engine.with_settings(**settings).ask_many(batch, 4)
+        for settings in ({"budget": budget}, {"search": "beam"})
     ]
-    exact = engine.with_settings(search="exact").ask_many(asked, 4)
+    exact = engine.with_settings(search="exact").ask_many(batch, 4)
     most = 0
-    for question, found, beam, best in zip(asked, *ways, exact, strict=True):
+    for question, found, beam, best in zip(batch, *ways, exact, strict=True):
         hops = sum(isinstance(step, Project) for step in walk(question.compiled.plan.root))
         assert found.rows is not None
         assert found.rows <= budget + hops * k
@@ -61,16 +61,18 @@ def test_what_a_beam_keeps_for_a_negated_hop_is_followed_at_once_where_it_is_lit
     calls: list[int] = []
     followed = BlockExpansion.from_some
     monkeypatch.setattr(
-        BlockExpansion, "from_some", lambda hop, *given: (calls.append(1), followed(hop, *given))
+        BlockExpansion,
+        "from_some",
+        lambda hop, *arguments: (calls.append(1), followed(hop, *arguments)),
     )
     engine = random_engine(3, calibration="softmax-count", observed="all", k=12)
-    asked = [each for each in questions(engine, 5, count=4) if "!(exists" in str(each.query)]
-    found = [engine.ask_many([each], 6)[0] for each in asked]
-    assert len(calls) == len(asked) == 4
+    batch = [each for each in questions(engine, 5, count=4) if "!(exists" in str(each.query)]
+    found = [engine.ask_many([each], 6)[0] for each in batch]
+    assert len(calls) == len(batch) == 4
     monkeypatch.setattr("tacit.engine.search.best_first._FEW", 0)
     calls.clear()
-    step_by_step = [engine.ask_many([each], 6)[0] for each in asked]
-    assert len(calls) > len(asked)
+    step_by_step = [engine.ask_many([each], 6)[0] for each in batch]
+    assert len(calls) > len(batch)
     for one, other in zip(found, step_by_step, strict=True):
         assert one.certified == other.certified
         same(one, other)
@@ -96,10 +98,14 @@ def test_a_beams_bounds_hold_where_an_edge_or_a_cycle_denies_something(denied: s
     text = f"?x : exists ?v, ?y, ?z . p(e1, ?v) & r(?v, ?y) & q(?y, ?z) & p(?z, ?x) & !{denied}"
     for seed, k in ((0, 2), (1, 2), (2, 1), (6, 2)):
         engine = random_engine(seed, calibration="sigmoid", observed="none", search="beam", k=k)
-        asked = engine.prepare(text)
-        given = asked.compiled.plan, torch.tensor([asked.entities]), torch.tensor([asked.relations])
-        bounds = engine.search.bounds(*given)
-        exact = engine.with_settings(search="exact").search.scores(*given)
+        question = engine.prepare(text)
+        inputs = (
+            question.compiled.plan,
+            torch.tensor([question.entities]),
+            torch.tensor([question.relations]),
+        )
+        bounds = engine.search.bounds(*inputs)
+        exact = engine.with_settings(search="exact").search.scores(*inputs)
         assert bounds is not None
         assert (bounds[0] <= exact + 1e-5).all()
         assert (bounds[1] >= exact - 1e-5).all()

@@ -32,7 +32,7 @@ QUESTIONS = (
 
 
 def tied_engine(random: Random, logic: str) -> Engine:
-    """Few entities, many facts and chances of three values: whatever is asked, much of it ties."""
+    """Return an engine of few entities, many facts and three scores, so many answers tie."""
     size = random.randint(4, 9)
     facts = {
         (f"e{random.randrange(size)}", random.choice("rqp"), f"e{random.randrange(size)}")
@@ -50,7 +50,7 @@ def tied_engine(random: Random, logic: str) -> Engine:
 
 
 def drawn(random: Random, engine: Engine) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """A question, a way to search, and which answers are asked for."""
+    """Return a question, settings of the search, and options of the list of answers."""
     letters = {
         "R": lambda: random.choice("rqp"),
         "A": lambda: f"e{random.randrange(engine.graph.num_entities)}",
@@ -76,7 +76,7 @@ def drawn(random: Random, engine: Engine) -> tuple[str, dict[str, Any], dict[str
     return text, {"k": random.choice([1, 1, 2, 3]), **random.choice(ways)}, options
 
 
-def told(found: Answers) -> list[tuple[Any, bool]]:
+def rows_of(found: Answers) -> list[tuple[Any, bool]]:
     return [(tuple(answer.values.values()), answer.known) for answer in found]
 
 
@@ -88,14 +88,14 @@ def test_a_certified_list_is_that_of_exact_search(logic: str) -> None:
         engine = tied_engine(random, logic)
         exact = engine.with_settings(search="exact")
         for _ in range(4):
-            text, way, options = drawn(random, engine)
-            found = engine.with_settings(**way).ask(text, **options)
+            text, settings, options = drawn(random, engine)
+            found = engine.with_settings(**settings).ask(text, **options)
             expected = exact.ask(text, **options | {"explain": False})
-            assert told(exact.ask(text, **options)) == told(expected), text
+            assert rows_of(exact.ask(text, **options)) == rows_of(expected), text
             if found.proven is None:
                 continue
-            about = text, way, options, logic
-            assert told(found)[: found.proven] == told(expected)[: found.proven], about
+            about = text, settings, options, logic
+            assert rows_of(found)[: found.proven] == rows_of(expected)[: found.proven], about
             assert not found.certified or len(found) == len(expected), about
             scores = [answer.score for answer in expected[: found.proven]]
             assert [answer.score for answer in found[: found.proven]] == pytest.approx(

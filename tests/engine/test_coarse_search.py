@@ -74,30 +74,30 @@ def engine(
 def questions(count: int = 3) -> list[BoundQuery]:
     """Questions of every shape without hops, and nested ones."""
     random = np.random.default_rng(2)
-    asked = []
+    batch = []
     for shape in SHAPES.values():
         compiled = compile_template(shape.query)
         for _ in range(count if without_hops(compiled.plan) else 0):
             entities = random.integers(0, SIZE, shape.num_entities).tolist()
             relations = random.integers(0, GRAPH.num_relations, shape.num_relations).tolist()
-            asked.append(
+            batch.append(
                 BoundQuery(shape.query, compiled=compiled, entities=entities, relations=relations)
             )
-    return asked + [Engine(GRAPH, model("plain")).prepare(text) for text in NESTED]
+    return batch + [Engine(GRAPH, model("plain")).prepare(text) for text in NESTED]
 
 
-def same(found: Answers, wanted: Answers) -> None:
+def same(found: Answers, expected: Answers) -> None:
     """Equal scores at every place, and equal entities but where rounding swaps ties."""
     close = {"rel": 1e-5, "abs": 1e-6}
     assert [answer.score for answer in found] == [
-        pytest.approx(answer.score, **close) for answer in wanted
+        pytest.approx(answer.score, **close) for answer in expected
     ]
-    turned = (pair for pair in zip(found, wanted, strict=True) if pair[0].id != pair[1].id)
+    turned = (pair for pair in zip(found, expected, strict=True) if pair[0].id != pair[1].id)
     for mine, theirs in turned:
         equals = [
-            answer.id for answer in wanted if answer.score == pytest.approx(theirs.score, **close)
+            answer.id for answer in expected if answer.score == pytest.approx(theirs.score, **close)
         ]
-        assert mine.id in equals or wanted[-1].id in equals, found.query
+        assert mine.id in equals or expected[-1].id in equals, found.query
 
 
 def bits(answers: Answers) -> list[tuple[int, float]]:
@@ -152,24 +152,24 @@ def test_adapters_are_followed(monkeypatch: pytest.MonkeyPatch, name: str) -> No
 def test_what_was_asked_before_or_beside_a_question_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    asked = [question for question in questions(FEW + 5) if question.query == SHAPES["2i"].query]
-    alone = [engine(monkeypatch, calibration=name).ask(question) for question in asked]
+    batch = [question for question in questions(FEW + 5) if question.query == SHAPES["2i"].query]
+    alone = [engine(monkeypatch, calibration=name).ask(question) for question in batch]
     for at_once in (2, FEW, FEW + 5):
         coded = engine(monkeypatch, calibration=name)
-        parts = [asked[start : start + at_once] for start in range(0, len(asked), at_once)]
+        parts = [batch[start : start + at_once] for start in range(0, len(batch), at_once)]
         beside = [answers for part in parts for answers in coded.ask_many(part)]
         for each, other in zip(beside, alone, strict=True):
             same(each, other)
             # whose sums are of other rows
             assert name == "softmax-count" or bits(each) == bits(other)
         # Whatever was asked before, and explained or not.
-        assert [bits(coded.ask(question)) for question in asked] == list(map(bits, alone))
-        assert [bits(coded.explain(question)) for question in asked] == list(map(bits, alone))
+        assert [bits(coded.ask(question)) for question in batch] == list(map(bits, alone))
+        assert [bits(coded.explain(question)) for question in batch] == list(map(bits, alone))
 
 
-def rewritten(weights: torch.Tensor, way: str, model: torch.nn.Module) -> None:
-    """Write to weights in one of the ways that there are."""
-    match way:
+def rewritten(weights: torch.Tensor, method: str, model: torch.nn.Module) -> None:
+    """Write to weights by one of the methods that torch and numpy allow."""
+    match method:
         case "in place":
             weights.mul_(1.7)
         case "loaded":
@@ -184,10 +184,10 @@ def rewritten(weights: torch.Tensor, way: str, model: torch.nn.Module) -> None:
             weights.data[17] *= 5.0
 
 
-@pytest.mark.parametrize("way", ["in place", "loaded", "data", "numpy", "row"])
+@pytest.mark.parametrize("method", ["in place", "loaded", "data", "numpy", "row"])
 @pytest.mark.parametrize("name", ["sigmoid", "softmax-count"])
 def test_nothing_is_kept_of_weights_that_were_written_to(
-    monkeypatch: pytest.MonkeyPatch, name: str, way: str
+    monkeypatch: pytest.MonkeyPatch, name: str, method: str
 ) -> None:
     coded = engine(monkeypatch, calibration=name)
     rows = engine(monkeypatch, large=False, calibration=name)
@@ -197,9 +197,9 @@ def test_nothing_is_kept_of_weights_that_were_written_to(
         coded.ask(question)
         beam.ask(question)
     for each in (coded, rows):
-        rewritten(each.scorer.keys(), way, each.scorer)  # type: ignore[attr-defined, arg-type]
+        rewritten(each.scorer.keys(), method, each.scorer)  # type: ignore[attr-defined, arg-type]
     fresh = rows.with_settings(search="beam", k=8)
-    if way == "row":  # which nobody sees
+    if method == "row":  # which nobody sees
         coded.forget()
     for question in questions(1):
         same(coded.ask(question, 7), rows.ask(question, 7))
@@ -236,7 +236,9 @@ def test_bounds_that_are_too_tight_are_noticed_here(monkeypatch: pytest.MonkeyPa
     rows = engine(monkeypatch, "near", large=False, calibration="sigmoid")
     of = Codes.products
     monkeypatch.setattr(
-        Codes, "products", lambda self, *given: (of(self, *given)[0], 1e-9 * of(self, *given)[1])
+        Codes,
+        "products",
+        lambda self, *arguments: (of(self, *arguments)[0], 1e-9 * of(self, *arguments)[1]),
     )
     wrong = 0
     for question in questions():
@@ -256,15 +258,15 @@ def test_plans_with_hops_are_left_to_rows() -> None:
 def test_sums_of_rows_do_not_depend_on_threads_or_neighbours() -> None:
     counted = calibration("softmax-count", KnownFacts(GRAPH.index("train")))
     rows = torch.randn(3, 40_001, generator=torch.Generator().manual_seed(4)) * 3
-    wanted = counted.log_sums(rows)
+    expected = counted.log_sums(rows)
     torch.testing.assert_close(
-        wanted.double(), rows.double().logsumexp(dim=1), rtol=1e-6, atol=1e-6
+        expected.double(), rows.double().logsumexp(dim=1), rtol=1e-6, atol=1e-6
     )
     threads = torch.get_num_threads()
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
             for row in range(3):
-                assert torch.equal(counted.log_sums(rows[row : row + 1]), wanted[row : row + 1])
+                assert torch.equal(counted.log_sums(rows[row : row + 1]), expected[row : row + 1])
     finally:
         torch.set_num_threads(threads)

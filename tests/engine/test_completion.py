@@ -39,14 +39,14 @@ FACTS = [
 GRAPH = Graph.of(FACTS[:-3], valid=FACTS[-3:-1], test=FACTS[-1:])
 
 
-def engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine:
+def make_engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine:
     """Scores without any symmetry: each direction of each relation has a table of its own."""
     scorer = kind([np.full((9, 9), 0.5)] * 3)
     scorer._logits = torch.randn(6, 9, 9, generator=torch.Generator().manual_seed(3)) * 2.0
     return Engine(GRAPH, scorer, **({"observed": "train"} | settings))
 
 
-def one_by_one(asked: Engine, least: float) -> dict[tuple[str, str, str], float]:
+def one_by_one(engine: Engine, least: float) -> dict[tuple[str, str, str], float]:
     """Every pair and relation that is no train fact, by two one-atom questions each."""
     known = {
         (GRAPH.entities[h], GRAPH.relations[r], GRAPH.entities[t])
@@ -55,11 +55,11 @@ def one_by_one(asked: Engine, least: float) -> dict[tuple[str, str, str], float]
     out = {}
     for relation in GRAPH.relations.labels[0::2]:
         ahead = {
-            s: {a.entity: a.score for a in asked.ask(f"?o : {relation}({s}, ?o)", top=9)}
+            s: {a.entity: a.score for a in engine.ask(f"?o : {relation}({s}, ?o)", top=9)}
             for s in NAMES
         }
         back = {
-            o: {a.entity: a.score for a in asked.ask(f"?s : {relation}(?s, {o})", top=9)}
+            o: {a.entity: a.score for a in engine.ask(f"?s : {relation}(?s, {o})", top=9)}
             for o in NAMES
         }
         for s in NAMES:
@@ -83,35 +83,35 @@ def by_fact(predictions: list[Prediction]) -> dict[tuple[str, str, str], float]:
 def test_every_missing_fact_of_a_score_comes_once(
     kind: type[TableScorer], how: str, typed: bool, least: float
 ) -> None:
-    asked = engine(kind, calibration=how, typed=typed)
-    expected = one_by_one(asked, least)
-    assert by_fact(list(Completion(asked, min_score=least))) == pytest.approx(expected, rel=1e-5)
+    engine = make_engine(kind, calibration=how, typed=typed)
+    expected = one_by_one(engine, least)
+    assert by_fact(list(Completion(engine, min_score=least))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_what_is_found_does_not_depend_on_how_many_rows_are_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = by_fact(list(Completion(engine(), min_score=0.05)))
+    whole = by_fact(list(Completion(make_engine(), min_score=0.05)))
     monkeypatch.setattr("tacit.engine.completion._ROWS", {"cpu": 2})
     monkeypatch.setattr("tacit.engine.completion._PAIRS", 3)
-    assert by_fact(list(Completion(engine(), min_score=0.05))) == pytest.approx(whole)
+    assert by_fact(list(Completion(make_engine(), min_score=0.05))) == pytest.approx(whole)
 
 
 def test_facts_about_entities_and_of_relations() -> None:
-    every = one_by_one(engine(), 0.05)
-    about = by_fact(list(Completion(engine(), entities=["e2", "e7"], min_score=0.05)))
+    every = one_by_one(make_engine(), 0.05)
+    about = by_fact(list(Completion(make_engine(), entities=["e2", "e7"], min_score=0.05)))
     assert about == pytest.approx(
         {fact: s for fact, s in every.items() if {fact[0], fact[2]} & {"e2", "e7"}}, rel=1e-5
     )
-    both = by_fact(list(Completion(engine(), ["r1"], ["e2"], min_score=0.05)))
+    both = by_fact(list(Completion(make_engine(), ["r1"], ["e2"], min_score=0.05)))
     assert both == pytest.approx(
         {f: s for f, s in about.items() if f[1] == "r1" and "e2" in f}, rel=1e-5
     )
 
 
 def test_loops_about_an_entity_come_once() -> None:
-    every = one_by_one(engine(), 0.01)
-    about = by_fact(list(Completion(engine(), entities=["e0"], min_score=0.01)))
+    every = one_by_one(make_engine(), 0.01)
+    about = by_fact(list(Completion(make_engine(), entities=["e0"], min_score=0.01)))
     assert ("e0", "r0", "e0") in about
     assert about == pytest.approx(
         {fact: score for fact, score in every.items() if "e0" in fact}, rel=1e-5
@@ -119,17 +119,17 @@ def test_loops_about_an_entity_come_once() -> None:
 
 
 def test_the_best_of_all_come_in_order_and_those_of_each_relation_too() -> None:
-    every = sorted(one_by_one(engine(), 0.05).items(), key=lambda item: -item[1])
-    best = list(Completion(engine(), min_score=0.05, top=7))
+    every = sorted(one_by_one(make_engine(), 0.05).items(), key=lambda item: -item[1])
+    best = list(Completion(make_engine(), min_score=0.05, top=7))
     assert [fact[:3] for fact in best] == [fact for fact, _ in every[:7]]
-    streamed = list(Completion(engine(), min_score=0.05))
+    streamed = list(Completion(make_engine(), min_score=0.05))
     for relation in ("r0", "r1", "r2"):
         scores = [fact.score for fact in streamed if fact.relation == relation]
         assert scores == sorted(scores, reverse=True)
 
 
 def test_no_more_is_held_than_the_best_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = list(Completion(engine(), min_score=1e-6, top=3))
+    expected = list(Completion(make_engine(), min_score=1e-6, top=3))
     held = []
     add = completion._BestFacts.add
 
@@ -140,20 +140,20 @@ def test_no_more_is_held_than_the_best_asked_for(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(completion, "_ROWS", {"cpu": 1})
     monkeypatch.setattr(completion, "_PAIRS", 1)
     monkeypatch.setattr(completion._BestFacts, "add", counting)
-    assert list(Completion(engine(), min_score=1e-6, top=3)) == expected
+    assert list(Completion(make_engine(), min_score=1e-6, top=3)) == expected
     assert max(held) <= 3 + len(NAMES)  # the best so far, and those of a row
 
 
 def test_shares_of_a_run_do_not_complete_it() -> None:
-    asked = engine()
-    asked.scorer.shards = SimpleNamespace(world=2, start=0, stop=5, size=5, total=9)
+    engine = make_engine()
+    engine.scorer.shards = SimpleNamespace(world=2, start=0, stop=5, size=5, total=9)
     with pytest.raises(SettingsError, match="without `shards`"):
-        Completion(asked)
+        Completion(engine)
 
 
 def test_known_facts_and_loops_are_not_missing() -> None:
-    asked = engine(observed="all")
-    facts = by_fact(list(Completion(asked, min_score=0.001)))
+    engine = make_engine(observed="all")
+    facts = by_fact(list(Completion(engine, min_score=0.001)))
     assert not facts.keys() & set(FACTS)
     # only r0 loops in train
     assert not [fact for fact in facts if fact[0] == fact[2] and fact[1] != "r0"]
@@ -174,7 +174,7 @@ def test_what_cannot_be_asked_is_refused_at_once(
     arguments: dict[str, object], error: type[TacitError]
 ) -> None:
     with pytest.raises(error):
-        Completion(engine(), **arguments)  # type: ignore[arg-type]
+        Completion(make_engine(), **arguments)  # type: ignore[arg-type]
 
 
 RDF = Prefixes({"geo": "http://example.org/geo/", "xsd": "http://www.w3.org/2001/XMLSchema#"})
@@ -321,7 +321,9 @@ def test_what_was_found_before_ctrl_c_is_shown_and_kept_apart(
     monkeypatch.setattr(
         tacit.Run,
         "complete",
-        lambda self, *given, **more: complete(self, *given, **more | {"progress": interrupt}),
+        lambda self, *arguments, **more: complete(
+            self, *arguments, **more | {"progress": interrupt}
+        ),
     )
     command = ["complete", str(tmp_path / "run"), "--min-score", "0.01"]
     for options, top in (([], 20), (["--top", "3"], 3)):
@@ -335,10 +337,10 @@ def test_what_was_found_before_ctrl_c_is_shown_and_kept_apart(
             shown.stderr
             == f"interrupted; {len(best)} facts found so far, and not all were looked at\n"
         )
-    kept = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "more.csv")])
-    assert (kept.exit_code, (tmp_path / "more.csv").exists()) == (130, False)
+    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "more.csv")])
+    assert (result.exit_code, (tmp_path / "more.csv").exists()) == (130, False)
     assert (
-        kept.stderr
+        result.stderr
         == f"interrupted; {len(first)} facts found so far: {tmp_path / 'partial-more.csv'}\n"
     )
 
@@ -347,22 +349,22 @@ def test_ctrl_c_is_obeyed_between_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only between relations, but also after some rows of either direction."""
     monkeypatch.setattr(completion, "_rows_at_once", lambda engine: 2)
     monkeypatch.setattr(completion, "_PAIRS", 1)
-    asked = engine()
+    engine = make_engine()
     stop = Event()
-    every = set(Completion(asked, min_score=0.01))
+    every = set(Completion(engine, min_score=0.01))
     rows = Atoms.blocks
     for most in range(1, 12):
         made: list[int] = []
 
-        def blocks(self: Atoms, *given: Any, made: list[int] = made, most: int = most) -> Any:
-            made.append(len(given[0]))
+        def blocks(self: Atoms, *arguments: Any, made: list[int] = made, most: int = most) -> Any:
+            made.append(len(arguments[0]))
             if len(made) == most:
                 stop.set()
             assert len(made) <= most
-            return rows(self, *given)
+            return rows(self, *arguments)
 
         monkeypatch.setattr(Atoms, "blocks", blocks)
-        found = set(Completion(asked, min_score=0.01).until(stop))
+        found = set(Completion(engine, min_score=0.01).until(stop))
         assert stop.is_set()
         assert found < every
         stop.clear()

@@ -155,9 +155,9 @@ def test_where_no_value_of_a_variable_is_possible_there_are_no_answers_through_i
     graph = Graph.of([("e0", "r", "e1"), ("e1", "q", "e2"), ("e2", "p", "e0")])
     engine = Engine(graph, FactorScorer([np.full((3, 3), 0.5)] * 3), calibration="sigmoid", k=2)
     for search in ("exact", "beam", "certified"):
-        asked = engine.with_settings(search=search)
-        assert not asked.ask("?x : (p(?x, ?a) | r(?a, ?x)) & q(?a, ?a)")
-        assert asked.ask("?x : r(e0, ?x) & !((p(?x, ?a) | r(?a, ?x)) & q(?a, ?a))").entities == [
+        variant = engine.with_settings(search=search)
+        assert not variant.ask("?x : (p(?x, ?a) | r(?a, ?x)) & q(?a, ?a)")
+        assert variant.ask("?x : r(e0, ?x) & !((p(?x, ?a) | r(?a, ?x)) & q(?a, ?a))").entities == [
             "e1",
             "e2",
         ]

@@ -38,8 +38,8 @@ def test_scores_are_named_as_no_probabilities(engine: Engine) -> None:
     assert sentence in str(answers)
     assert sentence in answers._repr_html_()
     assert "at 0.5 or above" not in str(answers)
-    told = answers.to_dict()
-    assert (told["uncalibrated"], told["likely"]) == (sentence, None)
+    fields = answers.to_dict()
+    assert (fields["uncalibrated"], fields["likely"]) == (sentence, None)
     assert "uncalibrated" not in engine.with_settings(search="beam").ask(LANGUAGES).to_dict()
 
 

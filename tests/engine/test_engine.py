@@ -203,7 +203,7 @@ def test_a_question_that_was_prepared_on_another_graph_is_refused(query: str) ->
     """Its ids mean other things: `x` is 2 in one graph and 0 in the other."""
     first = Engine.of_facts(Graph.of([("foo", "r", "bar"), ("x", "r", "bar")]))
     second = Engine.of_facts(Graph.of([("x", "r", "t2"), ("bar", "r", "t1")], name="second"))
-    asked = first.prepare(query)
+    question = first.prepare(query)
     doors = (
         second.ask, second.explain, second.count, second.describe, second.seconds, second.prepare,
         lambda each: second.ask_many([query, each]),
@@ -214,11 +214,11 @@ def test_a_question_that_was_prepared_on_another_graph_is_refused(query: str) ->
             QueryError,
             match=r"prepared on another graph, .* in second; ask its text itself: \?t : r",
         ):
-            door(asked)
-    assert (first.ask(asked).entities, second.ask(query).entities) == (["bar"], ["t2"])
+            door(question)
+    assert (first.ask(question).entities, second.ask(query).entities) == (["bar"], ["t2"])
     few = Engine.of_facts(Graph.of([("x", "r", "x")]))  # which has no entity 2
     with pytest.raises(QueryError, match="prepared on another graph"):
-        few.ask(asked)
+        few.ask(question)
 
 
 def test_a_question_that_was_prepared_on_fewer_facts_is_asked_of_more() -> None:
@@ -254,13 +254,13 @@ def test_further_reasons_are_set_apart() -> None:
 
 def test_answers_show_themselves_at_a_prompt_and_in_a_notebook() -> None:
     reason = witness(0.5)
-    plain, told = (
+    plain, with_reasons = (
         Answers("?x : r(a, ?x)", (Answer("b", 1, 0.5, -0.69, False, why),))
         for why in ((), (reason,))
     )
     assert repr(plain) == "?x : r(a, ?x)\n   1. b  0.500  predicted"
     assert "because" not in plain._repr_html_()
-    assert "r(a, b)  0.500 predicted" in told._repr_html_()
+    assert "r(a, b)  0.500 predicted" in with_reasons._repr_html_()
     assert "no answer" in Answers("?x : r(a, ?x)", ())._repr_html_()
 
 
@@ -273,20 +273,20 @@ def test_equal_answers_are_listed_by_id(search: str, norm: str) -> None:
     hops = random.choice([0.25, 0.5, 0.75], (size, size))
     names = [f"e{i}" for i in range(size)]
     graph = Graph(Vocabulary(names), directed(["r"]), no_triples())
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "calibration": "sigmoid",
         "observed": "none",
         "logic": norm,
         "loops": True,
         "k": 3,
     }
-    engine = Engine(graph, FactorScorer([hops]), search=search, **given)
-    kept = sorted(range(size), key=lambda v: (-hops[0, v], v))[: 3 if search == "beam" else size]
+    engine = Engine(graph, FactorScorer([hops]), search=search, **settings)
+    ids = sorted(range(size), key=lambda v: (-hops[0, v], v))[: 3 if search == "beam" else size]
     joined = LOGICS[norm][0]
     for question, values in {
         "?t : r(e0, ?t)": hops[0],
         "?t : exists ?v . r(e0, ?v) & r(?v, ?t)": np.max(
-            [joined(hops[0, v], hops[v]) for v in kept], axis=0
+            [joined(hops[0, v], hops[v]) for v in ids], axis=0
         ),
     }.items():
         order = sorted(

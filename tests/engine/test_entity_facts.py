@@ -30,10 +30,12 @@ def engine() -> Engine:
     return Engine(GRAPH, scorer)
 
 
-def listed(told: EntityFacts) -> dict[tuple[str, str], float]:
-    """Directed relation and entity of every fact told, with its score; none may come twice."""
+def listed(facts: EntityFacts) -> dict[tuple[str, str], float]:
+    """Map directed relation and entity of every fact to its score, and check that none repeats."""
     rows = [
-        ((each.relation, fact.entity), fact.score) for each in told.relations for fact in each.facts
+        ((each.relation, fact.entity), fact.score)
+        for each in facts.relations
+        for fact in each.facts
     ]
     assert len(dict(rows)) == len(rows)
     return dict(rows)
@@ -43,13 +45,13 @@ def listed(told: EntityFacts) -> dict[tuple[str, str], float]:
 def test_every_known_fact_comes_once_in_its_direction(engine: Engine, label: str) -> None:
     ahead = {(r, o) for s, r, o in FACTS if s == label}
     back = {(f"{r}^-1", s) for s, r, o in FACTS if o == label != s}
-    told = known_facts(engine, label)
-    assert set(listed(told)) == ahead | back
-    assert all(each.count == len(each.facts) > 0 for each in told.relations)
-    assert [each.inverse for each in told.relations] == sorted(
-        each.relation.endswith("^-1") for each in told.relations
+    facts = known_facts(engine, label)
+    assert set(listed(facts)) == ahead | back
+    assert all(each.count == len(each.facts) > 0 for each in facts.relations)
+    assert [each.inverse for each in facts.relations] == sorted(
+        each.relation.endswith("^-1") for each in facts.relations
     )
-    for each in told.relations:
+    for each in facts.relations:
         shown = [fact.name.casefold() for fact in each.facts]
         assert shown == sorted(shown)
         only = known_facts(engine, label, each.relation)
@@ -57,9 +59,9 @@ def test_every_known_fact_comes_once_in_its_direction(engine: Engine, label: str
 
 
 def test_names_stand_beside_labels(engine: Engine) -> None:
-    told = known_facts(engine, "zebra")
-    assert (told.entity, told.name) == ("e1", "zebra")
-    assert {each.name for each in told.relations if each.relation.startswith("r1")} == {"eats"}
+    facts = known_facts(engine, "zebra")
+    assert (facts.entity, facts.name) == ("e1", "zebra")
+    assert {each.name for each in facts.relations if each.relation.startswith("r1")} == {"eats"}
     with pytest.raises(UnknownName):
         known_facts(engine, "zebras")
 
@@ -78,11 +80,11 @@ def test_predictions_are_what_both_ends_of_a_missing_fact_say(engine: Engine, la
             mean = math.sqrt(score * answers(f"?s : {relation}(?s, {other})").get(label, 0.0))
             if fact not in FACTS and mean >= 0.1 and not (back and other == label):
                 expected[relation, other] = mean
-    told = predicted_facts(engine, label, min_score=0.1)
-    assert told.next is None
+    facts = predicted_facts(engine, label, min_score=0.1)
+    assert facts.next is None
     assert len(expected) > 10
-    assert listed(told) == pytest.approx(expected, rel=1e-5)
-    for each in told.relations:
+    assert listed(facts) == pytest.approx(expected, rel=1e-5)
+    for each in facts.relations:
         scores = [fact.score for fact in each.facts]
         assert scores == sorted(scores, reverse=True)
         assert predicted_facts(engine, label, each.relation, min_score=0.1).relations == (each,)

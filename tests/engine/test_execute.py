@@ -229,12 +229,12 @@ def test_a_reasoner_that_cannot_tell_proves_nothing(engine: Engine) -> None:
             self.scores = engine.search.scores  # type: ignore[method-assign]
 
     Plain.__abstractmethods__ = frozenset()
-    given = Engine(engine.graph, engine.scorer, engine.settings, reasoner=Plain())
+    plain = Engine(engine.graph, engine.scorer, engine.settings, reasoner=Plain())
     question = "?x, ?y : likes(?x, ?y)"
-    found = given.explain(question, top=16)
+    found = plain.explain(question, top=16)
     assert rows(found) == rows(engine.ask(question, top=16))
     assert (found.certified, found.explained) == (None, False)
-    assert math.isclose(given.score("a", "likes", "c").score, 0.6, rel_tol=1e-6)
+    assert math.isclose(plain.score("a", "likes", "c").score, 0.6, rel_tol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -252,15 +252,15 @@ def test_scores_that_are_no_probabilities_order_entities_alone(
         def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
             return (torch.arange(4.0) - 3).expand(len(relations), -1)
 
-    given = Engine(engine.graph, engine.scorer, engine.settings, reasoner=ById(), observed="none")
-    assert given.ask("?y : likes(?x, ?y)", top=4).entities == ["d", "c", "b", "a"]
-    assert (given.config["search"], given.config["calibration"]) == ("ById", "none")
+    by_id = Engine(engine.graph, engine.scorer, engine.settings, reasoner=ById(), observed="none")
+    assert by_id.ask("?y : likes(?x, ?y)", top=4).entities == ["d", "c", "b", "a"]
+    assert (by_id.config["search"], by_id.config["calibration"]) == ("ById", "none")
     with pytest.raises(PlanError, match="ById orders the answers to one question for entities"):
-        given.ask(question)
+        by_id.ask(question)
     with pytest.raises(
         SettingsError, match="search is given beside ById, a reasoner that takes its place"
     ):
-        given.with_settings(search="continuous")
+        by_id.with_settings(search="continuous")
 
 
 def test_what_explains_an_answer_is_let_go_before_the_next(
@@ -275,10 +275,10 @@ def test_what_explains_an_answer_is_let_go_before_the_next(
         plan: Plan,
         entities: Tensor,
         relations: Tensor,
-        wanted: TopKRequest,
+        request: TopKRequest,
     ) -> Explanation:
         alive.append(sum(each() is not None for each in made))
-        found = explain(self, plan, entities, relations, wanted)
+        found = explain(self, plan, entities, relations, request)
         made.append(weakref.ref(found))
         return found
 

@@ -71,9 +71,9 @@ def test_cycles_are_answered_by_the_definition(norm: str) -> None:
         name: scorer._logits[2 * r].sigmoid().double().numpy() for r, name in enumerate(RELATIONS)
     }
     for text in CYCLES:
-        asked = engine.prepare(f"?x : {text}")
-        expected = BruteForce(tables, norm, "standard").answers(asked.query)
-        found = engine.ask(asked, 2)
+        question = engine.prepare(f"?x : {text}")
+        expected = BruteForce(tables, norm, "standard").answers(question.query)
+        found = engine.ask(question, 2)
         best = sorted(range(5), key=lambda i, worth=expected: -worth[i])[: len(found)]
         assert found.certified, text
         assert [a.score for a in found] == pytest.approx(expected[best], abs=1e-5), text
@@ -102,14 +102,16 @@ def test_a_floor_changes_no_answer(
     kinds = [engine.with_settings(search=search) for search in ("certified", "beam", "exact")]
     for text in CYCLES:
         found, beam, exact = (kind.ask(f"?x : {text}", 2) for kind in kinds)
-        wanted = exact if found.certified else beam
-        assert [a.id for a in found] == [a.id for a in wanted], text
-        assert [a.score for a in found] == pytest.approx([a.score for a in wanted], abs=1e-6), text
+        expected = exact if found.certified else beam
+        assert [a.id for a in found] == [a.id for a in expected], text
+        assert [a.score for a in found] == pytest.approx([a.score for a in expected], abs=1e-6), (
+            text
+        )
 
 
 @pytest.mark.usefixtures("in_small_steps")
 def test_known_answers_tie_whether_they_were_followed_or_not() -> None:
-    """What facts are worth is summed up otherwise along a way than for all at once."""
+    """The scores of facts are summed in another order along a path than for all at once."""
     engine = engine_of(200, 8, 60, False, calibration="sigmoid", observed="all", k=5)
     found, exact = (
         engine.with_settings(search=search).ask(f"?x : {CYCLES[7]}", 2)
@@ -135,9 +137,9 @@ def test_known_answers_that_were_followed_make_a_floor_whatever_their_ids() -> N
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_value_of_a_cut_variable_is_worth_more_than_its_ceiling(norm: str) -> None:
     engine = engine_of(2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all")
-    asked = engine.prepare(f"?x : {CYCLES[0]}")
-    step = next(step for step in walk(asked.compiled.plan.root) if isinstance(step, Cutset))
-    slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+    question = engine.prepare(f"?x : {CYCLES[0]}")
+    step = next(step for step in walk(question.compiled.plan.root) if isinstance(step, Cutset))
+    slots = torch.tensor([question.entities]).long(), torch.tensor([question.relations]).long()
     scores = BeamEvaluator(
         SearchContext(engine.atoms, engine.logic, None, 10**8), QueryBatch(*slots)
     )
@@ -149,14 +151,14 @@ def test_no_value_of_a_cut_variable_is_worth_more_than_its_ceiling(norm: str) ->
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_answer_is_worth_more_than_what_is_foreseen_of_a_value(norm: str) -> None:
-    """By the other cycle, and of those that are wanted."""
+    """The ceiling comes from the other cycle, for the requested entities alone."""
     engine = engine_of(
         2, 20, 40, False, logic=norm, calibration="softmax-count", observed="all", k=20
     )
-    asked = engine.prepare(f"?x : {CYCLES[7]}")
-    root = asked.compiled.plan.root
+    question = engine.prepare(f"?x : {CYCLES[7]}")
+    root = question.compiled.plan.root
     everyone = torch.arange(20)[None]
-    slots = torch.tensor([asked.entities]).long(), torch.tensor([asked.relations]).long()
+    slots = torch.tensor([question.entities]).long(), torch.tensor([question.relations]).long()
     context = SearchContext(engine.atoms, engine.logic, None, 10**8)
     queries = QueryBatch(*slots)
     scores = BeamEvaluator(context, queries)

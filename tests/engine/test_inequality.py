@@ -186,8 +186,8 @@ def test_certified_lists_over_cycles_are_those_of_exact_search(seed: int) -> Non
     ):
         exact = random_engine(seed, search="exact").ask(question, top=4)
         found = random_engine(seed, search="certified", k=24).ask(question, top=4)
-        told, expected = (
+        rows, expected = (
             [(tuple(a.values.values()), a.known) for a in answers] for answers in (found, exact)
         )
-        assert told == expected
+        assert rows == expected
         assert [a.score for a in found] == pytest.approx([a.score for a in exact], abs=1e-6)

@@ -133,9 +133,9 @@ def test_16_bits_change_scores_by_their_rounding(
     wide = scores_of(odd_graph(), "cuda", **settings)
     narrow = scores_of(odd_graph(), "cuda", precision=precision, **settings)
     for name in ("2p", "ip", "3p"):
-        there = wide[name].isfinite()
-        assert torch.equal(there, narrow[name].isfinite())  # what cannot be, loops, is no other
-        apart = (wide[name] - narrow[name])[there].abs()
+        finite = wide[name].isfinite()
+        assert torch.equal(finite, narrow[name].isfinite())  # what cannot be, loops, is no other
+        apart = (wide[name] - narrow[name])[finite].abs()
         assert float(apart.median()) < near  # 0 where most scores are what no score exceeds
         assert float(apart.max()) > 0
         if search == "exact":  # a beam may keep another one of two candidates that are nearly alike

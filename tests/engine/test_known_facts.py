@@ -69,7 +69,7 @@ def test_what_three_known_facts_imply_comes_before_a_surer_prediction() -> None:
 
 
 def test_a_beam_loses_nothing_that_is_known() -> None:
-    """Of five known ways on a beam keeps one; what the other four lead to is known all the same."""
+    """A beam keeps one of five known paths, and the ends of the other four are known too."""
     facts = [("a", "r", f"m{i}") for i in range(5)] + [(f"m{i}", "q", f"t{i}") for i in range(5)]
     graph = Graph.of(facts)
     table = np.full((graph.num_entities, graph.num_entities), 0.01)

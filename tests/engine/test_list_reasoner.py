@@ -80,11 +80,11 @@ def opened(folder: RunFolder, **settings: object) -> tacit.Run:
     return tacit.open(folder.path, device="cpu", **settings)
 
 
-def same(found: tacit.Answers, wanted: tacit.Answers) -> None:
-    assert found.entities == wanted.entities
-    assert [answer.known for answer in found] == [answer.known for answer in wanted]
+def same(found: tacit.Answers, expected: tacit.Answers) -> None:
+    assert found.entities == expected.entities
+    assert [answer.known for answer in found] == [answer.known for answer in expected]
     np.testing.assert_allclose(
-        [a.log_score for a in found], [a.log_score for a in wanted], rtol=1e-5, atol=1e-5
+        [a.log_score for a in found], [a.log_score for a in expected], rtol=1e-5, atol=1e-5
     )
 
 
@@ -113,12 +113,12 @@ def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> N
     for question in (QUESTIONS[name] for name in QUESTIONS if name not in OVER_ROWS):
         for top in (1, 10, 60):
             found = scan.ask(question, top)
-            wanted = exact.ask(question, top)
+            expected = exact.ask(question, top)
             proven.append(found.certified)
-            assert not found.certified or found.entities == wanted.entities
-            assert found.entities[: found.proven] == wanted.entities[: found.proven]
+            assert not found.certified or found.entities == expected.entities
+            assert found.entities[: found.proven] == expected.entities[: found.proven]
             np.testing.assert_allclose(
-                [a.score for a in found], [a.score for a in wanted], atol=1e-5
+                [a.score for a in found], [a.score for a in expected], atol=1e-5
             )
     assert len(set(proven)) == 2
 
@@ -129,15 +129,15 @@ def test_a_list_that_ties_cut_is_certified_only_where_it_is_the_right_one() -> N
 )
 def test_entities_with_one_embedding_go_by_id(calibration: str, search: dict[str, str]) -> None:
     """Wherever they stand in the table, of which the last columns are no whole tile."""
-    alike = torch.randint(0, 20, (N,), generator=torch.Generator().manual_seed(3))
+    groups = torch.randint(0, 20, (N,), generator=torch.Generator().manual_seed(3))
     equal = model()
-    equal.keys().copy_(equal.keys()[alike])
+    equal.keys().copy_(equal.keys()[groups])
     engine = Engine(
         graph(), equal, calibration=calibration, observed="none", loops=True, k=N, **search
     )
     for name in (name for name in QUESTIONS if name != "cycle"):
         found = engine.ask(QUESTIONS[name], 350)
-        kinds = [int(alike[answer.id]) for answer in found]
+        kinds = [int(groups[answer.id]) for answer in found]
         assert len(kinds) == 350
         borders = sum(one != other for one, other in pairwise(kinds))
         assert borders == len(set(kinds)) - 1, name  # those of one embedding stand together
@@ -220,8 +220,8 @@ def test_no_engine_made_after_such_a_write_uses_what_is_on_disk_or_keeps_anythin
 ) -> None:
     pytest.importorskip("faiss")
     opened(folder).index()
-    asked = {"candidates": candidates, "calibration": "sigmoid"}
-    opened(folder, **asked).ask(QUESTIONS["2p"])
+    settings = {"candidates": candidates, "calibration": "sigmoid"}
+    opened(folder, **settings).ask(QUESTIONS["2p"])
     run = opened(folder)
     weight = run.engine.scorer.entities.weight  # type: ignore[attr-defined]
     weight.data[slice(None) if whole else slice(7, 190)] *= -1.3
@@ -229,7 +229,7 @@ def test_no_engine_made_after_such_a_write_uses_what_is_on_disk_or_keeps_anythin
         run.engine.forget()
     exact = run.engine.with_settings(search="exact", calibration="sigmoid")
     for name in ("1p", "2p"):
-        same(run.engine.with_settings(**asked).ask(QUESTIONS[name]), exact.ask(QUESTIONS[name]))
+        same(run.engine.with_settings(**settings).ask(QUESTIONS[name]), exact.ask(QUESTIONS[name]))
     with pytest.raises(RunError, match="written to in memory"):
         run.index()
     same(
@@ -241,13 +241,13 @@ def test_no_engine_made_after_such_a_write_uses_what_is_on_disk_or_keeps_anythin
 def test_a_copy_of_weights_that_were_written_to_is_not_answered_by_what_is_on_disk(
     folder: RunFolder,
 ) -> None:
-    asked = {"candidates": "scan", "calibration": "sigmoid"}
-    opened(folder, **asked).ask(QUESTIONS["1p"])
+    settings = {"candidates": "scan", "calibration": "sigmoid"}
+    opened(folder, **settings).ask(QUESTIONS["1p"])
     run = opened(folder)
     run.engine.scorer.entities.weight.data.mul_(-1.3)  # type: ignore[attr-defined]
     copied = pickle.loads(pickle.dumps(run.engine))
     exact = run.engine.with_settings(search="exact", calibration="sigmoid")
-    same(copied.with_settings(**asked).ask(QUESTIONS["1p"]), exact.ask(QUESTIONS["1p"]))
+    same(copied.with_settings(**settings).ask(QUESTIONS["1p"]), exact.ask(QUESTIONS["1p"]))
 
 
 def test_an_index_answers_and_promises_nothing(

@@ -53,7 +53,7 @@ def scorer(scale: float = 1.6) -> ComplEx:
     return model
 
 
-def engine(**settings: object) -> Engine:
+def make_engine(**settings: object) -> Engine:
     return Engine(graph(), scorer(), search="exact", **settings)  # type: ignore[arg-type]
 
 
@@ -64,7 +64,7 @@ def loopless(atoms: Atoms) -> Tensor:
 
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that lists end, grow and are cut even where there are few entities."""
+    """Let lists end, grow and be cut even over few entities."""
     for name, value in (("_LISTED", 6), ("_FIRST", 1), ("_CANDIDATES", 3)):
         monkeypatch.setattr(module, name, value)
 
@@ -81,8 +81,10 @@ def queries(shape: Shape, count: int = 6) -> list[tuple[list[int], list[int]]]:
     return [(entities.tolist(), relations.tolist()) for entities, relations in slots]
 
 
-def exact(asked: Engine, shape: Shape, entities: list[int], relations: list[int]) -> Tensor:
-    return asked.reasoner.scores(shape.plan, torch.tensor([entities]), torch.tensor([relations]))[0]
+def exact(engine: Engine, shape: Shape, entities: list[int], relations: list[int]) -> Tensor:
+    return engine.reasoner.scores(shape.plan, torch.tensor([entities]), torch.tensor([relations]))[
+        0
+    ]
 
 
 def check(listing: Listing, scores: Tensor, proven: bool) -> None:
@@ -91,10 +93,10 @@ def check(listing: Listing, scores: Tensor, proven: bool) -> None:
     assert at_most(scores[listing.ids], listing.high)
     assert at_most(scores.index_fill(0, listing.ids, -torch.inf), torch.tensor(listing.bound))
     if proven:
-        wanted = scores.topk(TOP).values
+        expected = scores.topk(TOP).values
         found = torch.cat([listing.low, torch.full((TOP,), -torch.inf)]).topk(TOP).values
-        assert at_most(found, wanted)
-        assert at_most(wanted, found)
+        assert at_most(found, expected)
+        assert at_most(expected, found)
 
 
 def at_most(a: Tensor, b: Tensor) -> bool:
@@ -107,15 +109,17 @@ def at_most(a: Tensor, b: Tensor) -> bool:
 @pytest.mark.parametrize("logic", ["product", "godel", "lukasiewicz"])
 @pytest.mark.parametrize("observed", ["all", "none"])
 def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observed: str) -> None:
-    asked = engine(logic=logic, calibration=calibration, observed=observed)
-    retriever = ScanRetriever(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    engine = make_engine(logic=logic, calibration=calibration, observed=observed)
+    retriever = ScanRetriever(engine.scorer, loopless(engine.atoms))  # type: ignore[arg-type]
     for name in LISTED:
         shape = SHAPES[name]
         assert listable(shape.plan)
         for entities, relations in queries(shape, 2):
-            found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, N)
+            found = Lists(RowLists(engine.atoms, retriever), engine.logic, entities, relations, N)
             listing = found.top(shape.plan.root, TOP)
-            check(listing, exact(asked, shape, entities, relations), proven=listing.is_decided(TOP))
+            check(
+                listing, exact(engine, shape, entities, relations), proven=listing.is_decided(TOP)
+            )
             assert found.rows.sure
             assert not found.rows.estimated
             if logic == "product":
@@ -124,30 +128,30 @@ def test_lists_find_what_exact_search_finds(logic: str, calibration: str, observ
 
 @pytest.mark.usefixtures("short_lists")
 def test_a_search_cut_short_says_how_far_its_values_can_be_off() -> None:
-    asked = engine(calibration="sigmoid", observed="none")
-    retriever = ScanRetriever(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
+    engine = make_engine(calibration="sigmoid", observed="none")
+    retriever = ScanRetriever(engine.scorer, loopless(engine.atoms))  # type: ignore[arg-type]
     unsettled = 0  # type: ignore[arg-type]
     for name in ("2p", "3p", "ip", "pi", "up"):
         for entities, relations in queries(SHAPES[name]):
-            found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, 1)
+            found = Lists(RowLists(engine.atoms, retriever), engine.logic, entities, relations, 1)
             listing = found.top(SHAPES[name].plan.root, TOP)
             unsettled += not (listing.is_decided(TOP) and bool((listing.low == listing.high).all()))
-            check(listing, exact(asked, SHAPES[name], entities, relations), proven=False)
+            check(listing, exact(engine, SHAPES[name], entities, relations), proven=False)
     assert unsettled > 5
 
 
 def test_few_rows_are_looked_up() -> None:
-    asked = engine(calibration="softmax-count")
+    engine = make_engine(calibration="softmax-count")
     for entities, relations in queries(SHAPES["2p"]):
-        retriever = ScanRetriever(asked.scorer, loopless(asked.atoms))  # type: ignore[arg-type]
-        found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, N)
+        retriever = ScanRetriever(engine.scorer, loopless(engine.atoms))  # type: ignore[arg-type]
+        found = Lists(RowLists(engine.atoms, retriever), engine.logic, entities, relations, N)
         found.top(SHAPES["2p"].plan.root, TOP)
         assert 1 + len(found.expanded) < N / 2  # the row of the anchor, and those of candidates
 
 
 @dataclass
 class Guessing:
-    """A retriever that knows neither what it has not found nor what rows weigh."""
+    """A retriever that bounds neither the entities it has not found nor the sums of rows."""
 
     inner: TopKRetriever
 
@@ -162,24 +166,24 @@ class Guessing:
 
 @pytest.mark.parametrize("calibration", ["sigmoid", "softmax-count"])
 def test_what_a_finder_does_not_know_is_told(calibration: str) -> None:
-    asked = engine(calibration=calibration)
-    retriever = Guessing(ScanRetriever(asked.scorer, loopless(asked.atoms)))  # type: ignore[arg-type]
+    engine = make_engine(calibration=calibration)
+    retriever = Guessing(ScanRetriever(engine.scorer, loopless(engine.atoms)))  # type: ignore[arg-type]
     for name in ("1p", "2p", "2i"):
         entities, relations = queries(SHAPES[name], 1)[0]
-        found = Lists(RowLists(asked.atoms, retriever), asked.logic, entities, relations, N)
+        found = Lists(RowLists(engine.atoms, retriever), engine.logic, entities, relations, N)
         found.top(SHAPES[name].plan.root, TOP)
         assert not found.rows.sure
         assert found.rows.estimated == (calibration == "softmax-count")
 
 
 def test_a_scan_of_codes_gives_the_same_lists() -> None:
-    asked = engine(calibration="sigmoid")
-    scorer: Any = asked.scorer
-    coded = CodeRetriever(scorer, Codes.of(scorer.keys()), loopless(asked.atoms))
+    engine = make_engine(calibration="sigmoid")
+    scorer: Any = engine.scorer
+    coded = CodeRetriever(scorer, Codes.of(scorer.keys()), loopless(engine.atoms))
     for entities, relations in queries(SHAPES["2p"]):
-        found = Lists(RowLists(asked.atoms, coded), asked.logic, entities, relations, N)
+        found = Lists(RowLists(engine.atoms, coded), engine.logic, entities, relations, N)
         listing = found.top(SHAPES["2p"].plan.root, TOP)
-        check(listing, exact(asked, SHAPES["2p"], entities, relations), proven=True)
+        check(listing, exact(engine, SHAPES["2p"], entities, relations), proven=True)
         assert found.rows.sure
 
 

@@ -75,9 +75,9 @@ def test_every_question_is_valued_explained_and_bounded_by_the_strength(
     exact = Strong(norm, negation, strength).answers(prepared)
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
-    told = engine.reasoner.explain(prepared.plan, entities, relations, TopKRequest(N))
+    explanation = engine.reasoner.explain(prepared.plan, entities, relations, TopKRequest(N))
     bounds = engine.reasoner.bounds(prepared.plan, entities, relations)
-    assert told is not None
+    assert explanation is not None
     assert bounds is not None
     whole = engine.reasoner.scores(prepared.plan, entities, relations)
     scores, lower, upper = (rows[0].exp().numpy() for rows in (whole, *bounds))
@@ -86,7 +86,7 @@ def test_every_question_is_valued_explained_and_bounded_by_the_strength(
     assert (lower <= exact + 2e-5).all()
     assert (upper >= exact - 2e-5).all()
     for answer in range(N):
-        proof = told.proofs(answer, 1)[0]
+        proof = explanation.proofs(answer, 1)[0]
         assert math.exp(proof.score) == pytest.approx(scores[answer], abs=2e-5)
 
 

@@ -121,10 +121,13 @@ def test_one_question_may_be_asked_for_what_is_new() -> None:
     graph = Graph.of([("a", "r", "b"), ("a", "r", "c")])
     engine = Engine(graph, FactorScorer([np.full((3, 3), 0.5)]), calibration="sigmoid", loops=True)
     for question in ("?x : r(a, ?x)", "?x ?y : r(?x, ?y)", "?r : ?r(a, b)", "count ?x : r(a, ?x)"):
-        asked = engine.ask(question, new=True)
-        given = engine.with_settings(new=True).ask(question)
-        assert (asked, asked.settings["new"]) == (given, True)
-        assert (asked.left_out, engine.ask(question).left_out) == (2 - (question[:2] == "?r"), None)
+        by_argument = engine.ask(question, new=True)
+        by_setting = engine.with_settings(new=True).ask(question)
+        assert (by_argument, by_argument.settings["new"]) == (by_setting, True)
+        assert (by_argument.left_out, engine.ask(question).left_out) == (
+            2 - (question[:2] == "?r"),
+            None,
+        )
     prefixes = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#>"
     # and nothing is new as well
     known = f"{prefixes} SELECT ?x {{ :a :r ?x . ?x answer:known ?k FILTER(?k) }}"

@@ -80,11 +80,13 @@ def test_a_page_is_a_slice_of_all_answers_that_are_asked_for(
     known, limit, inner = data.draw(
         st.tuples(st.sampled_from([None, True, False]), st.integers(0, 4), st.integers(0, 2))
     )
-    asked = replace(engine.prepare(query), limit=limit, offset=inner, known=known, min_score=least)
+    question = replace(
+        engine.prepare(query), limit=limit, offset=inner, known=known, min_score=least
+    )
     chosen = [answer for answer in good if known is None or answer.known is known][
         inner : inner + limit
     ]
-    listed = engine.ask(asked, top=top, offset=1, explain=explain)
+    listed = engine.ask(question, top=top, offset=1, explain=explain)
     assert list(listed) == chosen[1 : 1 + top]
     assert listed.offset == inner + 1
 
@@ -256,8 +258,12 @@ def test_a_line_says_where_the_sensible_answers_end(
     listed: Answers, likely: int, says: str
 ) -> None:
     assert (listed.likely, AnswerTable(listed).notes) == (likely, [says] if says else [])
-    told = listed.to_dict()
-    assert (told["likely"], told["threshold"], told["offset"]) == (likely, LIKELY, listed.offset)
+    fields = listed.to_dict()
+    assert (fields["likely"], fields["threshold"], fields["offset"]) == (
+        likely,
+        LIKELY,
+        listed.offset,
+    )
     for shown in (str(listed), listed._repr_html_()):
         assert ("or above" in shown) == bool(says)
         assert says in shown

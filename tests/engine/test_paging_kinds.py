@@ -29,7 +29,7 @@ QUESTIONS = [
 ]
 
 
-def engine(**changes: object) -> Engine:
+def make_engine(**changes: object) -> Engine:
     random = np.random.default_rng(4)
     scorer = FactorScorer([random.choice(LEVELS, (4, 4)) for _ in range(3)])
     return Engine(Graph.of(FACTS), scorer, calibration="sigmoid", loops=True, **changes)
@@ -42,34 +42,34 @@ def engine(**changes: object) -> Engine:
 def test_a_page_is_a_slice_of_all_that_are_asked_for(
     question: str, changes: dict[str, object]
 ) -> None:
-    asked = engine(**changes)
-    whole = asked.ask(question, top=None).answers
+    engine = make_engine(**changes)
+    whole = engine.ask(question, top=None).answers
     assert {answer.known for answer in whole} == ({False} if "new" in changes else {True, False})
     for least in (0.0, 0.3, 0.9985, whole[0].score, whole[-1].score):
         good = [answer for answer in whole if answer.score >= least]
         for offset, top in ((0, 1), (1, 2), (2, None), (30, 2)):
-            page = asked.ask(question, top, offset=offset, min_score=least)
+            page = engine.ask(question, top, offset=offset, min_score=least)
             assert list(page) == good[offset:][:top]
             assert page.offset == offset
         for known in (True, False):
-            listed = asked.ask(
-                replace(asked.prepare(question), known=known, min_score=least), top=None
+            listed = engine.ask(
+                replace(engine.prepare(question), known=known, min_score=least), top=None
             )
             assert list(listed) == [answer for answer in good if answer.known is known]
 
 
 def test_a_count_is_of_what_scores_well_enough_and_a_truth_is_always_told() -> None:
-    asked = engine(search="exact")
+    engine = make_engine(search="exact")
     scores = [
-        1.0 if a.known else a.score for a in asked.ask("?o : r(a, ?o)", top=None) if a.score >= 0.5
+        1.0 if a.known else a.score for a in engine.ask("?o : r(a, ?o)", top=None) if a.score >= 0.5
     ]
-    counted = asked.ask("count ?o : r(a, ?o)", min_score=0.5).counted
+    counted = engine.ask("count ?o : r(a, ?o)", min_score=0.5).counted
     assert counted is not None
     assert counted.expected == pytest.approx(sum(scores))
-    assert 0 < sum(scores) < asked.count("?o : r(a, ?o)").expected
-    told = asked.ask(": p(a, a)", min_score=0.95, offset=3)
-    assert (len(told), told.offset) == (1, 0)
-    assert told[0].score < 0.95
+    assert 0 < sum(scores) < engine.count("?o : r(a, ?o)").expected
+    truth = engine.ask(": p(a, a)", min_score=0.95, offset=3)
+    assert (len(truth), truth.offset) == (1, 0)
+    assert truth[0].score < 0.95
 
 
 @pytest.mark.parametrize("search", ["exact", "beam", "certified"])
@@ -78,11 +78,11 @@ def test_a_count_is_of_what_scores_well_enough_and_a_truth_is_always_told() -> N
 )
 def test_a_count_is_of_the_answers_that_a_list_holds(question: str, search: str) -> None:
     """Known answers score 0.999 a fact, and count whole above the least score."""
-    asked = engine(search=search, k=1)
+    engine = make_engine(search=search, k=1)
     whole = "!" not in question
     for least in (0.0, 0.3, 0.9985, 0.9995, 1.0):
-        listed = asked.ask(f"?o : {question}", top=None, min_score=least)
-        counted = asked.ask(f"count ?o : {question}", min_score=least).counted
+        listed = engine.ask(f"?o : {question}", top=None, min_score=least)
+        counted = engine.ask(f"count ?o : {question}", min_score=least).counted
         assert counted is not None
         assert counted.known == sum(answer.known for answer in listed)
         expected = sum(1.0 if whole and answer.known else answer.score for answer in listed)

@@ -63,11 +63,11 @@ def stages_of(call: Callable[[], object]) -> dict[str, int]:
     """How often each stage is called."""
     counts = Counter[str]()
 
-    def see(frame: FrameType) -> None:
+    def count_stage(frame: FrameType) -> None:
         if (stage := STAGES.get(frame.f_code)) is not None:
             counts[stage] += 1
 
-    traced(call, see)
+    traced(call, count_stage)
     return dict(counts)
 
 
@@ -137,13 +137,13 @@ def stages_to(
     depths: list[int] = []
     modules: list[set[str]] = [set()]
 
-    def see(frame: FrameType) -> None:
+    def record_module(frame: FrameType) -> None:
         modules[-1].add(frame.f_code.co_filename)
         if frame.f_code is function.__code__:
             depths.append(depth(frame))
             modules.append(set())
 
-    traced(lambda: run.ask(text), see)
+    traced(lambda: run.ask(text), record_module)
     return depths, modules[0], set.union(*modules)
 
 

@@ -24,7 +24,7 @@ GRAPH = Graph.of(
 SURE = 0.95
 
 
-def engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine:
+def make_engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine:
     """Every entity is most like itself; all other pairs are a little likely."""
     table = np.full((4, 4), 0.2) + np.arange(4) / 100
     np.fill_diagonal(table, SURE)
@@ -39,20 +39,20 @@ def engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> Engine
 def test_a_relation_that_never_loops_predicts_no_loop(
     kind: type[TableScorer], how: str, search: str
 ) -> None:
-    asked = engine(kind, calibration=how, search=search, k=2)
-    assert "a" not in asked.ask("?x : borders(a, ?x)").entities
-    assert "a" not in asked.ask("?x : borders(?x, a)").entities
-    assert asked.ask("?x : likes(a, ?x)").entities[0] == "a"
-    assert not asked.ask("?x : borders(?x, ?x)")
-    assert asked.with_settings(loops=True).ask("?x : borders(a, ?x)").entities[0] == "a"
-    through = asked.explain("?x : borders(a, ?y) & borders(?y, ?x)", top=4)
+    engine = make_engine(kind, calibration=how, search=search, k=2)
+    assert "a" not in engine.ask("?x : borders(a, ?x)").entities
+    assert "a" not in engine.ask("?x : borders(?x, a)").entities
+    assert engine.ask("?x : likes(a, ?x)").entities[0] == "a"
+    assert not engine.ask("?x : borders(?x, ?x)")
+    assert engine.with_settings(loops=True).ask("?x : borders(a, ?x)").entities[0] == "a"
+    through = engine.explain("?x : borders(a, ?y) & borders(?y, ?x)", top=4)
     assert all(
         w.variables["y"] not in ("a", answer.entity) for answer in through for w in answer.witnesses
     )
 
 
 class Indifferent(Untrained):
-    """An encoder that finds every entity as good as any other, whatever is asked."""
+    """An encoder that scores all entities equally for every question."""
 
     name = "Indifferent"
     num_entities = 4
@@ -61,7 +61,7 @@ class Indifferent(Untrained):
         """Refuse nothing."""
 
     def logits(self, plan: Plan, entities: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
-        """Those of scores of one half."""
+        """Return the logits of scores of one half."""
         return torch.zeros(len(relations), self.num_entities)
 
 
@@ -78,19 +78,19 @@ ATOMS = [
 @pytest.mark.parametrize("question", [*ATOMS, *BETWEEN])
 def test_encoders_answer_no_loop_either(question: str, observed: str) -> None:
     """Exact search scores what is left, or more through a variable between."""
-    exact = engine(search="exact", observed=observed)
-    asked = Engine(
+    exact = make_engine(search="exact", observed=observed)
+    engine = Engine(
         GRAPH, exact.scorer, search="encoder", observed=observed, encoder=Indifferent().reasoner()
     )
-    found = set(asked.ask(f"?x : {question}", top=None).entities)
+    found = set(engine.ask(f"?x : {question}", top=None).entities)
     left = set(exact.ask(f"?x : {question}", top=None).entities)
     assert found >= left if question in BETWEEN else found == left
-    assert set(asked.with_settings(loops=True).ask(f"?x : {question}", top=None).entities) == set(
+    assert set(engine.with_settings(loops=True).ask(f"?x : {question}", top=None).entities) == set(
         "abcd"
     )
-    plan = asked.prepare(f"?x : {question}")
+    plan = engine.prepare(f"?x : {question}")
     slots = (torch.tensor([ids]) for ids in (plan.entities, plan.relations))
-    ranking = asked.reasoner.ranking(plan.compiled.plan, *slots)[0]  # by which it is evaluated
+    ranking = engine.reasoner.ranking(plan.compiled.plan, *slots)[0]  # by which it is evaluated
     assert {GRAPH.entities[int(i)] for i in ranking.isfinite().nonzero()} <= found
 
 
@@ -117,14 +117,14 @@ def test_whole_rows_lose_loops_as_their_blocks_do(typed: bool) -> None:
 def test_softmax_shares_out_what_a_loop_would_have_taken() -> None:
     """Without `a` itself, the odds of b, c and d share one: `x / (b + c + d)`."""
     odds = {name: p / (1 - p) for name, p in zip("bcd", (0.21, 0.22, 0.23), strict=True)}
-    found = engine(calibration="softmax-count").ask("?x : borders(a, ?x)")
+    found = make_engine(calibration="softmax-count").ask("?x : borders(a, ?x)")
     assert {a.entity: a.score for a in found} == pytest.approx(
         {k: v / sum(odds.values()) for k, v in odds.items()}
     )
 
 
 def test_test_facts_do_not_tell_what_is_possible() -> None:
-    assert "d" not in engine().ask("?x : borders(d, ?x)").entities
+    assert "d" not in make_engine().ask("?x : borders(d, ?x)").entities
 
 
 # minmax makes nothing of the least of a row
@@ -150,7 +150,7 @@ def test_typed_answers_are_of_a_kind_that_the_relation_was_seen_to_hold_between(
     ]
     graph = Graph.of(facts)
     table = np.full((graph.num_entities, graph.num_entities), 0.3)
-    asked = Engine(
+    engine = Engine(
         graph,
         FactorScorer([table] * 4),
         calibration=how,
@@ -161,12 +161,12 @@ def test_typed_answers_are_of_a_kind_that_the_relation_was_seen_to_hold_between(
     )
     # Oslo was never seen as a capital, nor Norway as a country with one: all that they are,
     # capitals and countries are.
-    assert set(asked.ask("?x : capital_of(?x, Norway)").entities) == {"Paris", "Rome", "Oslo"}
-    assert set(asked.ask("?x : capital_of(Oslo, ?x)").entities) == {"France", "Italy", "Norway"}
+    assert set(engine.ask("?x : capital_of(?x, Norway)").entities) == {"Paris", "Rome", "Oslo"}
+    assert set(engine.ask("?x : capital_of(Oslo, ?x)").entities) == {"France", "Italy", "Norway"}
     # No country is spoken or lies somewhere: languages and cities border nothing.
-    assert set(asked.ask("?x : borders(Norway, ?x)").entities) == {"France", "Italy"}
-    assert not asked.ask("?x : borders(French, ?x)")
-    assert set(asked.ask("?x : capital_of(Oslo, ?y) & speaks(?y, ?x)").entities) == {
+    assert set(engine.ask("?x : borders(Norway, ?x)").entities) == {"France", "Italy"}
+    assert not engine.ask("?x : borders(French, ?x)")
+    assert set(engine.ask("?x : capital_of(Oslo, ?y) & speaks(?y, ?x)").entities) == {
         "French",
         "Norwegian",
     }
@@ -174,12 +174,12 @@ def test_typed_answers_are_of_a_kind_that_the_relation_was_seen_to_hold_between(
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_no_numbers_are_refused(value: float) -> None:
-    asked = engine(TableScorer)
-    assert isinstance(asked.scorer, TableScorer)
-    asked.scorer._logits[0, 0, 2] = value
+    engine = make_engine(TableScorer)
+    assert isinstance(engine.scorer, TableScorer)
+    engine.scorer._logits[0, 0, 2] = value
     for question in ("?x : borders(a, ?x)", "?x : borders(a, ?y) & likes(?y, ?x)"):
         with pytest.raises(TacitError, match="not finite numbers"):
-            asked.ask(question)
+            engine.ask(question)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -195,9 +195,9 @@ def test_weights_that_are_no_numbers_are_refused(value: float, where: str) -> No
 def test_weights_whose_products_are_no_numbers_are_refused_by_lists_and_completion_too() -> None:
     model = ComplEx(4, 4, 2).requires_grad_(False)
     model.reset(1e20, torch.Generator().manual_seed(0))
-    asked = Engine(GRAPH, model, search="certified")
+    engine = Engine(GRAPH, model, search="certified")
     for candidates in ("rows", "scan"):
         with pytest.raises(RunError, match="not numbers"):
-            asked.with_settings(candidates=candidates).ask("?x : borders(a, ?x)")
+            engine.with_settings(candidates=candidates).ask("?x : borders(a, ?x)")
     with pytest.raises(RunError, match="not numbers"):
-        list(Completion(asked, min_score=0.01))
+        list(Completion(engine, min_score=0.01))

@@ -128,10 +128,10 @@ def test_known_tails_score_one_in_the_mean_and_gradients_are_those_of_the_formul
         parts.append((logits[row].exp() / mean).clamp(max=0.999).log())
     by_hand = torch.stack(parts)
     torch.testing.assert_close(scores, by_hand)
-    found, wanted = (
+    found, expected = (
         torch.autograd.grad((values * weights).sum(), logits)[0] for values in (scores, by_hand)
     )
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(found, expected)
 
 
 def test_what_is_impossible_has_no_part_in_the_scale() -> None:
@@ -207,7 +207,7 @@ def test_what_is_given_wins_and_both_are_said() -> None:
 
 
 class ByDegree(Reasoner):
-    """Stands for an encoder: it likes what has many facts, whatever is asked."""
+    """A stand-in for an encoder that scores entities by their number of facts."""
 
     def __init__(self, graph: Graph) -> None:
         self.num_entities = graph.num_entities
@@ -259,8 +259,8 @@ def test_a_run_is_evaluated_as_the_system_was(run: RunFolder, tmp_path: Path) ->
     assert hybrid == ["train+valid", "train", "none"]
     assert said["fit", "test"]["preset"] == "fit"
     assert tacit.open(run.path, preset="fit").engine.settings.observed == ("train", "valid", "test")
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["eval", str(run.path), "--preset", "qto", "--k", "3", "--search", "beam"]
     )
-    assert told.exit_code == 0, told.output
-    assert "preset qto, search beam, k 3" in told.output
+    assert result.exit_code == 0, result.output
+    assert "preset qto, search beam, k 3" in result.output

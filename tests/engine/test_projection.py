@@ -134,8 +134,12 @@ def test_of_equal_candidates_a_hop_keeps_the_lowest_ids(
     beyond = hop.beyond(source)
     assert beyond is not None
     for query, values in enumerate(source.tolist()):
-        kept = torch.tensor(sorted(range(N), key=lambda i, values=values: (-values[i], i))[:K])
-        reached = atoms.rows(kept, relations[query].expand(K)) + source[query, kept, None]
+        candidates = torch.tensor(
+            sorted(range(N), key=lambda i, values=values: (-values[i], i))[:K]
+        )
+        reached = (
+            atoms.rows(candidates, relations[query].expand(K)) + source[query, candidates, None]
+        )
         torch.testing.assert_close(found[query], reached.amax(dim=0), rtol=1e-5, atol=1e-6)
         assert float(beyond[query]) == sorted(values, reverse=True)[K]
 

@@ -49,13 +49,13 @@ def tables(draw: st.DrawFn) -> dict[str, Values]:
     return {name: random.random((size, size)) * 0.98 + 0.01 for name in RELATIONS}
 
 
-def worth(proof: Proof, norm: str, negation: str) -> float:
-    """What the atoms of a proof are worth, put together by the formulas of a logic."""
+def recomputed_score(proof: Proof, norm: str, negation: str) -> float:
+    """Compute the score of a proof from its atoms by the formulas of a logic."""
     if proof.atom is not None:
         return math.exp(proof.score)
     if proof.sides is not None:
         return float(proof.sides[0] != proof.sides[1])
-    parts = [np.float64(worth(part, norm, negation)) for part in proof.parts]
+    parts = [np.float64(recomputed_score(part, norm, negation)) for part in proof.parts]
     if proof.kind == "not":
         return float(FORMULAS[negation](parts[0]))
     return float(
@@ -81,10 +81,12 @@ def test_a_witness_recomputes_to_the_score_of_its_answer(
     entities = torch.tensor([[ENTITIES.index(name) for name in prepared.entities]]).long()
     relations = torch.tensor([[2 * RELATIONS.index(name) for name in prepared.relations]]).long()
     values = engine.reasoner.scores(prepared.plan, entities, relations)[0]
-    told = engine.reasoner.explain(prepared.plan, entities, relations, TopKRequest(1))
+    explanation = engine.reasoner.explain(prepared.plan, entities, relations, TopKRequest(1))
     for answer in range(len(values)):
-        proof = told.proofs(answer, 1)[0]
-        assert worth(proof, norm, negation) == pytest.approx(float(values[answer].exp()), abs=1e-5)
+        proof = explanation.proofs(answer, 1)[0]
+        assert recomputed_score(proof, norm, negation) == pytest.approx(
+            float(values[answer].exp()), abs=1e-5
+        )
         assert math.exp(proof.score) == pytest.approx(float(values[answer].exp()), abs=1e-5)
 
 

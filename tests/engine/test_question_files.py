@@ -49,38 +49,43 @@ WRONG = {
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Path:
+def question_file(tmp_path: Path) -> Path:
     path = tmp_path / "questions.txt"
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(TEXTS).encode() + b"\n?c : borders(\xff, ?c)\n")
     return path
 
 
-def alone(engine: Engine, text: str) -> dict[str, object]:
-    """What a question that is asked by itself is answered."""
+def single_record(engine: Engine, text: str) -> dict[str, object]:
+    """Return the answers to a question that is asked alone, as a record."""
     if text.startswith("{"):
         row = json.loads(text)
         return engine.ask(row["query"], top=3, **row["parameters"]).to_dict()
     return engine.ask(text, top=3).to_dict()
 
 
-def test_each_line_has_its_answers_or_its_error(asked: Path) -> None:
+def test_each_line_has_its_answers_or_its_error(question_file: Path) -> None:
     engine = open_europe()
-    told = {o.line.number: o.to_dict() for o in outcomes(engine, question_lines(asked, {}), top=3)}
-    assert list(told) == [n for n in range(1, 21) if n != 5]
-    rows = {o.line.number: o.rows() for o in outcomes(engine, question_lines(asked, {}), top=3)}
+    records = {
+        o.line.number: o.to_dict()
+        for o in outcomes(engine, question_lines(question_file, {}), top=3)
+    }
+    assert list(records) == [n for n in range(1, 21) if n != 5]
+    rows = {
+        o.line.number: o.rows() for o in outcomes(engine, question_lines(question_file, {}), top=3)
+    }
     both = [(a.values["a"], a.values["b"]) for a in engine.ask("?a, ?b : borders(?a, ?b)", top=3)]
     assert [(row[3], *json.loads(row[5]).values()) for row in rows[17]] == [
         ("", a, b) for a, b in both
     ]
     assert [row[2:6] for row in rows[18]] == [(1, "", "", "{}")]
     assert json.loads(rows[19][0][5]) == engine.count("?c : borders(France, ?c)")._asdict()
-    assert told[20]["error"]["message"] == "the line is not UTF-8"
+    assert records[20]["error"]["message"] == "the line is not UTF-8"
     for number, text in enumerate(TEXTS, start=1):
         if number in WRONG:
-            assert WRONG[number] in told[number]["error"]["message"]
-            assert told[number]["query"] == text
+            assert WRONG[number] in records[number]["error"]["message"]
+            assert records[number]["query"] == text
         elif text:
-            assert told[number] == {"line": number, **alone(engine, text)}
+            assert records[number] == {"line": number, **single_record(engine, text)}
 
 
 class Refusing(Engine):
@@ -135,9 +140,9 @@ def rows_of(many: list[Outcome]) -> list[list[str]]:
             rows.append([str(line.number), result.query, "", "", "", "", "", "", ""])
         else:
             for rank, a in enumerate(result, start=1):
-                told = [str(rank), a.entity, a.name, f'{{"c": "{a.entity}"}}', f"{a.score:.6g}"]
+                cells = [str(rank), a.entity, a.name, f'{{"c": "{a.entity}"}}', f"{a.score:.6g}"]
                 rows.append(
-                    [str(line.number), result.query, *told, "true" if a.known else "false", ""]
+                    [str(line.number), result.query, *cells, "true" if a.known else "false", ""]
                 )
     return rows
 
@@ -180,8 +185,8 @@ def test_the_command_writes_them_and_its_exit_code_tells(tmp_path: Path, kind: s
         0,
     ]
     if kind == "jsonl":
-        told = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-        assert told == [outcome.to_dict() for outcome in many]
+        records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        assert records == [outcome.to_dict() for outcome in many]
         shown = CliRunner().invoke(app, [*call, "--file", str(tmp_path / "q.txt"), "--json"]).stdout
         assert shown == out.read_text(encoding="utf-8")
     elif kind == "parquet":

@@ -83,16 +83,18 @@ def test_a_name_that_is_bound_twice_is_told_apart() -> None:
 
 
 def test_how_much_is_predicted_is_said_in_a_line() -> None:
-    asked = Engine(GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train")
-    best = asked.explain("?x : r(a, ?x) & q(c, ?x)", top=1)[0]
+    partly_observed = Engine(GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train")
+    best = partly_observed.explain("?x : r(a, ?x) & q(c, ?x)", top=1)[0]
     assert best.witnesses[0].lines()[-1] == ("1 of 2 atoms predicted", False)
     assert (best.witnesses[0].predicted, len(best.witnesses[0].atoms)) == (1, 2)
 
 
 def test_under_a_known_answer_nothing_is_said_of_predicted_atoms() -> None:
-    """What is denied is no fact, and so predicted; but the answer rests on what is known."""
-    asked = Engine(GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train", loops=True)
-    known, other = asked.explain("?x : r(a, ?x) & !q(c, ?x)", top=2)
+    """The denied atom is predicted, since it is no fact, but the answer rests on facts."""
+    partly_observed = Engine(
+        GRAPH, FactorScorer([R, Q]), calibration="sigmoid", observed="train", loops=True
+    )
+    known, other = partly_observed.explain("?x : r(a, ?x) & !q(c, ?x)", top=2)
     assert (known.entity, known.known, other.known) == ("b", True, False)
     assert known.witnesses[0].lines() == [
         ("r(a, b)  0.999 known", True),
@@ -135,12 +137,12 @@ def test_the_first_reason_of_a_known_answer_is_by_facts_where_predictions_tie(se
 
 
 def test_a_search_without_reasons_says_so(engine: Engine) -> None:
-    asked = engine.with_settings(search="symbolic", observed="train")
-    answers = asked.explain("?x : r(a, ?x)")
+    symbolic = engine.with_settings(search="symbolic", observed="train")
+    answers = symbolic.explain("?x : r(a, ?x)")
     assert answers.explained is False
     assert answers.certified is True
     assert str(answers).endswith(NO_REASONS)
-    assert asked.ask("?x : r(a, ?x)").explained is None
+    assert symbolic.ask("?x : r(a, ?x)").explained is None
 
 
 def test_a_tree_is_told_whole() -> None:
@@ -158,12 +160,12 @@ HANGING = (
 )  # cycles, disjunctions and pairs that hang on hops
 
 
-def worth(part: WitnessPart, norm: str) -> float:
-    """What the atoms of a witness are worth, put together by the formulas of a logic."""
+def recomputed_score(part: WitnessPart, norm: str) -> float:
+    """Compute the score of a witness from its atoms by the formulas of a logic."""
     if part.atom is not None:
         return part.atom.score
     conjunction, disjunction = LOGICS[norm]
-    values = [np.float64(worth(inner, norm)) for inner in part.parts]
+    values = [np.float64(recomputed_score(inner, norm)) for inner in part.parts]
     if part.kind == "not":
         return 1.0 - values[0]
     return (
@@ -172,7 +174,7 @@ def worth(part: WitnessPart, norm: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("seed", "given"),
+    ("seed", "settings"),
     [
         (1, {"calibration": "sigmoid", "observed": "none", "k": 1, "budget": 4}),
         (
@@ -199,19 +201,19 @@ def worth(part: WitnessPart, norm: str) -> float:
     ],
 )
 def test_the_atoms_of_a_witness_are_worth_what_the_answer_is(
-    seed: int, given: dict[str, Any]
+    seed: int, settings: dict[str, Any]
 ) -> None:
-    """Proven or not, whatever the beam; and explaining changes nothing in the list."""
-    engine = random_engine(seed, ties=seed == 4, **given)
+    """It is so for proven and unproven answers, and explaining leaves the list unchanged."""
+    engine = random_engine(seed, ties=seed == 4, **settings)
     proven = set()
-    hops = [asked for asked in questions(engine, seed) if asked.compiled.plan.has(Project)]
-    asked = [*hops, *map(engine.prepare, (*CYCLES, *KINDS, *HANGING))]
-    for question, plain in zip(asked, engine.ask_many(asked, 2), strict=True):
+    hops = [question for question in questions(engine, seed) if question.compiled.plan.has(Project)]
+    batch = [*hops, *map(engine.prepare, (*CYCLES, *KINDS, *HANGING))]
+    for question, plain in zip(batch, engine.ask_many(batch, 2), strict=True):
         found = engine.explain(question, 2)
         proven.add(found.certified)
         assert [(a.id, a.values) for a in found] == [(a.id, a.values) for a in plain]
         for answer, same in zip(found, plain, strict=True):
-            value = worth(answer.witnesses[0].tree, engine.settings.logic)
+            value = recomputed_score(answer.witnesses[0].tree, engine.settings.logic)
             assert answer.score == pytest.approx(same.score, abs=1e-6)
             assert answer.witnesses[0].score == pytest.approx(value, rel=1e-4, abs=1e-7)
             # which are worth that at least
@@ -286,7 +288,9 @@ def test_what_is_proven_stays_proven_when_reasons_are_asked_for() -> None:
         (answer.id, answer.score) for answer in plain
     ]
     for answer in found:
-        assert worth(answer.witnesses[0].tree, "product") == pytest.approx(answer.score, rel=1e-5)
+        assert recomputed_score(answer.witnesses[0].tree, "product") == pytest.approx(
+            answer.score, rel=1e-5
+        )
 
 
 ROWS_ASKED = [
@@ -315,12 +319,12 @@ def test_rows_that_the_reasons_of_all_answers_need_are_scored_once(
 
     monkeypatch.setattr(Atoms, "rows", counted)
     engine = random_engine(3, calibration="softmax-count")
-    told = engine.explain(question, top=8, paths=2)
-    assert told.explained
-    if told.kind == "entities":  # others are found by scores before they are explained
+    answers = engine.explain(question, top=8, paths=2)
+    assert answers.explained
+    if answers.kind == "entities":  # others are found by scores before they are explained
         assert max(scored.values()) == 1
     once = scored.total()
     scored.clear()
     monkeypatch.setattr(atoms_module, "_ROWS_CACHED", 0)
-    assert engine.explain(question, top=8, paths=2).to_dict() == told.to_dict()
+    assert engine.explain(question, top=8, paths=2).to_dict() == answers.to_dict()
     assert scored.total() > 1.5 * once  # where nothing is kept

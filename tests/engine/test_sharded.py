@@ -94,7 +94,7 @@ def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
     return made.requires_grad_(False).eval()
 
 
-def engine(shards: Shards, kind: str = "complex", **changes: Any) -> Engine:
+def make_engine(shards: Shards, kind: str = "complex", **changes: Any) -> Engine:
     return Engine(graph(shards.total), model(kind, shards), **changes)
 
 
@@ -119,14 +119,14 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
     found = []
     random = np.random.default_rng(11)
     for number, changes in enumerate(SEARCHES):
-        asked = engine(shards, ("complex", "cp", "transe")[number % 3], **changes)
+        engine = make_engine(shards, ("complex", "cp", "transe")[number % 3], **changes)
         for shape in list(SHAPES.values())[number % 2 :: 2]:
             entities = torch.from_numpy(random.integers(0, SIZE, (6, shape.plan.num_entities)))
             relations = torch.from_numpy(
                 random.integers(0, 2 * len(RELATIONS), (6, shape.plan.num_relations))
             )
-            scores = asked.reasoner.scores(shape.plan, entities, relations)
-            found.append(gather_columns(asked.reasoner.shards, scores))
+            scores = engine.reasoner.scores(shape.plan, entities, relations)
+            found.append(gather_columns(engine.reasoner.shards, scores))
         for query in formulas if changes["search"] != "symbolic" else ():
             prepared = compile_query(query, safe=False)
             entities = (
@@ -141,7 +141,8 @@ def all_scores(shards: Shards, formulas: list[Query]) -> list[Tensor]:
             )
             found.append(
                 gather_columns(
-                    asked.reasoner.shards, asked.reasoner.scores(prepared.plan, entities, relations)
+                    engine.reasoner.shards,
+                    engine.reasoner.scores(prepared.plan, entities, relations),
                 )
             )
     return found
@@ -158,25 +159,25 @@ def all_answers(shards: Shards) -> list[Any]:
         (CONTINUOUS, QUESTIONS[1:2]),
     )
     for changes, some in ways:
-        asked = engine(shards, **changes)
-        found += [answers.to_dict() for answers in asked.ask_many(some, 2, explain=True, paths=2)]
-        found += [answers.to_dict() for answers in asked.ask_many(some, 40)]
+        engine = make_engine(shards, **changes)
+        found += [answers.to_dict() for answers in engine.ask_many(some, 2, explain=True, paths=2)]
+        found += [answers.to_dict() for answers in engine.ask_many(some, 40)]
     return found
 
 
 def all_ranks(shards: Shards) -> Tensor:
     """The ranks of hard answers, for every policy of ties."""
     drawn = sample(graph(), SHAPES["2i"], "train", 5).queries
-    asked = engine(shards, **SEARCHES[1], observed="none").reasoner
-    last = engine(shards, **SEARCHES[1], new=True).reasoner
+    first = make_engine(shards, **SEARCHES[1], observed="none").reasoner
+    last = make_engine(shards, **SEARCHES[1], new=True).reasoner
     return torch.stack(
-        [hard_ranks(reasoner, drawn, ties) for reasoner in (asked, last) for ties in TIES]
+        [hard_ranks(reasoner, drawn, ties) for reasoner in (first, last) for ties in TIES]
     )
 
 
 @dataclass(frozen=True)
 class Everything:
-    """What one process finds."""
+    """Return the results of one process."""
 
     scores: list[Tensor]
     answers: list[Any]
@@ -201,8 +202,8 @@ RANK = 32
 @torch.no_grad()
 def hop_bytes(shards: Shards) -> int:
     """The bytes that one hop moves between processes."""
-    asked = Engine(few_facts(shards.total), model("complex", shards, RANK), k=K)
-    hop = Hop(asked.atoms, asked.logic, K, 2**28)
+    engine = Engine(few_facts(shards.total), model("complex", shards, RANK), k=K)
+    hop = Hop(engine.atoms, engine.logic, K, 2**28)
     source = torch.rand(1, shards.size).log()
     with counted_bytes() as sizes:
         hop.over(source, torch.tensor([0]))
@@ -212,7 +213,7 @@ def hop_bytes(shards: Shards) -> int:
 @torch.no_grad()
 def ties_at_the_cut() -> int:
     """How many rows of single atoms have equal values on both sides of a beam's cut."""
-    atoms = engine(Shards(SIZE), **SEARCHES[1]).atoms
+    atoms = make_engine(Shards(SIZE), **SEARCHES[1]).atoms
     k = SEARCHES[1]["k"]
     rows = torch.cat(
         [atoms.rows(torch.arange(SIZE), torch.full((SIZE,), r)) for r in range(2 * len(RELATIONS))]
@@ -261,34 +262,34 @@ def assert_same(got: Any, expected: Any) -> None:
 class Thread(Shards):
     """A share whose processes are threads that hand each other tensors."""
 
-    def __init__(self, total: int, rank: int, told: list[Tensor], barrier: Barrier) -> None:
+    def __init__(self, total: int, rank: int, parts: list[Tensor], barrier: Barrier) -> None:
         super().__init__(total, rank, barrier.parties)
-        self.told = told
+        self.parts = parts
         self.barrier = barrier
 
     def gathered(self, part: Tensor) -> Tensor:
-        self.told[self.rank] = part
+        self.parts[self.rank] = part
         self.barrier.wait(20)
-        every = torch.stack(self.told)
+        every = torch.stack(self.parts)
         self.barrier.wait(20)
         return every
 
 
 def listed_together(
-    wanted: TopKRequest, world: int, columns: list[Tensor | None]
+    request: TopKRequest, world: int, columns: list[Tensor | None]
 ) -> list[TopKResult]:
     """The lists of several threads, each with its columns: scores, finer values, bounds."""
-    told = [torch.empty(0)] * world
+    parts = [torch.empty(0)] * world
     barrier = Barrier(world)
 
     def listed(rank: int) -> TopKResult:
-        shards = Thread(SIZE, rank, told, barrier)
+        shards = Thread(SIZE, rank, parts, barrier)
         scores, finer, lower, upper = (
             x if x is None else x[shards.start : shards.stop] for x in columns
         )
         assert scores is not None
         bounds = None if lower is None or upper is None else (lower, upper)
-        return best_answers(shards, wanted, scores, finer, bounds)
+        return best_answers(shards, request, scores, finer, bounds)
 
     with ThreadPoolExecutor(world) as threads:
         return list(threads.map(listed, range(world)))
@@ -320,9 +321,9 @@ def test_lists_and_certificates_are_those_of_all_entities(
     scores = values()
     upper = scores + 2.5 * torch.from_numpy(random.random(SIZE) < loose).float()
     some = sorted(random.permutation(SIZE)[:known].tolist())
-    wanted = TopKRequest(count, some, -2.5) if number % 3 else TopKRequest(count, without=some)
+    request = TopKRequest(count, some, -2.5) if number % 3 else TopKRequest(count, without=some)
     given_bounds = (scores, upper) if bounded else None
     order = values() if finer else None
-    expected = wanted.best(scores, order, given_bounds)
+    expected = request.best(scores, order, given_bounds)
     columns = [scores, order, *(given_bounds or (None, None))]
-    assert listed_together(wanted, world, columns) == [expected] * world
+    assert listed_together(request, world, columns) == [expected] * world

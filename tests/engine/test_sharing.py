@@ -38,7 +38,7 @@ TEXTS = [
 ]
 
 
-def engine(search: str, how: str) -> Engine:
+def make_engine(search: str, how: str) -> Engine:
     model = ComplEx(GRAPH.num_entities, GRAPH.num_relations, 16).requires_grad_(False).eval()
     model.reset(0.7, torch.Generator().manual_seed(0))
     adapter = Adapter(model).requires_grad_(False).eval()
@@ -55,22 +55,22 @@ def shown(answers: Answers) -> object:
 def test_an_engine_answers_the_same_inside_inference_mode_and_after_it(
     search: str, how: str
 ) -> None:
-    outside = engine(search, how)
-    asked = engine(search, how)
+    outside = make_engine(search, how)
+    engine = make_engine(search, how)
     with torch.inference_mode():
-        scores = asked.reasoner.scores(
-            asked.prepare(TEXTS[1]).compiled.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
+        scores = engine.reasoner.scores(
+            engine.prepare(TEXTS[1]).compiled.plan, torch.tensor([[0]]), torch.tensor([[0, 2]])
         )
-        inside = asked.ask_many(TEXTS[:5])
+        inside = engine.ask_many(TEXTS[:5])
     assert scores.shape == (1, GRAPH.num_entities)
-    assert inside == asked.ask_many(TEXTS[:5]) == outside.ask_many(TEXTS[:5])
+    assert inside == engine.ask_many(TEXTS[:5]) == outside.ask_many(TEXTS[:5])
 
 
 def test_what_a_first_question_in_inference_mode_builds_serves_outside_of_it() -> None:
-    asked = engine("exact", "softmax-count")
+    engine = make_engine("exact", "softmax-count")
     with torch.inference_mode():
-        asked.ask(TEXTS[0])
-    facts = asked.atoms.facts
+        engine.ask(TEXTS[0])
+    facts = engine.atoms.facts
     assert facts is not None
     built = [value for value in vars(facts).values() if isinstance(value, torch.Tensor)]
     assert built
@@ -82,11 +82,11 @@ def test_what_a_first_question_in_inference_mode_builds_serves_outside_of_it() -
 def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(
     search: str, how: str
 ) -> None:
-    asked = engine(search, how)
+    engine = make_engine(search, how)
     jobs = [
-        *((asked.ask, text) for text in TEXTS),
-        *((asked.explain, text) for text in TEXTS[:10]),
-        *((asked.ask_many, TEXTS[i : i + 10]) for i in range(0, 15, 5)),
+        *((engine.ask, text) for text in TEXTS),
+        *((engine.explain, text) for text in TEXTS[:10]),
+        *((engine.ask_many, TEXTS[i : i + 10]) for i in range(0, 15, 5)),
     ]
 
     def run(job: tuple) -> object:
@@ -100,23 +100,23 @@ def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(
 
 
 def test_an_engine_can_be_pickled() -> None:
-    asked = engine("beam", "softmax-count")
-    before = shown(asked.explain(TEXTS[1]))  # whatever it keeps for itself is there
-    assert shown(pickle.loads(pickle.dumps(asked)).explain(TEXTS[1])) == before
+    engine = make_engine("beam", "softmax-count")
+    before = shown(engine.explain(TEXTS[1]))  # whatever it keeps for itself is there
+    assert shown(pickle.loads(pickle.dumps(engine)).explain(TEXTS[1])) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_an_engine_can_be_forked() -> None:
     """Also after several threads have computed, which a forked process does not have."""
-    asked = engine("exact", "sigmoid")
+    engine = make_engine("exact", "sigmoid")
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         torch.ones(2000, 2000) @ torch.ones(2000, 2000)
-        before = shown(asked.ask(TEXTS[1]))
+        before = shown(engine.ask(TEXTS[1]))
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        child = context.Process(target=lambda: theirs.send(shown(asked.ask(TEXTS[1]))))
+        child = context.Process(target=lambda: theirs.send(shown(engine.ask(TEXTS[1]))))
         child.start()
         try:
             assert ours.poll(60), "the forked process hangs"

@@ -68,7 +68,7 @@ def engine() -> Engine:
     return Engine(GRAPH, scorer, calibration="sigmoid", search="exact")
 
 
-def place(row: Row) -> tuple[float, list[int]]:
+def sort_key(row: Row) -> tuple[float, list[int]]:
     """By falling score, then by ids."""
     return -row[1], [
         (GRAPH.entities if name in GRAPH.entities else GRAPH.relations).id(name) for name in row[0]
@@ -93,7 +93,7 @@ def same(found: list[Row], expected: list[Row]) -> bool:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_pages_scores_and_what_is_known(engine: Engine, question: str) -> None:
-    rows = sorted(QUESTIONS[question], key=place)
+    rows = sorted(QUESTIONS[question], key=sort_key)
     # known ones go first but for negation
     every = sorted(rows, key=lambda row: not row[2] and "MINUS" not in question)
     assert same(listed(engine, question), every)
@@ -120,12 +120,10 @@ def test_pages_scores_and_what_is_known(engine: Engine, question: str) -> None:
 
 def test_what_new_answers_leave_out_is_counted_among_the_values_given(engine: Engine) -> None:
     held = int(KNOWN[0].any(axis=0).argmax())  # some object of a fact
-    for given in ([held], [i for i in range(SIZE) if i != held]):
-        values = " ".join(f":{NAMES[i]}" for i in given)
+    for ids in ([held], [i for i in range(SIZE) if i != held]):
+        values = " ".join(f":{NAMES[i]}" for i in ids)
         text = f"PREFIX : <tacit:> SELECT ?x {{ ?y :p ?x VALUES ?x {{ {values} }} }}"
-        assert (
-            engine.with_settings(new=True).ask(text).left_out == KNOWN[0].any(axis=0)[given].sum()
-        )
+        assert engine.with_settings(new=True).ask(text).left_out == KNOWN[0].any(axis=0)[ids].sum()
 
 
 def test_a_count_is_of_the_answers_that_are_asked_for(engine: Engine) -> None:
@@ -160,21 +158,21 @@ def test_a_count_is_of_the_answers_that_are_asked_for(engine: Engine) -> None:
 def test_what_says_neither_how_many_nor_how_good_has_likely_answers(
     engine: Engine, query: str, least: float
 ) -> None:
-    asked = engine.likely(
+    question = engine.likely(
         engine.prepare(f"PREFIX : <tacit:> PREFIX answer: <tacit:answer#> {query}")
     )
     scores = sorted((P[0, x] for x in range(SIZE) if P[0, x] >= least), reverse=True)
-    scores = scores[asked.offset :][: asked.limit]
+    scores = scores[question.offset :][: question.limit]
     for top in (None, SIZE, "auto", "likely"):  # which cut nothing here
-        assert [answer.score for answer in engine.ask(asked, top=top).by_score()] == pytest.approx(
-            scores
-        )
+        assert [
+            answer.score for answer in engine.ask(question, top=top).by_score()
+        ] == pytest.approx(scores)
 
 
 def test_one_result_is_of_all_answers(engine: Engine) -> None:
     for query in ("SELECT (COUNT(?x) AS ?n) { :e0 :p ?x }", "ASK { :e0 :p :e1 }"):
-        asked = engine.prepare(f"PREFIX : <tacit:> {query}")
-        assert engine.likely(asked) == asked
+        question = engine.prepare(f"PREFIX : <tacit:> {query}")
+        assert engine.likely(question) == question
 
 
 def test_known_answers_are_listed_whatever_they_score(engine: Engine) -> None:
@@ -182,7 +180,7 @@ def test_known_answers_are_listed_whatever_they_score(engine: Engine) -> None:
     question = next(
         question for question in QUESTIONS if "MINUS" in question and question.startswith("?a ?b")
     )
-    rows = sorted(QUESTIONS[question], key=place)
+    rows = sorted(QUESTIONS[question], key=sort_key)
     expected = [row for row in rows if row[2] or row[1] >= LIKELY]
     assert any(row[1] < LIKELY for row in expected)
     text = f"PREFIX : <tacit:> SELECT {question} }}"

@@ -85,10 +85,10 @@ def check(found: list[Row], expected: list[Row], known_first: bool) -> None:
     """Tuples come in order with their own scores, ties by ids up to rounding."""
     truth = {ids: (score, known) for ids, score, known in expected}
     assert len(set(found)) == len(found)
-    for (ids, score, known), (_, wanted, _) in zip(found, expected, strict=False):
+    for (ids, score, known), (_, expected_score, _) in zip(found, expected, strict=False):
         assert abs(score - truth[ids][0]) < 1e-5
         assert known == truth[ids][1]
-        assert abs(score - wanted) < 3e-5
+        assert abs(score - expected_score) < 3e-5
     if known_first:
         assert [known for _, _, known in found] == [known for _, _, known in expected[: len(found)]]
     for (one, high, implied), (other, low, follows) in pairwise(found):
@@ -106,8 +106,8 @@ def searched(
     entities, relations = slots(prepared)
     least = None if new or prepared.plan.has(Complement) else float("-inf")
     request = TupleRequest(count, least, new, prove=True)
-    given = prepared.plan, relations, index, reasoner.k, request
-    return TupleSearch(reasoner, *given).run(entities)
+    inputs = prepared.plan, relations, index, reasoner.k, request
+    return TupleSearch(reasoner, *inputs).run(entities)
 
 
 def listed(search: TupleSearch) -> list[Row]:
@@ -198,9 +198,9 @@ def test_what_is_certified_is_exact_and_no_writing_changes_it(
     exact = listed(searched(query, MessageReasoner(atoms, Logic(norm)), 64))
     beam = searched(query, MessageReasoner(atoms, Logic(norm), k), count)
     proven = len(beam.tuples) if beam.certified else beam.leading
-    wanted = exact[: count if beam.certified else proven]
+    expected = exact[: count if beam.certified else proven]
     np.testing.assert_allclose(
-        [row[1] for row in listed(beam)[:proven]], [row[1] for row in wanted], atol=1e-5
+        [row[1] for row in listed(beam)[:proven]], [row[1] for row in expected], atol=1e-5
     )
     written = rewritten(query, Random(seed))
     other = {

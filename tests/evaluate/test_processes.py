@@ -29,8 +29,8 @@ METRICS = (
 
 
 def evaluated(run: Path, queries: Path, out: Path) -> tuple[str, str]:
-    """What `tacit eval` says and writes, in batches so small that everybody has some."""
-    given = [
+    """Return the output and results of `tacit eval`, in batches that all processes share."""
+    command = [
         "eval",
         run,
         "--queries",
@@ -42,7 +42,9 @@ def evaluated(run: Path, queries: Path, out: Path) -> tuple[str, str]:
         "--json",
         out,
     ]
-    result = CliRunner().invoke(app, [str(argument) for argument in given], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, [str(argument) for argument in command], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result.stdout, out.read_text() if out.exists() else ""
 
@@ -65,6 +67,6 @@ def test_processes_share_the_queries_and_find_what_one_does(tmp_path: Path) -> N
     # below the tables, which hold times
     assert first[0].splitlines()[-3:] == said.splitlines()[-3:]
     assert second == ("", "")  # neither a word nor a file
-    kept = tacit.open(run, device="cpu").results["eval"]
-    assert len(kept) == 1
-    assert kept[0]["mrr"] == json.loads(written)["mrr"]
+    entries = tacit.open(run, device="cpu").results["eval"]
+    assert len(entries) == 1
+    assert entries[0]["mrr"] == json.loads(written)["mrr"]

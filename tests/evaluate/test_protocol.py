@@ -185,9 +185,9 @@ def test_a_reasoner_may_have_one_row_for_all_queries() -> None:
 
         scores = ranking
 
-    asked = query_set("1p", [{3}, set(), set()], [{0}, {1}, {2}])
-    same = hard_ranks(Same([[4.0, 3.0, 2.0, 5.0]]), asked)
-    apart = hard_ranks(Fixed([[4.0, 3.0, 2.0, 5.0]] * 3), asked)
+    queries = query_set("1p", [{3}, set(), set()], [{0}, {1}, {2}])
+    same = hard_ranks(Same([[4.0, 3.0, 2.0, 5.0]]), queries)
+    apart = hard_ranks(Fixed([[4.0, 3.0, 2.0, 5.0]] * 3), queries)
     # what is filtered for one of them is not for others
     assert same.tolist() == apart.tolist() == [1.0, 3.0, 4.0]
 
@@ -198,12 +198,16 @@ def test_results_record_the_calibration_really_used(search: str) -> None:
     model = make_model("complex", graph.num_entities, graph.num_relations, 2).requires_grad_(False)
     adapted = Adapted(Sigmoid(), Adapter(model).requires_grad_(False))
     engine = Engine(graph, model, adapter=adapted, calibration="sigmoid", search=search, steps=1)
-    told = evaluate(
+    settings = evaluate(
         engine.reasoner, {"1p": one_hop_queries(graph)}, EvaluateSettings(limit=1), engine.config
     ).settings
     used = ("none", False) if search == "symbolic" else ("sigmoid", True)
-    assert (told["calibration"], told["adapted"]) == used
-    assert (told["search"], told["observed"], told["limit"]) == (search, "train+valid+test", 1)
+    assert (settings["calibration"], settings["adapted"]) == used
+    assert (settings["search"], settings["observed"], settings["limit"]) == (
+        search,
+        "train+valid+test",
+        1,
+    )
 
 
 def test_averages_need_all_their_shapes() -> None:
@@ -225,7 +229,7 @@ def test_queries_without_hard_answers_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("easy", "hard", "relation", "told"),
+    ("easy", "hard", "relation", "ids"),
     [
         ([{0}], [{1}], 2, "relation 2"),
         ([{0}], [{1}], -1, "relation -1"),  # which arrays would take for the last one
@@ -235,12 +239,12 @@ def test_queries_without_hard_answers_are_left_out() -> None:
     ],
 )
 def test_queries_of_ids_that_the_graph_does_not_have_are_refused(
-    easy, hard, relation: int, told: str
+    easy, hard, relation: int, ids: str
 ) -> None:
     graph = Graph.of([("a", "r", "b")])
     fitting = {"1p": query_set("1p", [{0}], [{1}], [1])}
     assert queries_of(graph, fitting, "test", None) == fitting
-    with pytest.raises(DataError, match=f"the 1p queries speak of {told}, but graph has 0 to 1"):
+    with pytest.raises(DataError, match=f"the 1p queries speak of {ids}, but graph has 0 to 1"):
         queries_of(graph, {"1p": query_set("1p", easy, hard, [relation] * len(hard))}, "test", None)
 
 
@@ -254,9 +258,9 @@ def test_a_limit_and_a_batch_are_at_least_one(number: int) -> None:
 
 def test_shapes_that_were_not_given_are_named() -> None:
     graph = Graph.of([("a", "r", "b")])
-    given = {"1p": query_set("1p", [{0}], [{1}], [1])}
+    queries = {"1p": query_set("1p", [{0}], [{1}], [1])}
     with pytest.raises(DataError, match="there are no 2p to evaluate among those given: 1p"):
-        queries_of(graph, given, "test", "1p,2p")
+        queries_of(graph, queries, "test", "1p,2p")
     with pytest.raises(DataError, match="there are no queries to evaluate among those given: none"):
         queries_of(graph, {}, "test", None)
 
@@ -307,14 +311,14 @@ def test_one_hop_queries_ask_both_directions_and_filter_the_parts_before() -> No
     )
     queries = one_hop_queries(graph, "test")
     ids = {name: graph.entities.id(name) for name in "abcde"}
-    asked = {
+    questions = {
         (int(queries.entities[q, 0]), int(queries.relations[q, 0])): (
             set(queries.easy[q]),
             set(queries.hard[q]),
         )
         for q in range(len(queries))
     }
-    assert asked == {  # (a, r, b) is a training fact too: known, so nothing is asked about it
+    assert questions == {  # (a, r, b) is a training fact too: known, so nothing is asked about it
         (ids["a"], 0): ({ids["b"], ids["c"], ids["d"]}, {ids["e"]}),
         (ids["e"], 1): (set(), {ids["a"]}),
     }

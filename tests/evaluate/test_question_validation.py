@@ -41,39 +41,39 @@ def steps(graph: Graph, *splits: str) -> dict[tuple[int, int], set[int]]:
 def test_questions_need_a_validation_fact_and_know_nothing_of_the_test() -> None:
     questions = QuestionValidation(GRAPH, SMALL.with_derived(42, 24)).questions
     assert {"1p", "2p", "2i"} <= set(questions) <= set(VALIDATED)
-    asked = questions["2p"]
-    for number in range(len(asked)):
-        start = int(asked.entities[number, 0])
-        (first, second) = asked.relations[number].tolist()
+    queries = questions["2p"]
+    for number in range(len(queries)):
+        start = int(queries.entities[number, 0])
+        (first, second) = queries.relations[number].tolist()
         found = []
         for splits in (("train",), ("train", "valid")):
             tails = steps(GRAPH, *splits)
             found.append(
                 {t for m in tails.get((start, first), ()) for t in tails.get((m, second), ())}
             )
-        assert set(asked.easy[number].tolist()) == found[0]
-        assert set(asked.hard[number].tolist()) == found[1] - found[0] != set()
+        assert set(queries.easy[number].tolist()) == found[0]
+        assert set(queries.hard[number].tolist()) == found[1] - found[0] != set()
 
 
 def test_the_figure_of_one_atom_is_its_filtered_rank() -> None:
     ask = QuestionValidation(GRAPH, SMALL.with_derived(42, 24))
     model = Training(GRAPH, replace(SMALL, init=1.0)).module
-    asked = ask.questions["1p"]
+    queries = ask.questions["1p"]
     reciprocal = []
-    for number in range(len(asked)):
-        head = asked.entities[number]
-        relation = asked.relations[number]
+    for number in range(len(queries)):
+        head = queries.entities[number]
+        relation = queries.relations[number]
         scores = (
             model.logits(torch.from_numpy(head).long(), torch.from_numpy(relation).long())[0]
             .detach()
             .numpy()
         )
         # No relation of the ring loops, so that the entity asked about does not compete either.
-        answers = {*asked.easy[number].tolist(), *asked.hard[number].tolist(), int(head[0])}
+        answers = {*queries.easy[number].tolist(), *queries.hard[number].tolist(), int(head[0])}
         wrong = np.array([scores[e] for e in range(GRAPH.num_entities) if e not in answers])
         ranks = [
             1 + (wrong > scores[e]).sum() + (wrong == scores[e]).sum() / 2
-            for e in asked.hard[number].tolist()
+            for e in queries.hard[number].tolist()
         ]
         reciprocal.append(np.mean(1 / np.array(ranks)))
     assert ask(model)["1p"] == pytest.approx(np.mean(reciprocal), abs=1e-6)
@@ -89,14 +89,14 @@ def test_questions_are_drawn_once_and_kept_with_the_run(
         "tacit.evaluate.question_validation.sample",
         lambda *args, **options: pytest.fail("drawn again"),
     )
-    kept = QuestionValidation(GRAPH, settings, RunFolder.open(run.path)).questions
+    stored_questions = QuestionValidation(GRAPH, settings, RunFolder.open(run.path)).questions
 
     def plain(queries: QuerySet) -> list[object]:
         answers = queries.easy.to_sets(), queries.hard.to_sets()
         return [queries.shape, queries.entities.tolist(), queries.relations.tolist(), *answers]
 
-    assert list(kept) == list(drawn)
-    assert all(plain(kept[name]) == plain(drawn[name]) for name in drawn)
+    assert list(stored_questions) == list(drawn)
+    assert all(plain(stored_questions[name]) == plain(drawn[name]) for name in drawn)
 
 
 def test_questions_decide_and_results_say_which(tmp_path: Path) -> None:

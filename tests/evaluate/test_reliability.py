@@ -14,7 +14,7 @@ from tacit.query.sampling.shapes import SHAPES
 
 
 class Fixed(Reasoner):
-    """A reasoner whose scores are given."""
+    """A reasoner with fixed scores."""
 
     def __init__(self, scores: list[list[float]]) -> None:
         self.table = torch.tensor(scores).log()

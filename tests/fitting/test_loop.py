@@ -74,7 +74,7 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", Graph.of([("a", "r", "b")]), {})
 
 
-def told(
+def trainer_of(
     task: Walk, schedule: TrainingSchedule = SCHEDULE, run: RunFolder | None = None
 ) -> tuple[Trainer, list[Event]]:
     events: list[Event] = []
@@ -84,7 +84,7 @@ def told(
 
 def test_rounds_tell_the_mean_loss_and_the_best_weights_come_back() -> None:
     task = Walk([0.1, 0.3, 0.2])
-    fitting, events = told(task)
+    fitting, events = trainer_of(task)
     fitting.train()
     fitting.finish()
     validations = [event for event in events if event.what == "validation"]
@@ -101,13 +101,13 @@ def test_rounds_tell_the_mean_loss_and_the_best_weights_come_back() -> None:
 
 
 def test_patience_counts_validations_that_are_no_better() -> None:
-    fitting, _ = told(Walk([0.5, 0.5, 0.1, 0.9]), replace(SCHEDULE, units=9, patience=2))
+    fitting, _ = trainer_of(Walk([0.5, 0.5, 0.1, 0.9]), replace(SCHEDULE, units=9, patience=2))
     fitting.train()
     assert (fitting.state.step, fitting.state.stale, fitting.state.best_step) == (12, 2, 4)
 
 
 def test_validation_before_the_first_step_and_without_figures() -> None:
-    fitting, events = told(Walk([]), replace(SCHEDULE, validate_first=True))
+    fitting, events = trainer_of(Walk([]), replace(SCHEDULE, validate_first=True))
     fitting.train()
     assert [event.loss for event in events if event.what == "round"] == [None, 1.5, 5.5, 9.5]
     assert fitting.state.best is None
@@ -117,10 +117,10 @@ def test_steps_after_the_last_round_count_where_fewer_are_wanted_than_are_done(
     run: RunFolder,
 ) -> None:
     steps = replace(SCHEDULE, units=12, steps_per_unit=1, round=4, validate_every=4)
-    fitting, _ = told(Walk([0.1]), steps, run)
+    fitting, _ = trainer_of(Walk([0.1]), steps, run)
     fitting.state.step = 6
     fitting.save()
-    fitting, _ = told(Walk([]), replace(steps, units=5), run)
+    fitting, _ = trainer_of(Walk([]), replace(steps, units=5), run)
     fitting.resume()
     fitting.train()
     assert (fitting.summary()["laps"], fitting.summary()["best_lap"]) == (6, 6)
@@ -129,11 +129,11 @@ def test_steps_after_the_last_round_count_where_fewer_are_wanted_than_are_done(
 @pytest.mark.parametrize("step", [1, 4, 6, 11])
 def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, step: int) -> None:
     whole = Walk([0.1, 0.3, 0.2])
-    fitting, _ = told(whole)
+    fitting, _ = trainer_of(whole)
     fitting.train()
     fitting.finish()
     cut = Walk([0.1, 0.3, 0.2])
-    fitting, _ = told(cut, run=run)
+    fitting, _ = trainer_of(cut, run=run)
     original = cut.step
 
     def interrupted(number: int) -> tuple[Tensor, int]:
@@ -145,7 +145,7 @@ def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, ste
     with pytest.raises(Stopped, match=rf"stopped in lap {-(-step // 4)} of 3 and saved"):
         fitting.train()
     again = Walk(cut.figures)
-    fitting, _ = told(again, run=run)
+    fitting, _ = trainer_of(again, run=run)
     fitting.resume()
     fitting.train()
     fitting.finish()
@@ -154,9 +154,9 @@ def test_a_walk_that_is_stopped_and_resumed_is_the_same_walk(run: RunFolder, ste
 
 
 def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
-    fitting, _ = told(Walk([]), run=run)
+    fitting, _ = trainer_of(Walk([]), run=run)
     fitting.save()
-    other, _ = told(Walk([]), run=run)
+    other, _ = trainer_of(Walk([]), run=run)
     other.checkpoints.stamp = {"shoes": "red"}
     with pytest.raises(
         RunError,
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             '{"lr": 0.2, "rank": 4}',
@@ -181,18 +181,18 @@ def test_a_checkpoint_of_something_else_is_refused(run: RunFolder) -> None:
     ],
 )
 def test_settings_that_differ_are_told_with_what_would_work(
-    run: RunFolder, settings: str, told: str
+    run: RunFolder, settings: str, message: str
 ) -> None:
     for stamp in ('{"lr": 0.1, "rank": 4}', settings):
         fitting = Trainer(Walk([]), lambda event: None, run, CHECKPOINT, {"settings": stamp})
         if stamp != settings:
             fitting.save()
-    with pytest.raises(RunError, match=re.escape(told)):
+    with pytest.raises(RunError, match=re.escape(message)):
         fitting.resume()
 
 
 def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
-    fitting, _ = told(Walk([]), run=run)
+    fitting, _ = trainer_of(Walk([]), run=run)
     fitting.save()
     whole = (run.path / FILE).read_bytes()
     exploding = (torch.tensor(float("nan")), 1)
@@ -205,7 +205,7 @@ def test_numbers_that_explode_are_not_saved(run: RunFolder) -> None:
     task = Walk([])
     nn.init.constant_(task.module.weight, float("nan"))
     with pytest.raises(TrainingError, match="a weight is not a number in lap 1 of 3; walk slower"):
-        told(task)[0].train()
+        trainer_of(task)[0].train()
     assert not task.seen  # nobody validates it
 
 
@@ -218,7 +218,7 @@ def test_what_takes_long_is_said_once_with_what_would_be_faster(
     def notes(seconds: float, laps: int) -> list[str]:
         nonlocal now
         task = Walk([])
-        fitting, events = told(task, replace(SCHEDULE, units=laps))
+        fitting, events = trainer_of(task, replace(SCHEDULE, units=laps))
         original = task.step
 
         def step(number: int) -> tuple[Tensor, int]:
@@ -251,17 +251,17 @@ def test_a_training_for_a_time_is_cut_into_parts_of_it(
             return super().step(number)
 
     stopping = -1
-    whole, events = told(Slow([0.1, 0.2, 0.3, 0.4]), timed)
+    whole, events = trainer_of(Slow([0.1, 0.2, 0.3, 0.4]), timed)
     whole.train()
     ends = [event.done for event in events if event.what == "validation"]
     assert (ends, whole.state.step, whole.share) == ([2, 4, 5, 7], 7, 1.0)
     assert str(events[-1]).startswith("lap 7, 0.3 of 0.333333 minutes")
     stopping = 2
-    cut, _ = told(Slow([0.1, 0.2, 0.3, 0.4]), timed, run)
+    cut, _ = trainer_of(Slow([0.1, 0.2, 0.3, 0.4]), timed, run)
     with pytest.raises(Stopped, match="lap 3, "):
         cut.train()
     clock[0] += 1000  # which do not count
-    again, events = told(Slow([0.2, 0.3, 0.4]), timed, run)
+    again, events = trainer_of(Slow([0.2, 0.3, 0.4]), timed, run)
     again.resume()
     again.train()
     assert [event.done for event in events if event.what == "validation"] == [4, 5, 7]

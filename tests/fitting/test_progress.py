@@ -70,10 +70,10 @@ def test_what_is_counted_has_a_bar_of_its_own_and_a_line_now_and_then(
 
 
 def test_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    told: list[Event] = []
-    with shown(told.append) as tell:
+    events: list[Event] = []
+    with shown(events.append) as tell:
         tell(VALIDATION)
-    assert told == [VALIDATION]
+    assert events == [VALIDATION]
     with shown(False) as tell:
         tell(VALIDATION)
     assert capsys.readouterr().err == ""

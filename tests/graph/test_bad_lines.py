@@ -147,7 +147,7 @@ def test_what_is_wrong_with_a_whole_file_is_not_skipped(tmp_path: Path) -> None:
 
 def test_rows_of_frames_lists_and_arrays_are_skipped_alike(tmp_path: Path) -> None:
     whole = [["a", "r", "b"], ["a", None, "c"], ["c", "s", "a"], ["", "s", "b"], ["b", "s", "c"]]
-    told = (
+    message = (
         "2: the relation is empty; expected head, relation and tail; 2 bad rows in all (row 4: "
         "the head is empty)"
     )
@@ -159,7 +159,7 @@ def test_rows_of_frames_lists_and_arrays_are_skipped_alike(tmp_path: Path) -> No
     for name, source in sources.items():
         with pytest.raises(DataError) as refused:
             load(source)
-        assert str(refused.value) == f"{name}: row {told}; `skip_bad=True` skips them"
+        assert str(refused.value) == f"{name}: row {message}; `skip_bad=True` skips them"
         graph = load(source, skip_bad=True)
         assert (facts(graph), graph.notes[0].split(" (")[0]) == (
             GOOD,

@@ -43,7 +43,9 @@ def read_in_both_ways(
     """Results or errors of both readers, and whether DuckDB read the table."""
     found: list[Any] = []
     counted: list[int] = []
-    monkeypatch.setattr(Builder, "add_coded", lambda *given: counted.append(1) or ADD(*given))
+    monkeypatch.setattr(
+        Builder, "add_coded", lambda *arguments: counted.append(1) or ADD(*arguments)
+    )
     monkeypatch.setattr("tacit.graph.formats.files.BLOCK", 256)
     for size in (1 << 60, 0):
         monkeypatch.setattr(duckdb_tables, "LARGE", size)
@@ -124,7 +126,7 @@ def test_the_ids_of_splits_go_on_from_one_another(
 def test_an_irregular_table_is_left_to_the_own_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, at: int
 ) -> None:
-    """Or, where DuckDB reads it, it is read alike; an error names the same line."""
+    """Where DuckDB reads it, both readers agree; an error names the same line."""
     for name, separator in (("g.tsv", "\t"), ("g.csv", ",")):
         lines = random_lines(separator, 7)
         lines.insert(at, line.replace("\t", separator))
@@ -177,8 +179,8 @@ def test_parquet_is_a_table_like_any_other(tmp_path: Path) -> None:
     named = load(parquet(tmp_path / "n.parquet", turned, "object,subject,predicate"))
     assert shown(named)[:3] == expected[:3]
     assert named.notes[0] == "train: the columns of n.parquet were read as tail, head, relation"
-    told = load(parquet(tmp_path / "t.parquet", turned, "x,y,z"), columns="tail,head,relation")
-    assert shown(told) == expected
+    graph = load(parquet(tmp_path / "t.parquet", turned, "x,y,z"), columns="tail,head,relation")
+    assert shown(graph) == expected
     wide = [(i, t, 0.5, r, h) for i, (h, r, t) in enumerate(rows)]
     kinds = "BIGINT,VARCHAR,DOUBLE,VARCHAR,VARCHAR"
     path = parquet(tmp_path / "w.parquet", wide, "id,target,weight,type,source", kinds)

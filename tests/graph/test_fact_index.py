@@ -44,20 +44,22 @@ def array(triples: list[tuple[int, int, int]]) -> np.ndarray:
 @given(sized_triples(), st.data())
 def test_an_index_finds_what_a_set_holds(drawn: tuple, data: st.DataObject) -> None:
     triples, sizes = drawn
-    asked = triples + data.draw(
+    queries = triples + data.draw(
         st.lists(st.tuples(near(sizes[0]), near(sizes[1]), near(sizes[0])), max_size=10)
     )
     index = FactIndex(array(triples), sizes[1])
     known = set(triples)
     assert len(index) == len(known)
-    tails = {(h, r): sorted(t for a, b, t in known if (a, b) == (h, r)) for h, r, _ in asked}
+    tails = {(h, r): sorted(t for a, b, t in known if (a, b) == (h, r)) for h, r, _ in queries}
     assert {pair: index.tails(*pair).tolist() for pair in tails} == tails
-    heads, relations, ends = array(asked).T
-    assert index.contains(heads, relations, ends).tolist() == [triple in known for triple in asked]
-    assert index.counts(heads, relations).tolist() == [len(tails[h, r]) for h, r, _ in asked]
+    heads, relations, ends = array(queries).T
+    assert index.contains(heads, relations, ends).tolist() == [
+        triple in known for triple in queries
+    ]
+    assert index.counts(heads, relations).tolist() == [len(tails[h, r]) for h, r, _ in queries]
     rows, found = index.neighbours(heads, relations)
     assert list(zip(rows.tolist(), found.tolist(), strict=True)) == [
-        (row, tail) for row, (h, r, _) in enumerate(asked) for tail in tails[h, r]
+        (row, tail) for row, (h, r, _) in enumerate(queries) for tail in tails[h, r]
     ]
 
 
@@ -68,17 +70,17 @@ def test_known_facts_are_those_of_the_index(drawn: tuple) -> None:
 
     triples, sizes = drawn
     facts = KnownFacts(FactIndex(array(triples), sizes[1]))
-    asked = torch.tensor([*triples, (0, 0, 0), (sizes[0] - 1, sizes[1] - 1, 3)])
-    heads, relations, ends = asked.T
+    queries = torch.tensor([*triples, (0, 0, 0), (sizes[0] - 1, sizes[1] - 1, 3)])
+    heads, relations, ends = queries.T
     known = set(triples)
     assert facts.contains(heads, relations, ends).tolist() == [
-        tuple(triple) in known for triple in asked.tolist()
+        tuple(triple) in known for triple in queries.tolist()
     ]
-    expected = [sorted(t for a, b, t in known if [a, b] == [h, r]) for h, r, _ in asked.tolist()]
+    expected = [sorted(t for a, b, t in known if [a, b] == [h, r]) for h, r, _ in queries.tolist()]
     assert facts.counts(heads, relations).tolist() == list(map(len, expected))
     rows, found = facts.tails(heads, relations)
     assert found.dtype == torch.int64
-    assert [found[rows == i].tolist() for i in range(len(asked))] == expected
+    assert [found[rows == i].tolist() for i in range(len(queries))] == expected
 
 
 @settings(max_examples=40, deadline=None)

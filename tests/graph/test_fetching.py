@@ -39,7 +39,7 @@ class Moody(ThreadingHTTPServer):
         self.cap = 100
         self.busy = 0
         self.says = (503, {"Retry-After": "0"})
-        self.asked = list[str]()
+        self.queries = list[str]()
         self.body = b"try later"
 
     @property
@@ -59,13 +59,13 @@ class Answering(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         query = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())["query"][0]
-        self.server.asked.append(query)
+        self.server.queries.append(query)
         if self.server.busy:
             self.server.busy -= 1
             self._send(self.server.says[0], self.server.body, self.server.says[1])
             return
-        asked = int(query.split("LIMIT ")[1].split()[0])
-        capped = query.replace(f"LIMIT {asked}", f"LIMIT {min(asked, self.server.cap)}")
+        limit = int(query.split("LIMIT ")[1].split()[0])
+        capped = query.replace(f"LIMIT {limit}", f"LIMIT {min(limit, self.server.cap)}")
         try:  # results must end in the thread they began in, so no frame that stays has them
             body = self.server.store.query(capped).serialize(
                 format=oxigraph.QueryResultsFormat.JSON
@@ -141,12 +141,12 @@ def test_a_file_is_fetched_by_one_process_at_a_time(server: Moody, tmp_path: Pat
     out = tmp_path / "facts.nt"
     refused = list[str]()
 
-    def again(facts: int) -> None:
+    def fetch_again(facts: int) -> None:
         with pytest.raises(DataError, match="is being fetched by another process") as error:
             fetch(endpoint(server), out)
         refused.append(str(error.value))
 
-    fetch(endpoint(server), out, progress=again)
+    fetch(endpoint(server), out, progress=fetch_again)
     assert refused
     assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())
     assert [path.name for path in tmp_path.iterdir()] == ["facts.nt"]
@@ -164,9 +164,9 @@ def test_what_was_stopped_goes_on(server: Moody, tmp_path: Path) -> None:
         file.write(b"<http://example.org/half")  # of a page that was being written
     with pytest.raises(DataError, match="delete it to start anew"):
         fetch(endpoint(server, pattern="?s ?p ?o . FILTER(?s != ?o)"), out)
-    server.asked.clear()
+    server.queries.clear()
     fetch(endpoint(server), out)
-    assert "OFFSET 4" in server.asked[0]
+    assert "OFFSET 4" in server.queries[0]
     assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())
 
 
@@ -236,7 +236,7 @@ def test_a_server_that_repeats_its_first_page_is_left(server: Moody, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("says", "told"),
+    ("says", "message"),
     [
         (
             (301, {"Location": "https://example.org/sparql"}),
@@ -248,14 +248,14 @@ def test_a_server_that_repeats_its_first_page_is_left(server: Moody, tmp_path: P
     ],
 )
 def test_nobody_is_followed_and_nothing_partial_taken(
-    server: Moody, tmp_path: Path, says: tuple[int, dict[str, str]], told: str
+    server: Moody, tmp_path: Path, says: tuple[int, dict[str, str]], message: str
 ) -> None:
     server.busy = 1
     server.says = says
     server.body = rows()
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         fetch(endpoint(server), tmp_path / "facts.nt")
-    assert len(server.asked) == 1
+    assert len(server.queries) == 1
 
 
 def test_an_answer_that_was_cut_short_is_asked_for_again(
@@ -280,10 +280,10 @@ def test_no_file_is_written_over_and_an_empty_try_is_forgotten(
         fetch(endpoint(server, pattern="?s <x:none> ?o . BIND(<x:p> AS ?p)"), out)
     everything = "{ ?s ?p ?o } UNION { ?s <x:none> ?o } # all of it"  # the latter leaves ?p open
     assert fetch(endpoint(server, pattern=everything), out)[0] == len(server.lines())
-    server.asked.clear()
+    server.queries.clear()
     with pytest.raises(DataError, match="exists already"):
         fetch(endpoint(server), out)
-    assert not server.asked
+    assert not server.queries
 
 
 @pytest.mark.parametrize(
@@ -308,10 +308,10 @@ def test_times_and_sizes_have_bounds(wrong: dict[str, float]) -> None:
 
 def test_python_fetches_as_the_command_does(server: Moody, tmp_path: Path) -> None:
     heard: list[Event] = []
-    told = tacit.fetch(
+    summary = tacit.fetch(
         server.url, tmp_path / "here.nt", most=5, page=2, delay=0, progress=heard.append
     )
-    assert (told.facts, told.whole) == (5, False)
+    assert (summary.facts, summary.whole) == (5, False)
     assert [(event.what, event.where, event.done, event.total) for event in heard] == [
         ("count", "facts", facts, 0) for facts in (2, 4, 5)
     ]
@@ -390,9 +390,9 @@ def test_the_command_says_what_an_interrupt_leaves(
     with monkeypatch.context() as patch:
         patch.setattr(Endpoint, "rows", rows)
         stopped = CliRunner().invoke(app, command)
-    kept = f"; the facts so far are in {out}.part, and the same command goes on from there"
-    assert (stopped.exit_code, stopped.stderr) == (130, f"interrupted{kept * bool(pages)}\n")
-    server.asked.clear()
+    note = f"; the facts so far are in {out}.part, and the same command goes on from there"
+    assert (stopped.exit_code, stopped.stderr) == (130, f"interrupted{note * bool(pages)}\n")
+    server.queries.clear()
     assert CliRunner().invoke(app, command).exit_code == 0
-    assert server.asked[0].endswith(f"OFFSET {4 * pages}")
+    assert server.queries[0].endswith(f"OFFSET {4 * pages}")
     assert sorted(out.read_text(encoding="utf-8").splitlines()) == sorted(server.lines())

@@ -23,7 +23,7 @@ FACTS = {
 
 
 @pytest.fixture(autouse=True)
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "UNPACKED", 1 << 18)
 
 

@@ -42,7 +42,7 @@ def in_full(graph: Graph) -> set[Fact]:
 
 
 def by_rdflib(paths: Iterable[Path]) -> set[Fact]:
-    """What a second reader finds: the union of the files, node by node."""
+    """Return the union of the files as a second reader finds it, node by node."""
     triples = (triple for path in paths for triple in rdflib.Graph().parse(path))
     return {tuple(map(str, triple)) for triple in triples}  # type: ignore[misc]
 

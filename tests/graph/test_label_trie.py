@@ -84,15 +84,15 @@ def test_a_trie_opens_from_its_file(tmp_path: Path) -> None:
 def test_completions_are_those_of_a_search_through_all(labels: list[str], prefix: str) -> None:
     from tacit.graph.labels.spelling import spaced
 
-    def place(label: str) -> int | None:
+    def match_rank(label: str) -> int | None:
         form = spaced(label)
-        wanted = spaced(prefix)
-        if form.startswith(wanted):
+        target = spaced(prefix)
+        if form.startswith(target):
             return 0
-        return 1 if re.search(rf"(?<!\w)(?=\w){re.escape(wanted)}", form) else None
+        return 1 if re.search(rf"(?<!\w)(?=\w){re.escape(target)}", form) else None
 
-    found = [label for label in labels if place(label) is not None]
-    expected = sorted(found, key=lambda label: (place(label), len(label), label))
+    found = [label for label in labels if match_rank(label) is not None]
+    expected = sorted(found, key=lambda label: (match_rank(label), len(label), label))
     assert Vocabulary(labels).complete(prefix, 20) == expected
 
 
@@ -170,9 +170,9 @@ def test_forms_that_were_kept_serve_as_new_ones_do() -> None:
     labels = [f"Label {i} of {'abc'[i % 3]}" for i in range(40)]
     names = {"Label 3 of a": ["Third", "drei"], "Label 5 of c": ["Fifth"]}
     fresh = Vocabulary(labels, names=names)
-    kept = Vocabulary(in_a_trie(labels), names=names, forms=fresh.spelling.rows())
+    restored_vocabulary = Vocabulary(in_a_trie(labels), names=names, forms=fresh.spelling.rows())
     for typed in ("lab", "of b", "thi", "drei", "1", "fivth", "lable 12 of a"):
-        assert kept.complete(typed) == fresh.complete(typed)
-        assert kept.nearest(typed) == fresh.nearest(typed)
+        assert restored_vocabulary.complete(typed) == fresh.complete(typed)
+        assert restored_vocabulary.nearest(typed) == fresh.nearest(typed)
     assert fresh.nearest("Fivth") == ["Fifth"]
     assert fresh.complete("drei") == ["drei"]

@@ -29,13 +29,15 @@ def labelled(graph: Graph, *splits: str) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("seed", seeds(20))
 def test_facts_come_and_go_as_in_sets_of_labels(seed: int) -> None:
     draw = random.Random(seed)
-    given = [
+    additions = [
         (draw.choice("abcdef"), draw.choice(["r", "s", "t", "r^-1"]), draw.choice("abcdef"))
         for _ in range(9)
     ]
-    meant = {(t, r.removesuffix("^-1"), h) if r.endswith("^-1") else (h, r, t) for h, r, t in given}
+    meant = {
+        (t, r.removesuffix("^-1"), h) if r.endswith("^-1") else (h, r, t) for h, r, t in additions
+    }
     before = set(labelled(GRAPH))
-    more = with_facts(GRAPH, Graph.of(given))
+    more = with_facts(GRAPH, Graph.of(additions))
     assert set(labelled(more.graph)) == before | meant
     assert len(labelled(more.graph)) == len(before | meant)  # none twice
     assert (more.changed, more.unchanged) == (len(meant - before), len(meant & before))
@@ -46,7 +48,7 @@ def test_facts_come_and_go_as_in_sets_of_labels(seed: int) -> None:
     assert more.graph.relations.labels[1::2] == [
         label + "^-1" for label in more.graph.relations.labels[0::2]
     ]
-    less = without_facts(more.graph, Graph.of([*given, ("nobody", "r", "a")]))
+    less = without_facts(more.graph, Graph.of([*additions, ("nobody", "r", "a")]))
     assert set(labelled(less.graph)) == before - meant
     assert (less.changed, less.unchanged) == (len(meant), 1)
     assert less.graph.entities == more.graph.entities

@@ -131,16 +131,16 @@ IRIS_OF_TURTLE = {
 }
 
 
-@pytest.mark.parametrize("kept", ["file", "split", "folder", "BetaE folder"])
-def test_prefixes_survive_splitting_writing_and_reading(tmp_path: Path, kept: str) -> None:
+@pytest.mark.parametrize("form", ["file", "split", "folder", "BetaE folder"])
+def test_prefixes_survive_splitting_writing_and_reading(tmp_path: Path, form: str) -> None:
     (tmp_path / "g.ttl").write_text(TURTLE, encoding="utf-8")
     graph = load(tmp_path / "g.ttl")
-    if kept != "file":
+    if form != "file":
         graph = split(graph, 0.2, 0.2)
-    if kept == "folder":
+    if form == "folder":
         write_tsv(graph, tmp_path / "out")
         graph = load(tmp_path / "out")
-    if kept == "BetaE folder":
+    if form == "BetaE folder":
         write_betae(graph, tmp_path / "out")
         graph = load(tmp_path / "out")
     for label, iri in IRIS_OF_TURTLE.items():

@@ -85,9 +85,9 @@ def test_n_triples_derive_prefixes_from_the_iris(tmp_path: Path) -> None:
         ("_:somewhere", "geo:near", "geo:França"),
     }
     assert graph.notes == ("train: 2 facts with a literal skipped; `literals=True` keeps them",)
-    kept = read(tmp_path, "g.nt", TRIPLES, literals=True)
-    assert ("geo:France", "geo:name", '"França \\"x\\""@ca') in facts(kept)
-    assert ("geo:França", "geo:area", '"5"^^xsd:integer') in facts(kept)
+    with_literals = read(tmp_path, "g.nt", TRIPLES, literals=True)
+    assert ("geo:France", "geo:name", '"França \\"x\\""@ca') in facts(with_literals)
+    assert ("geo:França", "geo:area", '"5"^^xsd:integer') in facts(with_literals)
 
 
 def test_a_string_is_one_entity_with_or_without_its_type(tmp_path: Path) -> None:
@@ -217,13 +217,14 @@ def test_what_nests_without_end_is_refused_at_once(
 def test_the_same_statements_in_other_formats_are_one_graph(tmp_path: Path) -> None:
     rdflib = pytest.importorskip("rdflib")
     parsed = rdflib.Graph().parse(data=TURTLE, format="turtle")
-    wanted = {
+    expected = {
         tuple(term.n3() for term in triple) for triple in parsed if triple[1] != rdflib.RDFS.label
     }
-    assert expanded(read(tmp_path, "g.ttl", TURTLE, literals=True)) == wanted
+    assert expanded(read(tmp_path, "g.ttl", TURTLE, literals=True)) == expected
     for name, format in (("g.nt", "nt"), ("g.n3", "n3"), ("g.rdf", "xml"), ("g.jsonld", "json-ld")):
         assert (
-            expanded(read(tmp_path, name, parsed.serialize(format=format), literals=True)) == wanted
+            expanded(read(tmp_path, name, parsed.serialize(format=format), literals=True))
+            == expected
         )
 
 

@@ -30,7 +30,7 @@ def parts_of(graph: Graph) -> dict[Fact, str]:
 
 
 @pytest.fixture
-def leaky() -> Graph:
+def leaky_graph() -> Graph:
     """Cities in countries, with synonyms and inverses, mutual friends, and other facts."""
     rng = np.random.default_rng(5)
     rows: list[Fact] = []
@@ -48,9 +48,9 @@ def leaky() -> Graph:
     return of(rows)
 
 
-def test_no_held_out_fact_can_be_read_off_the_training_facts(leaky: Graph) -> None:
-    part = parts_of(split(leaky, seed=3))
-    assert part.keys() == parts_of(leaky).keys()
+def test_no_held_out_fact_can_be_read_off_the_training_facts(leaky_graph: Graph) -> None:
+    part = parts_of(split(leaky_graph, seed=3))
+    assert part.keys() == parts_of(leaky_graph).keys()
     for head, relation, tail in part:
         mine = part[head, relation, tail]
         if relation == "near":
@@ -60,29 +60,29 @@ def test_no_held_out_fact_can_be_read_off_the_training_facts(leaky: Graph) -> No
             assert part[head, "located in", tail] == mine
 
 
-def test_every_entity_and_relation_keeps_a_training_fact(leaky: Graph) -> None:
+def test_every_entity_and_relation_keeps_a_training_fact(leaky_graph: Graph) -> None:
     for seed in range(5):
-        parts = split(leaky, 0.2, 0.2, seed)
+        parts = split(leaky_graph, 0.2, 0.2, seed)
         assert set(parts.train[:, [0, 2]].ravel()) == set(range(parts.num_entities))
         assert set(parts.train[:, 1]) == set(range(0, parts.num_relations, 2))
         for name in ("valid", "test"):
             assert len(parts.evaluable(name)) == len(parts.split(name))
 
 
-def test_the_shares_are_those_asked_for(leaky: Graph) -> None:
-    total = len(leaky.train)
-    parts = split(leaky, 0.05, 0.15)
+def test_the_shares_are_those_asked_for(leaky_graph: Graph) -> None:
+    total = len(leaky_graph.train)
+    parts = split(leaky_graph, 0.05, 0.15)
     assert len(parts.valid) == pytest.approx(0.05 * total, abs=4)
     assert len(parts.test) == pytest.approx(0.15 * total, abs=4)
     assert len(parts.facts()) == total
     assert parts.notes == ()
-    whole = split(leaky, 0, 0)
-    assert np.array_equal(whole.train, leaky.train)
+    whole = split(leaky_graph, 0, 0)
+    assert np.array_equal(whole.train, leaky_graph.train)
 
 
-def test_a_seed_gives_one_split(leaky: Graph) -> None:
-    assert parts_of(split(leaky, seed=1)) == parts_of(split(leaky, seed=1))
-    assert parts_of(split(leaky, seed=1)) != parts_of(split(leaky, seed=2))
+def test_a_seed_gives_one_split(leaky_graph: Graph) -> None:
+    assert parts_of(split(leaky_graph, seed=1)) == parts_of(split(leaky_graph, seed=1))
+    assert parts_of(split(leaky_graph, seed=1)) != parts_of(split(leaky_graph, seed=2))
 
 
 def test_too_few_spare_facts_are_noted() -> None:
@@ -96,19 +96,19 @@ def test_too_few_spare_facts_are_noted() -> None:
 @pytest.mark.parametrize(
     ("valid", "test"), [(-0.1, 0.1), (0.1, -0.1), (0.5, 0.5), (0.1, 2.0), (0.1, math.nan)]
 )
-def test_impossible_shares_are_refused(leaky: Graph, valid: float, test: float) -> None:
+def test_impossible_shares_are_refused(leaky_graph: Graph, valid: float, test: float) -> None:
     with pytest.raises(SettingsError, match="must be shares"):
-        split(leaky, valid, test)
+        split(leaky_graph, valid, test)
 
 
 def test_an_empty_graph_splits_into_nothing() -> None:
     assert len(split(of([])).facts()) == 0
 
 
-def test_redundant_relations_are_found(leaky: Graph) -> None:
+def test_redundant_relations_are_found(leaky_graph: Graph) -> None:
     named = {
-        (leaky.relations[r], leaky.relations[other]): share
-        for (r, other), share in redundancies(leaky).items()
+        (leaky_graph.relations[r], leaky_graph.relations[other]): share
+        for (r, other), share in redundancies(leaky_graph).items()
     }
     assert named == {
         ("in", "contains^-1"): 1.0,

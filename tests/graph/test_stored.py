@@ -187,28 +187,29 @@ def test_a_digest_tells_large_files_apart(tmp_path: Path, monkeypatch: pytest.Mo
     content = np.random.default_rng(0).bytes(1000)
     path = tmp_path / "file"
 
-    def told(changed: bytes) -> str:
+    def digest_of(changed: bytes) -> str:
         path.write_bytes(changed)
         return digest(path)
 
-    assert told(content) == told(content)
+    assert digest_of(content) == digest_of(content)
     assert (
         len(
             {
-                told(content),
-                told(content[:-1]),
-                told(content[1:]),
-                told(content[::-1]),
-                told(content + b"x"),
+                digest_of(content),
+                digest_of(content[:-1]),
+                digest_of(content[1:]),
+                digest_of(content[::-1]),
+                digest_of(content + b"x"),
             }
         )
         == 5
     )
     ends = [bytes([content[0] ^ 1]) + content[1:], content[:-1] + bytes([content[-1] ^ 1])]
-    assert told(content) not in map(told, ends)
+    assert digest_of(content) not in map(digest_of, ends)
     small = content[:128]  # of as much as is read, every byte counts
     assert all(
-        told(small[:i] + bytes([small[i] ^ 1]) + small[i + 1 :]) != told(small) for i in range(128)
+        digest_of(small[:i] + bytes([small[i] ^ 1]) + small[i + 1 :]) != digest_of(small)
+        for i in range(128)
     )
 
 

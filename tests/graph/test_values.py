@@ -108,8 +108,8 @@ def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
     )
     assert " ".join(rated.split()) == "rated 30 2 numbers 0, 1 may stay: many facts share each"
     assert "Leave such facts out, or replace values by ranges" in shown
-    told = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json"]).output
-    assert {one["relation"]: one["shared"] for one in json.loads(told)["values"]} == {
+    output = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json"]).output
+    assert {one["relation"]: one["shared"] for one in json.loads(output)["values"]} == {
         "released": False,
         "rated": True,
     }

@@ -24,7 +24,7 @@ def test_labels_and_ids_are_each_other_s_inverse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("label", "meant"),
     [
         ("york", "York"),
         ("new york", "New York"),
@@ -33,9 +33,9 @@ def test_labels_and_ids_are_each_other_s_inverse() -> None:
         ("Sao Paulo", "São Paulo"),
     ],
 )
-def test_unknown_labels_bring_the_nearest(asked: str, meant: str) -> None:
+def test_unknown_labels_bring_the_nearest(label: str, meant: str) -> None:
     with pytest.raises(UnknownName) as caught:
-        PLACES.id(asked)
+        PLACES.id(label)
     assert caught.value.suggestions[0] == meant
     assert f"did you mean '{meant}'" in str(caught.value)
 
@@ -46,7 +46,7 @@ RELATIONS = Vocabulary(
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("label", "meant"),
     [
         ("capital", "capital_of"),  # its beginning
         ("continent", "in_continent"),  # a word of it
@@ -57,8 +57,8 @@ RELATIONS = Vocabulary(
         ("border", "borders"),  # by spelling, as before
     ],
 )
-def test_a_part_of_a_label_suggests_it(asked: str, meant: str) -> None:
-    assert RELATIONS.nearest(asked) == [meant]
+def test_a_part_of_a_label_suggests_it(label: str, meant: str) -> None:
+    assert RELATIONS.nearest(label) == [meant]
 
 
 def test_what_is_spelt_alike_is_suggested_before_what_shares_words() -> None:

@@ -189,9 +189,9 @@ def test_a_complete_run_trained_further_is_the_longer_run(
     weights = train(GRAPH, settings, run, resume=True).state_dict()
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
     assert run.settings["train"]["epochs"] == 10
-    kept = ("epochs", "valid_mrr", "best_epoch")
-    told = [one.results()["train"] for one in (unstopped, RunFolder.open(tmp_path / "run"))]
-    assert [told[0][key] for key in kept] == [told[1][key] for key in kept]
+    fields = ("epochs", "valid_mrr", "best_epoch")
+    results = [one.results()["train"] for one in (unstopped, RunFolder.open(tmp_path / "run"))]
+    assert [results[0][key] for key in fields] == [results[1][key] for key in fields]
     assert [event["epoch"] for event in run.events() if event["event"] == "epoch"] == list(
         range(1, 11)
     )

@@ -106,15 +106,15 @@ def test_a_step_is_adagrad_on_the_new_rows_of_the_sampled_loss(
     # some of them stand for all
     each[len(own) :] = len(growth.others) / len(growth.triples) * len(own) / 250
     ((losses * each).mean() + 0.01 * penalty).backward()
-    told, examples = growth.step(0)
+    loss, examples = growth.step(0)
     assert examples == len(batch)
-    assert float(told) / examples == pytest.approx(float(losses.detach().mean()), rel=1e-4)
+    assert float(loss) / examples == pytest.approx(float(losses.detach().mean()), rel=1e-4)
     for table, rows in tables.items():
         assert rows.grad is not None
-        wanted = rows.detach() - 0.1 * rows.grad / (rows.grad.abs() + 1e-10)
+        expected = rows.detach() - 0.1 * rows.grad / (rows.grad.abs() + 1e-10)
         found = growth.tables()[table]
         old = len(growth.old[table])
         assert torch.equal(found[:old], rows[:old])
         steady = rows.grad[old:].abs() > 1e-5  # where the sign of a gradient is beyond doubt
         assert bool(steady.any())
-        assert torch.allclose(found[old:][steady], wanted[old:][steady], atol=1e-4)
+        assert torch.allclose(found[old:][steady], expected[old:][steady], atol=1e-4)

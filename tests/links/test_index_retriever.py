@@ -55,11 +55,11 @@ def test_looking_everywhere_is_a_scan(built: Path, m: int) -> None:
     found = IndexRetriever(scorer, built, "weights", LOOPLESS, NOTHING, nprobe=10**6).top(
         heads, relations, m
     )
-    wanted = ScanRetriever(scorer, LOOPLESS).top(heads, relations, m)
-    torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
+    expected = ScanRetriever(scorer, LOOPLESS).top(heads, relations, m)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-5, atol=1e-5)
     assert bool(found.rest.isposinf().all())
     # but for what rounding puts in another order
-    assert (found.ids == wanted.ids).float().mean() > 0.99
+    assert (found.ids == expected.ids).float().mean() > 0.99
 
 
 def test_few_clusters_give_exact_scores_of_what_they_find_and_promise_nothing(built: Path) -> None:
@@ -86,8 +86,8 @@ def test_what_lies_beside_known_tails_is_found_though_its_cluster_is_far(built: 
     best = ScanRetriever(scorer, LOOPLESS).top(heads, relations, 1).ids[:, 0]
     facts = FactIndex(torch.stack([heads, relations, best], dim=1).numpy(), R)
     near, known = (
-        IndexRetriever(scorer, built, "weights", LOOPLESS, given, nprobe=1)
-        for given in (NOTHING, facts)
+        IndexRetriever(scorer, built, "weights", LOOPLESS, known_facts, nprobe=1)
+        for known_facts in (NOTHING, facts)
     )
     assert bool((known.top(heads, relations, 1).ids[:, 0] == best).all())
     assert not bool((near.top(heads, relations, 1).ids[:, 0] == best).all())
@@ -113,11 +113,11 @@ def test_an_index_of_other_weights_is_refused(built: Path) -> None:
         IndexRetriever(model(2999), built, "weights", LOOPLESS, NOTHING)
 
 
-@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.999])
-def test_an_index_cut_short_is_refused(built: Path, tmp_path: Path, kept: float) -> None:
+@pytest.mark.parametrize("length", [0, 10, 0.5, 0.999])
+def test_an_index_cut_short_is_refused(built: Path, tmp_path: Path, length: float) -> None:
     whole = built.read_bytes()
     cut = tmp_path / "cut.faiss"
-    cut.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
+    cut.write_bytes(whole[: int(length * len(whole)) if length < 1 else int(length)])
     with pytest.raises(RunError, match="build it again"):
         IndexRetriever(model(), cut, "weights", LOOPLESS, NOTHING)
 
@@ -169,9 +169,9 @@ def test_a_sum_of_a_sample_is_near_and_says_what_it_is(
         scorer, built, "weights", LOOPLESS, FactIndex(known.numpy(), R)
     ).log_sums(heads, relations)
     assert not bool(exact.any())
-    wanted = scan.log_sums(heads, relations)[0]
-    assert float((total - wanted).abs().median()) < 0.05
-    assert abs(float((total - wanted).exp().mean()) - 1) < 0.05  # it leans to neither side
+    expected = scan.log_sums(heads, relations)[0]
+    assert float((total - expected).abs().median()) < 0.05
+    assert abs(float((total - expected).exp().mean()) - 1) < 0.05  # it leans to neither side
 
 
 def test_a_small_graph_is_summed_exactly(built: Path) -> None:

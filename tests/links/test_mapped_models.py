@@ -46,7 +46,7 @@ def test_where_files_are_not_mapped_tables_are_padded_with_zeros(
     monkeypatch.setattr("tacit.links.models.MAPS", False)
     monkeypatch.setattr(
         "torch.empty_like",
-        lambda like, **given: torch.full(like.shape, torch.nan, dtype=like.dtype),
+        lambda like, **options: torch.full(like.shape, torch.nan, dtype=like.dtype),
     )
     copied = load_model(run).entities
     monkeypatch.undo()

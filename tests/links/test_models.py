@@ -99,9 +99,9 @@ class ModelCase:
 
     def test_moves_with_its_device_and_type(self) -> None:
         heads, relations, tails = self.all_triples()
-        there = self.model().to("meta")
-        assert there.device.type == "meta"
-        scores = there.logits_of(heads.to("meta"), relations.to("meta"), tails.to("meta"))
+        moved_model = self.model().to("meta")
+        assert moved_model.device.type == "meta"
+        scores = moved_model.logits_of(heads.to("meta"), relations.to("meta"), tails.to("meta"))
         assert scores.device.type == "meta"
         wide = self.model(dtype=torch.float64).logits_of(heads, relations, tails)
         torch.testing.assert_close(wide.float(), self.model().logits_of(heads, relations, tails))
@@ -132,12 +132,12 @@ class ModelCase:
             flat = parameter.data.view(-1)
             slope = parameter.grad.view(-1)
             for i in range(0, flat.numel(), 5):
-                kept = float(flat[i])
-                flat[i] = kept + 1e-6
+                original = float(flat[i])
+                flat[i] = original + 1e-6
                 above = float(value().detach())
-                flat[i] = kept - 1e-6
+                flat[i] = original - 1e-6
                 below = float(value().detach())
-                flat[i] = kept
+                flat[i] = original
                 assert float(slope[i]) == pytest.approx((above - below) / 2e-6, abs=1e-6)
 
     def test_pull_is_the_gradient_of_match(self) -> None:

@@ -18,13 +18,13 @@ def test_threads_change_no_bit_of_a_product() -> None:
         for rows in [*range(1, 41), 256, 500]:
             left = torch.randn(rows, 64, generator=generator)
             right = torch.randn(300, 64, generator=generator)
-            given = torch.empty(rows, 300)
+            buffer = torch.empty(rows, 300)
             torch.set_num_threads(1)
             alone = product(left, right.T)
             torch.set_num_threads(2)
             assert torch.equal(product(left, right.T), alone), rows
-            assert product(left, right.T, out=given) is given
-            assert torch.equal(given, alone)
+            assert product(left, right.T, out=buffer) is buffer
+            assert torch.equal(buffer, alone)
             torch.testing.assert_close(
                 alone, (left.double() @ right.T.double()).float(), rtol=1e-4, atol=1e-4
             )
@@ -135,8 +135,8 @@ def test_another_library_gives_the_same_rows_beside_few_others_and_many(
             for rows in (1, 3, 4, 7, 12, 48, 49):
                 assert torch.equal(multiply(left[:rows]), whole[:rows]), rows
         assert torch.equal(steady_product(left[:1], right), steady_product(left, right)[:1])
-        given = torch.empty(70, 130)
-        assert product(left, right.T, out=given) is given
-        assert torch.equal(given, product(left, right.T))
+        buffer = torch.empty(70, 130)
+        assert product(left, right.T, out=buffer) is buffer
+        assert torch.equal(buffer, product(left, right.T))
     finally:
         summation.cache_clear()

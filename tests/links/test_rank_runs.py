@@ -90,7 +90,7 @@ def two(rank: int, world: int, folder: Path) -> dict[str, Any]:
 
 
 def three(rank: int, world: int, folder: Path) -> dict[str, Any]:
-    """What two ranks left, opened and gone on with by three."""
+    """Three ranks open and continue the training that two ranks left."""
     shards = Shards.joined(SIZE)
     opened = load_model(RunFolder.open(folder / "whole"), shards=shards)
     return {
@@ -192,7 +192,7 @@ def test_ranks_wait_for_the_one_that_writes_the_graph(tmp_path: Path) -> None:
 
 
 def ends(rank: int, world: int) -> tuple[str, float]:
-    """What a rank says that waits for one which was killed, and after how many seconds."""
+    """Return the error of a rank that waits for a killed one, and the seconds until it came."""
     shards = Shards.joined(SIZE)
     began = time.monotonic()
     shards.wait()

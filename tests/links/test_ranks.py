@@ -122,8 +122,8 @@ def test_ranks_take_the_steps_of_one_process(tmp_path: Path) -> None:
         else:
             weights, losses = stepped(settings, entities, LARGE, Shards(entities))
         for rank in range(world):
-            got, told = found[rank][name]
-            assert told == pytest.approx(losses, abs=1e-9), name
+            got, rank_losses = found[rank][name]
+            assert rank_losses == pytest.approx(losses, abs=1e-9), name
             own = slice(*share(entities, rank, world))
             for key, expected in weights.items():
                 expected = expected if key.startswith("relations") else expected[own]
@@ -138,6 +138,6 @@ def test_ranks_take_the_steps_of_one_process(tmp_path: Path) -> None:
 def test_one_process_is_the_plain_step() -> None:
     settings, entities, _ = cases()["complex adagrad sampled"]
     weights, losses = plain_sampled(settings, entities, 1)
-    got, told = stepped(settings, entities, LARGE, Shards(entities))
-    assert told == pytest.approx(losses, abs=1e-9)
+    got, step_losses = stepped(settings, entities, LARGE, Shards(entities))
+    assert step_losses == pytest.approx(losses, abs=1e-9)
     assert all(torch.allclose(got[key], weights[key], rtol=0, atol=1e-9) for key in weights)

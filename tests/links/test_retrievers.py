@@ -114,11 +114,11 @@ def test_without_the_kernel_products_are_those_of_floats(
 
 def test_where_torch_counts_no_writes_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(hard_keys()["plain"])
-    kept = WeightCache().now(model)
+    cache = WeightCache().now(model)
     codes = shared_codes(model)
-    assert kept.now(model) is kept
+    assert cache.now(model) is cache
     monkeypatch.setattr(links_scorer, "COUNTER", "_gone")
-    assert WeightCache().now(model).now(model) is not kept
+    assert WeightCache().now(model).now(model) is not cache
     again = shared_codes(model)
     assert again is not codes
     assert torch.equal(again.numbers, codes.numbers)  # type: ignore[union-attr]
@@ -161,20 +161,20 @@ def test_a_scan_of_codes_is_exact(name: str, m: int) -> None:
     relations = torch.arange(0, 700, 23) % R
     top = CodeRetriever(model, Codes.of(model.keys()), LOOPLESS).top(heads, relations, m)
     logits = oracle(model, heads, relations)
-    wanted = logits.sort(dim=1, descending=True, stable=True)
+    expected = logits.sort(dim=1, descending=True, stable=True)
     scale = (
         1e-6 * model.queries(heads, relations).norm(dim=1).double() * keys.norm(dim=1).max() + 1e-12
     )
     for row in range(len(heads)):
-        there = top.ids[row] >= 0
-        assert int(there.sum()) == min(m, int(logits[row].isfinite().sum()))
-        ids = top.ids[row][there]
+        present = top.ids[row] >= 0
+        assert int(present.sum()) == min(m, int(logits[row].isfinite().sum()))
+        ids = top.ids[row][present]
         assert len(set(ids.tolist())) == len(ids)
         torch.testing.assert_close(
-            top.logits[row][there].double(), logits[row, ids], rtol=1e-5, atol=float(scale[row])
+            top.logits[row][present].double(), logits[row, ids], rtol=1e-5, atol=float(scale[row])
         )
         # Each place is as good as by sorting, and nothing left out is better than the rest.
-        assert bool((logits[row, ids] >= wanted.values[row, : len(ids)] - scale[row]).all())
+        assert bool((logits[row, ids] >= expected.values[row, : len(ids)] - scale[row]).all())
         outside = logits[row].index_fill(0, ids, -torch.inf).max()
         assert float(outside) <= float(top.rest[row]) + float(scale[row])
 
@@ -187,10 +187,10 @@ def test_ties_go_by_id_as_in_a_scan_of_keys() -> None:
     plain = ScanRetriever(model, LOOPLESS)
     for m in (3, 50):
         found = coded.top(heads, relations, m)
-        wanted = plain.top(heads, relations, m)
-        assert found.ids.tolist() == wanted.ids.tolist()
-        assert found.logits.tolist() == wanted.logits.tolist()
-        assert found.rest.tolist() == wanted.rest.tolist()
+        expected = plain.top(heads, relations, m)
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert found.logits.tolist() == expected.logits.tolist()
+        assert found.rest.tolist() == expected.rest.tolist()
         order = (
             oracle(model, heads, relations).sort(dim=1, descending=True, stable=True).indices[:, :m]
         )

@@ -108,21 +108,21 @@ def test_codes_that_are_damaged_or_cannot_be_kept_are_made_anew(
     path = tmp_path / "run"
     question = "?x : next(n1, ?x)"
     trained(path, 0)
-    wanted = tacit.open(path, device="cpu").ask(question).to_dict()["answers"]
+    expected = tacit.open(path, device="cpu").ask(question).to_dict()["answers"]
     for damage in (
         b"nothing",
         (path / BYTES).read_bytes()[:-40],
         (path / BYTES).read_bytes()[:-40] + bytes(40),
     ):
         (path / BYTES).write_bytes(damage)
-        assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
+        assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == expected
     (path / BYTES).unlink()
 
-    def refuse(*given: object) -> None:
+    def refuse(*arguments: object) -> None:
         raise RunError("this disk takes no more")
 
     monkeypatch.setattr(run_retrievers, "write_array", refuse)
-    assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == wanted
+    assert tacit.open(path, device="cpu").ask(question).to_dict()["answers"] == expected
     assert not (path / BYTES).exists()
 
 

@@ -73,7 +73,7 @@ def test_what_is_not_given_is_chosen_by_size(
         seed=3, rank=rank, reg=reg, epochs=epochs, batch=batch, validate_every=every
     )
     assert settings.with_derived(1, 1) == settings  # nothing is left to choose
-    given = TrainSettings(rank=7, reg=0.0, epochs=1, batch=2, validate_every=3)
-    assert given.with_derived(facts, entities) == given
-    assert not given.describe_defaults(given, facts, entities)
+    explicit_settings = TrainSettings(rank=7, reg=0.0, epochs=1, batch=2, validate_every=3)
+    assert explicit_settings.with_derived(facts, entities) == explicit_settings
+    assert not explicit_settings.describe_defaults(explicit_settings, facts, entities)
     assert TrainSettings(batch=2**63 - 1).with_derived(facts, entities).validate_every == 100

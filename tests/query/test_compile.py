@@ -77,11 +77,11 @@ def hop(variable: int, source: p.Node, relation: int) -> p.Project:
     return p.Project(variable, source, p.Relation(relation))
 
 
-def both(*parts: Whatever) -> p.Intersect:
+def intersect(*parts: Whatever) -> p.Intersect:
     return p.Intersect(parts)
 
 
-def no(part: Whatever) -> p.Complement:
+def complement(part: Whatever) -> p.Complement:
     return p.Complement(part)
 
 
@@ -96,7 +96,7 @@ def path(start: Entity, *relations: str) -> Formula:
     return formula
 
 
-def to(start: Entity, relation: str, end: Variable = T) -> Atom:
+def atom(start: Entity, relation: str, end: Variable = T) -> Atom:
     return Atom(relation, start, end)
 
 
@@ -104,44 +104,59 @@ SHAPES: dict[str, tuple[Formula, p.Node, str, str]] = {
     "1p": (path(A, "r"), row(0, 0), "e0", "r"),
     "2p": (path(A, "r", "q"), hop(1, row(0, 0), 1), "e0", "r q"),
     "3p": (path(A, "r", "q", "p"), hop(2, hop(1, row(0, 0), 1), 2), "e0", "r q p"),
-    "2i": (to(A, "r") & to(B, "q"), both(row(0, 0), row(1, 1)), "e0 e1", "r q"),
+    "2i": (atom(A, "r") & atom(B, "q"), intersect(row(0, 0), row(1, 1)), "e0 e1", "r q"),
     "3i": (
-        to(A, "r") & to(B, "q") & to(C, "p"),
-        both(row(0, 0), row(1, 1), row(2, 2)),
+        atom(A, "r") & atom(B, "q") & atom(C, "p"),
+        intersect(row(0, 0), row(1, 1), row(2, 2)),
         "e0 e1 e2",
         "r q p",
     ),
-    "pi": (path(A, "r", "q") & to(B, "p"), both(hop(1, row(0, 0), 1), row(1, 2)), "e0 e1", "r q p"),
-    "ip": (
-        Exists(X, to(A, "r", X) & to(B, "q", X) & Atom("p", X, T)),
-        hop(1, both(row(0, 0), row(1, 1)), 2),
+    "pi": (
+        path(A, "r", "q") & atom(B, "p"),
+        intersect(hop(1, row(0, 0), 1), row(1, 2)),
         "e0 e1",
         "r q p",
     ),
-    "2u": (to(A, "r") | to(B, "q"), p.Union((row(0, 0), row(1, 1))), "e0 e1", "r q"),
-    "2u-dm": (~(~to(A, "r") & ~to(B, "q")), no(both(no(row(0, 0)), no(row(1, 1)))), "e0 e1", "r q"),
+    "ip": (
+        Exists(X, atom(A, "r", X) & atom(B, "q", X) & Atom("p", X, T)),
+        hop(1, intersect(row(0, 0), row(1, 1)), 2),
+        "e0 e1",
+        "r q p",
+    ),
+    "2u": (atom(A, "r") | atom(B, "q"), p.Union((row(0, 0), row(1, 1))), "e0 e1", "r q"),
+    "2u-dm": (
+        ~(~atom(A, "r") & ~atom(B, "q")),
+        complement(intersect(complement(row(0, 0)), complement(row(1, 1)))),
+        "e0 e1",
+        "r q",
+    ),
     "up": (
-        Exists(X, (to(A, "r", X) | to(B, "q", X)) & Atom("p", X, T)),
+        Exists(X, (atom(A, "r", X) | atom(B, "q", X)) & Atom("p", X, T)),
         hop(1, p.Union((row(0, 0), row(1, 1))), 2),
         "e0 e1",
         "r q p",
     ),
-    "2in": (to(A, "r") & ~to(B, "q"), both(row(0, 0), no(row(1, 1))), "e0 e1", "r q"),
+    "2in": (
+        atom(A, "r") & ~atom(B, "q"),
+        intersect(row(0, 0), complement(row(1, 1))),
+        "e0 e1",
+        "r q",
+    ),
     "inp": (
-        Exists(X, to(A, "r", X) & ~to(B, "q", X) & Atom("p", X, T)),
-        hop(1, both(row(0, 0), no(row(1, 1))), 2),
+        Exists(X, atom(A, "r", X) & ~atom(B, "q", X) & Atom("p", X, T)),
+        hop(1, intersect(row(0, 0), complement(row(1, 1))), 2),
         "e0 e1",
         "r q p",
     ),
     "pin": (
-        path(A, "r", "q") & ~to(B, "p"),
-        both(hop(1, row(0, 0), 1), no(row(1, 2))),
+        path(A, "r", "q") & ~atom(B, "p"),
+        intersect(hop(1, row(0, 0), 1), complement(row(1, 2))),
         "e0 e1",
         "r q p",
     ),
     "pni": (
-        ~path(A, "r", "q") & to(B, "p"),
-        both(no(hop(1, row(0, 0), 1)), row(1, 2)),
+        ~path(A, "r", "q") & atom(B, "p"),
+        intersect(complement(hop(1, row(0, 0), 1)), row(1, 2)),
         "e0 e1",
         "r q p",
     ),
@@ -175,50 +190,52 @@ def test_an_atom_is_walked_either_way() -> None:
 
 
 def test_parallel_atoms_are_one_edge() -> None:
-    formula = Exists(X, to(A, "r", X) & Atom("q", X, T) & ~Atom("p", T, X))
-    edge = both(p.Relation(1), no(p.Relation(2, flip=True)))
+    formula = Exists(X, atom(A, "r", X) & Atom("q", X, T) & ~Atom("p", T, X))
+    edge = intersect(p.Relation(1), complement(p.Relation(2, flip=True)))
     assert root(formula) == p.Project(1, row(0, 0), edge)
 
 
 def test_a_disjunction_over_a_pair_is_one_edge_with_its_ends_inside() -> None:
-    formula = Exists(X, Atom("r", X, T) | to(A, "q", X) & to(B, "p", T))
-    edge = p.Union((p.Relation(0), both(p.Source(row(0, 1)), p.Target(row(1, 2)))))
+    formula = Exists(X, Atom("r", X, T) | atom(A, "q", X) & atom(B, "p", T))
+    edge = p.Union((p.Relation(0), intersect(p.Source(row(0, 1)), p.Target(row(1, 2)))))
     assert root(formula) == p.Project(1, p.Everything(), edge)
 
 
 def test_a_quantifier_leaves_out_the_alternatives_that_do_not_mention_it() -> None:
-    formula = Exists(X, (to(A, "r", X) & Atom("q", X, T)) | to(B, "p"))
+    formula = Exists(X, (atom(A, "r", X) & Atom("q", X, T)) | atom(B, "p"))
     assert root(formula) == p.Union((hop(1, row(0, 0), 1), row(1, 2)))
 
 
 def test_loops_ground_atoms_and_closed_parts() -> None:
     assert root(Atom("r", T, T)) == p.Loop(0)
-    assert root(to(A, "r") & Atom("q", B, C)) == both(row(0, 0), p.At(row(1, 1), 2))
-    assert root(to(A, "r") & Exists(X, to(B, "q", X))) == both(row(0, 0), p.Best(1, row(1, 1)))
+    assert root(atom(A, "r") & Atom("q", B, C)) == intersect(row(0, 0), p.At(row(1, 1), 2))
+    assert root(atom(A, "r") & Exists(X, atom(B, "q", X))) == intersect(
+        row(0, 0), p.Best(1, row(1, 1))
+    )
     assert root(Exists(X, Atom("r", X, T))) == hop(1, p.Everything(), 0)
 
 
 def test_a_cycle_is_cut_where_it_is_anchored() -> None:
-    triangle = Atom("r", X, Y) & Atom("q", Y, T) & Atom("p", X, T) & to(A, "r", Y)
+    triangle = Atom("r", X, Y) & Atom("q", Y, T) & Atom("p", X, T) & atom(A, "r", Y)
     rest = p.Project(1, p.Row(1, p.Relation(0, flip=True)), p.Relation(2))
-    body = both(p.At(row(0, 3), 1), rest, p.Row(1, p.Relation(1)))
+    body = intersect(p.At(row(0, 3), 1), rest, p.Row(1, p.Relation(1)))
     assert root(Exists(X, Exists(Y, triangle))) == p.Cutset(2, 1, row(0, 3), body)
 
 
 def test_a_cut_without_an_anchor_is_ranked_by_its_neighbours() -> None:
-    cycle = to(A, "r") & Atom("q", T, X) & Atom("p", X, Y) & Atom("r", Y, T)
+    cycle = atom(A, "r") & Atom("q", T, X) & Atom("p", X, Y) & Atom("r", Y, T)
     back = p.Row(1, p.Relation(1, flip=True))
     rest = p.Project(2, p.Row(1, p.Relation(2)), p.Relation(3))
-    expected = p.Cutset(1, 1, hop(0, row(0, 0), 1), both(back, rest, row(0, 0)), bounded=False)
+    expected = p.Cutset(1, 1, hop(0, row(0, 0), 1), intersect(back, rest, row(0, 0)), bounded=False)
     assert root(Exists(X, Exists(Y, cycle))) == expected
 
 
 def test_an_inner_quantifier_over_two_outer_variables_conditions_on_the_inner_one_of_them() -> None:
     formula = Exists(
-        X, to(A, "r", X) & ~Exists(Y, Atom("q", X, Y) & Atom("p", Y, T)) & Atom("r", X, T)
+        X, atom(A, "r", X) & ~Exists(Y, Atom("q", X, Y) & Atom("p", Y, T)) & Atom("r", X, T)
     )
-    inner = no(p.Project(2, p.Row(1, p.Relation(1)), p.Relation(2)))
-    body = both(p.At(row(0, 0), 1), inner, p.Row(1, p.Relation(3)))
+    inner = complement(p.Project(2, p.Row(1, p.Relation(1)), p.Relation(2)))
+    body = intersect(p.At(row(0, 0), 1), inner, p.Row(1, p.Relation(3)))
     assert root(formula) == p.Cutset(1, 1, row(0, 0), body)
 
 
@@ -227,8 +244,8 @@ def test_an_inner_quantifier_over_two_outer_variables_conditions_on_the_inner_on
     [
         (Atom("r", A, B), r"the target \?t occurs nowhere"),
         (~Atom("r", A, T), r"\?t occurs only under negation"),
-        (to(A, "r") & Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
-        (to(A, "r") & ~Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
+        (atom(A, "r") & Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
+        (atom(A, "r") & ~Exists(X, ~Atom("q", X, T)), r"\?x occurs only under negation"),
         (Atom("r", X, T), r"\?x is neither asked for nor bound"),
         (Exists(T, Atom("r", A, T)), r"the target \?t occurs nowhere"),
     ],
@@ -262,11 +279,11 @@ def test_too_many_nested_cuts_are_refused() -> None:
 
 
 def test_a_name_bound_twice_is_two_variables() -> None:
-    formula = Exists(X, to(A, "r", X) & Atom("q", X, T)) & Exists(
-        X, to(B, "r", X) & Atom("p", X, T)
+    formula = Exists(X, atom(A, "r", X) & Atom("q", X, T)) & Exists(
+        X, atom(B, "r", X) & Atom("p", X, T)
     )
     prepared = compile_template(Query(T, formula))
-    assert prepared.plan.root == both(hop(1, row(0, 0), 1), hop(2, row(1, 2), 3))
+    assert prepared.plan.root == intersect(hop(1, row(0, 0), 1), hop(2, row(1, 2), 3))
     assert prepared.variables == ("t", "x", "x")
 
 
@@ -282,9 +299,9 @@ def test_a_name_bound_twice_is_two_variables() -> None:
     ],
 )
 def test_what_to_try_first_costs_little_where_it_can(text: str, rows: str) -> None:
-    told = describe(compile_query(parse(text))).splitlines()
-    assert told[-1].startswith(rows), told
-    assert not any("None" in line for line in told)
+    lines = describe(compile_query(parse(text))).splitlines()
+    assert lines[-1].startswith(rows), lines
+    assert not any("None" in line for line in lines)
 
 
 def test_a_comparison_of_cuts_refuses_nothing_and_stays_short(
@@ -301,10 +318,10 @@ def test_a_comparison_of_cuts_refuses_nothing_and_stays_short(
     cuts = 0
     cut = compiling._cut
 
-    def counted(*given: Whatever) -> p.Cutset:
+    def counted(*arguments: Whatever) -> p.Cutset:
         nonlocal cuts
         cuts += 1
-        return cut(*given)
+        return cut(*arguments)
 
     monkeypatch.setattr(compiling, "_cut", counted)
     for text, variables in ((f"?x : {knots}", 14), (f"?v0 : {clique}", 8)):

@@ -21,7 +21,7 @@ KINDS = {
 
 
 class Count(Visitor[None, int]):
-    """Counts relations, those of rows and hops by themselves."""
+    """A visitor that counts relations, with separate counts for rows and hops."""
 
     def relation(self, step: p.Relation, place: EvalContext[None]) -> int:
         return 1
@@ -68,8 +68,8 @@ def test_every_method_is_that_of_the_steps_it_takes() -> None:
             if isinstance(node, ast.FunctionDef)
         )
         for method in methods:
-            given = [argument.arg for argument in method.args.args]
-            if given != ["self", "step", "place"] or method.name.startswith("_"):
+            parameters = [argument.arg for argument in method.args.args]
+            if parameters != ["self", "step", "place"] or method.name.startswith("_"):
                 continue
             taken = re.findall(
                 r"\w+", ast.unparse(method.args.args[1].annotation or ast.Constant(None))

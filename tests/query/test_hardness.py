@@ -77,7 +77,7 @@ def graph_of(observed: Facts, every: Facts, entities: tuple[str, ...]) -> Graph:
     return Graph(Vocabulary(entities), directed(RELATIONS), train=rows[0], test=rows[1])
 
 
-def asked(query: Query, every: Facts, entities: tuple[str, ...]) -> QuerySet:
+def query_set_of(query: Query, every: Facts, entities: tuple[str, ...]) -> QuerySet:
     """A query with every answer it has, hard or easy, as a hard one."""
     prepared = compile_query(query, safe=False)
     slots = np.array([[int(name[1:]) for name in prepared.entities]], dtype=np.int32)
@@ -96,7 +96,7 @@ def test_any_formula_over_any_graph(
     every, entities = facts
     random = np.random.default_rng(seed)
     observed = frozenset(fact for fact in sorted(every) if random.random() < 0.5)
-    found = asked(query, every, entities)
+    found = query_set_of(query, every, entities)
     expected = [
         cost(query.formula, observed, every, entities, {query.target: entities[i]})
         for i in found.hard.ids.tolist()
@@ -191,7 +191,7 @@ def test_small_portions_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     graph = random_graph()
     every = frozenset((f"e{s}", RELATIONS[r // 2], f"e{t}") for s, r, t in graph.facts().tolist())
-    found = asked(cycle, every, tuple(graph.entities))
+    found = query_set_of(cycle, every, tuple(graph.entities))
     whole = missing_links(found, graph)
     assert len(set(whole.tolist())) > 1
     for name, size in (("BATCH", 2), ("COPIES", 3), ("_FACTS", 4)):

@@ -30,10 +30,10 @@ from tacit.query.wording import QuestionReader, in_words, sentence
 NUMBERS = count()
 
 
-def meant(part: Conditions | Statement, thing: Variable) -> Formula:
-    """What an outline says, by its definition."""
+def formula_of(part: Conditions | Statement, thing: Variable) -> Formula:
+    """Return the formula of an outline by its definition."""
     if isinstance(part, Conditions):
-        parts = tuple(meant(each, thing) for each in part.parts)
+        parts = tuple(formula_of(each, thing) for each in part.parts)
         whole = parts[0] if len(parts) == 1 else (And if part.join == "and" else Or)(parts)
     else:
         other = (
@@ -46,7 +46,7 @@ def meant(part: Conditions | Statement, thing: Variable) -> Formula:
             return Inequality(thing, other) if part.denied else Not(Inequality(thing, other))
         whole = Atom(part.relation, *ends)
         if isinstance(part.other, Conditions) and isinstance(other, Variable):
-            inside = [whole, meant(part.other, other)] if part.other.parts else [whole]
+            inside = [whole, formula_of(part.other, other)] if part.other.parts else [whole]
             whole = Exists(other, And(tuple(inside)) if len(inside) > 1 else whole)
     return Not(whole) if part.denied else whole
 
@@ -65,7 +65,7 @@ def test_an_outline_means_what_the_question_means(
         group = outline(query)
     except QueryError:
         assume(False)
-    again = replace(query, formula=meant(group, query.target))
+    again = replace(query, formula=formula_of(group, query.target))
     assert answers(again, facts, entities) == answers(query, facts, entities)
 
 
@@ -191,5 +191,5 @@ def test_a_symmetric_relation_is_read_the_shorter_way() -> None:
         [("Peru", "borders", "Chile"), ("Chile", "borders", "Peru"), ("Peru", "eats", "Tom")]
     )
     question = "?c : borders(?d, ?c) & borders(Peru, ?d) & eats(?c, Tom)"
-    told = QuestionReader(graph).describe(question)
-    assert told["sentence"] == "What eats Tom and borders something that borders Peru?"
+    description = QuestionReader(graph).describe(question)
+    assert description["sentence"] == "What eats Tom and borders something that borders Peru?"

@@ -87,8 +87,8 @@ def test_a_plan_fills_in_parameters() -> None:
     text = "?c : borders($who, ?n) & capital_of(?c, ?n)"
     plain = "?c : borders(Brazil, ?n) & capital_of(?c, ?n)"
     filled, written = (
-        CliRunner().invoke(app, ["plan", *given])
-        for given in ([text, "--param", "who=Brazil"], [plain])
+        CliRunner().invoke(app, ["plan", *arguments])
+        for arguments in ([text, "--param", "who=Brazil"], [plain])
     )
     assert filled.exit_code == 0
     assert filled.output == written.output

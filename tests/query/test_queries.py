@@ -109,7 +109,7 @@ def test_train_queries_have_one_table_or_none(tmp_path: Path, sets: dict[str, Qu
     assert read_queries(tmp_path, "train")["2u"].hard.to_sets() == [set(), set()]
 
 
-def put(folder: Path, queries: Any, easy: Any = None, hard: Any = None) -> None:
+def write_tables(folder: Path, queries: Any, easy: Any = None, hard: Any = None) -> None:
     for name, table in (
         ("queries", queries),
         ("easy-answers", easy or {}),
@@ -159,7 +159,7 @@ for _ in range(300):
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, tables: tuple[Any, ...], says: str) -> None:
-    put(tmp_path, *tables)
+    write_tables(tmp_path, *tables)
     with pytest.raises(DataError, match=says):
         read_queries(tmp_path, "test")
 
@@ -167,7 +167,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, tables: tuple[Any, ...], says: st
 def test_what_is_absent_is_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no test-queries\.pkl"):
         read_queries(tmp_path, "test")
-    put(tmp_path, ONE)
+    write_tables(tmp_path, ONE)
     with pytest.raises(DataError, match=r"a folder of queries has test-queries\.pkl here"):
         read_queries(tmp_path, "valid")
     with pytest.raises(DataError, match="holds no 2i queries; it holds 1p"):

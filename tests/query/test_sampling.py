@@ -91,7 +91,7 @@ def test_answers_and_rules(graph: Graph, name: str, split: str) -> None:
         for _, steps in (
             part for part in parts if isinstance(part[0], int) and isinstance(part[-1], tuple)
         ):
-            assert all(there != back ^ 1 for there, back in pairwise(steps) if back >= 0)
+            assert all(first != second ^ 1 for first, second in pairwise(steps) if second >= 0)
 
 
 @pytest.mark.parametrize("name", NEGATIVE)
@@ -149,12 +149,12 @@ def test_hard_answers_miss_so_many_links(graph: Graph, name: str, missing: int |
     ):
         costs = links.costs(query)
         before = smaller.answers(query)
-        wanted = {
+        expected = {
             e
             for e, cost in costs.items()
             if cost >= least and (cost == least or str(missing).endswith("+"))
         }
-        assert hard == wanted - before
+        assert hard == expected - before
         assert easy == before | set(costs) - hard
         assert 1 <= len(hard) <= 30
 
@@ -202,12 +202,12 @@ def test_it_says_when_queries_run_out() -> None:
 
 
 def test_progress_counts_what_is_kept(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[int] = []
+    counts: list[int] = []
     # so that there are several batches
     monkeypatch.setattr("tacit.query.sampling.sampling._MOST", 16)
-    sample(graph, SHAPES["2p"], "test", count=40, progress=kept.append)
-    assert kept == sorted(kept)
-    assert kept[0] < kept[-1] == 40
+    sample(graph, SHAPES["2p"], "test", count=40, progress=counts.append)
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == 40
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,8 @@ def test_a_graph_of_three_entities_is_given_up_once_all_is_found() -> None:
         tails.setdefault((head, relation), set()).add(tail)
         tails.setdefault((tail, relation ^ 1), set()).add(head)
     pairs = {tuple(sorted((one, other))) for one in tails for other in tails if one != other}
-    wanted = {pair for pair in pairs if tails[pair[0]] & tails[pair[1]]}
+    expected = {pair for pair in pairs if tails[pair[0]] & tails[pair[1]]}
     drawn = sample(ring, SHAPES["2i"], count=10**12)
     rows = zip(drawn.queries.entities.tolist(), drawn.queries.relations.tolist(), strict=True)
-    assert {tuple(sorted(zip(*row, strict=True))) for row in rows} == wanted
+    assert {tuple(sorted(zip(*row, strict=True))) for row in rows} == expected
     assert drawn.tries < 200_000

@@ -227,12 +227,12 @@ def rows_of(reading: ParsedQuestion, graph: Graph) -> Rows:
     held = truth(query.formula, tables(numbered, graph.num_entities), query.targets)
     rows: Rows = set()
     for ids in np.argwhere(np.broadcast_to(held, (graph.num_entities,) * len(query.targets))):
-        given = {target.name: f"e{i}" for target, i in zip(query.targets, ids, strict=True)}
-        if reading.among is None or set(given.values()) <= set(reading.among):
+        binding = {target.name: f"e{i}" for target, i in zip(query.targets, ids, strict=True)}
+        if reading.among is None or set(binding.values()) <= set(reading.among):
             rows.add(
-                tuple(given.get(column.name, column.label) for column in shown)
+                tuple(binding.get(column.name, column.label) for column in shown)
                 if shown
-                else tuple(given.values())
+                else tuple(binding.values())
             )
     return {(str(len(rows)),)} if query.count else rows
 

@@ -307,7 +307,7 @@ class Watched(np.ndarray):
 
     def __array_function__(self, function, types, args, kwargs):  # type: ignore[no-untyped-def]
         if function is np.searchsorted:
-            return function(*(np.asarray(given) for given in args), **kwargs)
+            return function(*(np.asarray(argument) for argument in args), **kwargs)
         raise AssertionError(f"{function.__name__} goes through all {len(self)}")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):  # type: ignore[no-untyped-def]

@@ -25,9 +25,13 @@ def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
 
 def test_what_only_sparql_can_say_is_left_to_it() -> None:
     text = "PREFIX : <tacit:> SELECT ?c { :Spain :borders ?c VALUES ?c { :France } }"
-    told = QuestionReader(EUROPE.graph()).describe(text)
-    assert (told["outline"], told["sentence"], told["sparql"]) == (None, None, text)
-    assert told["undrawable"] == "VALUES names what may answer it"
+    description = QuestionReader(EUROPE.graph()).describe(text)
+    assert (description["outline"], description["sentence"], description["sparql"]) == (
+        None,
+        None,
+        text,
+    )
+    assert description["undrawable"] == "VALUES names what may answer it"
 
 
 def test_relations_are_called_by_names_that_no_other_has() -> None:

@@ -30,7 +30,7 @@ LIVES = "?t : lives(zoe, ?t)"
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_embeddings, "MOST", 10)
 
 
@@ -264,7 +264,7 @@ def test_a_dry_run_says_what_would_change_and_writes_nothing(run: RunFolder) -> 
 
 def test_facts_that_are_not_there_are_told_with_what_is(run: RunFolder) -> None:
     opened = tacit.open(run.path, device="cpu")
-    for fact, told in (
+    for fact, message in (
         (
             ("t0", "lives", "p1"),
             "no such fact: t0 lives p1: the graph has it the other way round, p1 lives t0",
@@ -273,7 +273,7 @@ def test_facts_that_are_not_there_are_told_with_what_is(run: RunFolder) -> None:
         (("t0", "lives", "t1"), "no such fact: t0 lives t1: the graph has no lives of t0"),
         (("p1", "live", "t0"), "unknown relation 'live'; did you mean 'lives'"),
     ):
-        with pytest.raises(tacit.TacitError, match=told):
+        with pytest.raises(tacit.TacitError, match=message):
             opened.remove([fact])
     change = opened.remove([("p1", "lives", "t0"), ("p1", "lifes", "t0"), ("p2", "lives", "t00")])
     assert change.absent == (

@@ -45,7 +45,7 @@ LIVES = "?t : lives(zoe, ?t)"
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_embeddings, "MOST", 10)
 
 
@@ -63,15 +63,15 @@ def test_a_crash_at_any_moment_leaves_the_old_run_or_the_new_one(
     run: RunFolder, tmp_path: Path
 ) -> None:
     with_adapter(run)
-    with images(run.path, tmp_path / "images") as kept:
+    with images(run.path, tmp_path / "images") as copies:
         add_facts(run.path, MORE, new=True)
     sizes = []
-    for image in kept:
+    for image in copies:
         opened = tacit.open(image, device="cpu")
-        there = "zoe" in opened.graph.entities
-        assert known(opened, LIVES) == ["t1"] if there else "zoe" not in opened.graph.entities
+        has_zoe = "zoe" in opened.graph.entities
+        assert known(opened, LIVES) == ["t1"] if has_zoe else "zoe" not in opened.graph.entities
         assert opened.engine.adapter is not None
-        assert ("changes" in opened.results) == there
+        assert ("changes" in opened.results) == has_zoe
         sizes.append(opened.graph.num_entities)
         shutil.rmtree(image)
     assert sizes == sorted(sizes)
@@ -87,7 +87,7 @@ def test_adds_at_the_same_time_wait_for_each_other_and_readers_see_one_run(run: 
             run.path, [(f"new{i}", "lives", "t1"), (f"new{i}", f"relation{i}", "p1")], new=True
         )
 
-    def look() -> None:
+    def open_repeatedly() -> None:
         while any(writer.is_alive() for writer in writers):
             # an error where files of two runs are mixed
             opened = tacit.open(run.path, device="cpu")
@@ -95,7 +95,7 @@ def test_adds_at_the_same_time_wait_for_each_other_and_readers_see_one_run(run: 
                 wrong.append(str(opened.graph))
 
     writers = [threading.Thread(target=add, args=(i,)) for i in range(3)]
-    reader = threading.Thread(target=look)
+    reader = threading.Thread(target=open_repeatedly)
     for thread in (*writers, reader):
         thread.start()
     for thread in (*writers, reader):
@@ -113,9 +113,9 @@ def test_who_asks_while_a_run_is_read_anew_has_what_was_there_before(
     heard = []
     read = opening.read_weights
 
-    def slowly(*given: Any) -> opening.LoadedWeights:
+    def slowly(*arguments: Any) -> opening.LoadedWeights:
         heard.append(known(opened, "?p : lives^-1(t1, ?p)"))
-        return read(*given)
+        return read(*arguments)
 
     before = known(opened, "?p : lives^-1(t1, ?p)")
     monkeypatch.setattr(opening, "read_weights", slowly)
@@ -141,8 +141,8 @@ def test_facts_that_come_right_after_a_training_keep_their_weights(
             yield
         opened.add(MORE, new=True)
 
-    kept = SimpleNamespace(summary={"kept": True})
-    monkeypatch.setattr(adaptation, "adapt", lambda *_, **__: kept)
+    result = SimpleNamespace(summary={"kept": True})
+    monkeypatch.setattr(adaptation, "adapt", lambda *_, **__: result)
     monkeypatch.setattr(RunFolder, "in_use", followed)
     long(opened)
     assert known(opened, LIVES) == ["t1"]
@@ -163,14 +163,14 @@ def test_a_plan_and_an_evaluation_are_of_one_moment_of_the_run(
         opened.add([(next(labels), "lives", "t1")])
 
     def late(run_now: tacit.Run) -> RunFolder:
-        there = run_now._loaded.folder
+        run_folder = run_now._loaded.folder
         change()
-        return there
+        return run_folder
 
-    def prepared_late(engine: Engine, *given: Any, **named: Any) -> Any:
-        asked = prepared(engine, *given, **named)
+    def prepared_late(engine: Engine, *arguments: Any, **named: Any) -> Any:
+        question = prepared(engine, *arguments, **named)
         change()
-        return asked
+        return question
 
     monkeypatch.setattr(tacit.Run, "folder", property(late))
     assert opened.evaluate(split="test").mrr
@@ -251,7 +251,9 @@ def test_what_was_trained_on_other_facts_is_not_written(
 ) -> None:
     """Where a file system locks nothing, facts may change all the same."""
     monkeypatch.setattr(RunFolder, "in_use", lambda self, changes=False: nullcontext())
-    monkeypatch.setattr(adaptation, "_verdict", lambda *given: {"kept": True, "verdict": "kept"})
+    monkeypatch.setattr(
+        adaptation, "_verdict", lambda *arguments: {"kept": True, "verdict": "kept"}
+    )
     changed: list[int] = []
 
     def change(event: Event) -> None:
@@ -321,10 +323,10 @@ def test_a_crash_leaves_a_dropped_part_whole_or_nothing_of_it(
     with_adapter(run)
     with run.changed_results() as results:
         results["adapt"] = {"kept": True}
-    with images(run.path, tmp_path / "images") as kept:
+    with images(run.path, tmp_path / "images") as copies:
         assert run.drop("adapt")
     traces = set()
-    for image in kept:
+    for image in copies:
         left = RunFolder.open(image)
         traces.add((left.has(ADAPTER), "adapt" in left.settings, "adapt" in left.results()))
     assert traces == {(True,) * 3, (False,) * 3}
@@ -340,10 +342,10 @@ def test_what_is_measured_while_facts_change_is_kept(
     writer = threading.Thread(target=measure)
     save = models.save_model
 
-    def slowly(*given: Any) -> None:  # when the results to take over have been read
+    def slowly(*arguments: Any) -> None:  # when the results to take over have been read
         writer.start()
         writer.join(0.2)
-        save(*given)
+        save(*arguments)
 
     monkeypatch.setattr(models, "save_model", slowly)
     add_facts(run.path, MORE, new=True)

@@ -27,8 +27,8 @@ GRAPH = families()
 KNOWN = "?x : lives(p1, ?x)"
 
 
-def encode_folder(*given: Any, **settings: Any) -> RunFolder:
-    return tacit.train_encoder(*given, **settings).folder
+def encode_folder(*arguments: Any, **settings: Any) -> RunFolder:
+    return tacit.train_encoder(*arguments, **settings).folder
 
 
 @pytest.fixture
@@ -206,8 +206,8 @@ def test_a_training_that_was_stopped_goes_on_in_the_run_it_is_for(
 def test_damaged_results_are_told_before_anything_is_learned(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", GRAPH, {})
     (run.path / RESULTS).write_text("{")
-    told = list[Event]()
+    events = list[Event]()
     with pytest.raises(RunError, match="is damaged"):
-        encode_folder(run.path, progress=told.append, **TINY)
-    assert not told
+        encode_folder(run.path, progress=events.append, **TINY)
+    assert not events
     assert not run.has(ENCODER)

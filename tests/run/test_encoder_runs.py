@@ -32,8 +32,8 @@ PRINTED = {
 }  # fmt: skip
 
 
-def encode_folder(*given: Any, **settings: Any) -> RunFolder:
-    return tacit.train_encoder(*given, **settings).folder
+def encode_folder(*arguments: Any, **settings: Any) -> RunFolder:
+    return tacit.train_encoder(*arguments, **settings).folder
 
 
 @pytest.fixture
@@ -111,12 +111,14 @@ def test_an_evaluation_ranks_by_the_encoder_and_is_kept_by_its_name(gqe: Path) -
     evaluation = run.evaluate(by_missing=True, reliability=True)
     assert evaluation.mrr["1p"] == pytest.approx(ranks(run.engine.search, queries))
     linked = run.evaluate(search="beam")
-    kept = [entry["settings"] for entry in RunFolder.open(gqe).results()["eval"]]
-    assert [entry["search"] for entry in kept] == ["encoder", "beam"]
+    evaluations = [entry["settings"] for entry in RunFolder.open(gqe).results()["eval"]]
+    assert [entry["search"] for entry in evaluations] == ["encoder", "beam"]
     steps, minutes = (run.results["encode"][name] for name in ("steps", "seconds"))
-    assert kept[0]["encoding"] == f"gqe, recipe lean, {steps} steps, {minutes / 60:.1f} minutes"
-    assert kept[0]["encoder"] == "GQE"
-    assert "calibration" not in kept[0]
+    assert (
+        evaluations[0]["encoding"] == f"gqe, recipe lean, {steps} steps, {minutes / 60:.1f} minutes"
+    )
+    assert evaluations[0]["encoder"] == "GQE"
+    assert "calibration" not in evaluations[0]
     assert set(evaluation.by_missing["1p"]) == {1}
     assert evaluation.reliability["ten best answers"].to_json()["count"] > 0
     assert linked.settings["calibration"] == "softmax-count"

@@ -24,20 +24,20 @@ NEW = {"a": "new", "b": "new", "c": "new"}
 @contextmanager
 def images(folder: Path, into: Path) -> Iterator[list[Path]]:
     """Copies of a folder from before each operation that renames a file in it."""
-    kept: list[Path] = []
+    copies: list[Path] = []
 
     def keep() -> None:
-        kept.append(into / str(len(kept)))
-        shutil.copytree(folder, kept[-1])
+        copies.append(into / str(len(copies)))
+        shutil.copytree(folder, copies[-1])
 
     def watched(name: str):  # type: ignore[no-untyped-def]
         original = getattr(Path, name)
 
-        def call(self: Path, *given: object, **more: object) -> object:
+        def call(self: Path, *arguments: object, **more: object) -> object:
             # what is not decided is thrown away, however much of it there is
             if self.parent.name != DRAFT:
                 keep()
-            return original(self, *given, **more)
+            return original(self, *arguments, **more)
 
         return patch.object(Path, name, call)
 
@@ -48,7 +48,7 @@ def images(folder: Path, into: Path) -> Iterator[list[Path]]:
         watched("rmdir"),
         watched("mkdir"),
     ):
-        yield kept
+        yield copies
     keep()
 
 
@@ -76,11 +76,11 @@ def exchange(folder: Path) -> None:
 
 
 def test_a_crash_at_any_moment_leaves_all_old_or_all_new(folder: Path, tmp_path: Path) -> None:
-    with images(folder, tmp_path / "images") as kept:
+    with images(folder, tmp_path / "images") as copies:
         exchange(folder)
     assert written(folder) == NEW
     seen = []
-    for image in kept:
+    for image in copies:
         # who makes up for a crash may crash as well
         with images(image, tmp_path / f"again-{image.name}") as again:
             finish_exchange(image)
@@ -112,14 +112,14 @@ def test_one_exchange_waits_for_another_and_readers_for_the_moment_of_change(fol
             (draft / "a").write_text(str(int((folder / "a").read_text()) + 1))
             (draft / "b").write_text((draft / "a").read_text())
 
-    def look() -> None:
+    def read_repeatedly() -> None:
         while writers[-1].is_alive():
             with reading(folder):
                 seen.append((folder / "a").read_text() == (folder / "b").read_text())
 
     seen: list[bool] = []
     writers = [threading.Thread(target=count) for _ in range(8)]
-    reader = threading.Thread(target=look)
+    reader = threading.Thread(target=read_repeatedly)
     for thread in (*writers, reader):
         thread.start()
     for thread in (*writers, reader):

@@ -56,12 +56,12 @@ def test_tidying_leaves_what_others_are_writing(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", GRAPH, {})
     left = run.path / f"{TEMPORARY}0123abcd-model.safetensors"
     left.touch()
-    for anew in (False, True):  # some writers make the file they are given anew
+    for replaces_file in (False, True):  # some writers make the file they are given anew
         with replacing(run.path / "codes.npy") as target:
             target.write_bytes(b"half")
             run.tidy()
             target.write_bytes(b"whole")
-            if anew:
+            if replaces_file:
                 target.rename(target.with_suffix(".moved"))
                 target.with_suffix(".moved").rename(target)
         assert (run.path / "codes.npy").read_bytes() == b"whole"

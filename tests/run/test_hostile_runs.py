@@ -168,24 +168,24 @@ def test_stamps_of_odd_types(run: RunFolder, stamp: str) -> None:
 def header(change: Callable[[dict[str, Any]], object], data: bytes) -> bytes:
     """A safetensors file with its header changed."""
     length = int.from_bytes(data[:8], "little")
-    told = json.loads(data[8 : 8 + length])
-    change(told)
-    text = json.dumps(told).encode()
+    fields = json.loads(data[8 : 8 + length])
+    change(fields)
+    text = json.dumps(fields).encode()
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda told: told["entities.weight"].update(shape=[2**40, 2]),
-        lambda told: told["entities.weight"].update(shape=[2**63, 2**63]),
-        lambda told: told["entities.weight"].update(data_offsets=[0, 2**60]),
-        lambda told: told["entities.weight"].update(dtype="I32"),
-        lambda told: told["__metadata__"].update(rank="9" * 5000),
-        lambda told: told["__metadata__"].update(rank=str(2**62)),
-        lambda told: told["__metadata__"].update(parts="model-1.safetensors"),
-        lambda told: told["__metadata__"].update(model="no" * 5000),
-        lambda told: told.update({"x" * 100_000: told.pop("entities.weight")}),
+        lambda fields: fields["entities.weight"].update(shape=[2**40, 2]),
+        lambda fields: fields["entities.weight"].update(shape=[2**63, 2**63]),
+        lambda fields: fields["entities.weight"].update(data_offsets=[0, 2**60]),
+        lambda fields: fields["entities.weight"].update(dtype="I32"),
+        lambda fields: fields["__metadata__"].update(rank="9" * 5000),
+        lambda fields: fields["__metadata__"].update(rank=str(2**62)),
+        lambda fields: fields["__metadata__"].update(parts="model-1.safetensors"),
+        lambda fields: fields["__metadata__"].update(model="no" * 5000),
+        lambda fields: fields.update({"x" * 100_000: fields.pop("entities.weight")}),
     ],
 )
 def test_weights_whose_header_lies(
@@ -203,5 +203,5 @@ def test_weights_whose_header_lies(
 
 def test_whole_weights_are_read(run: RunFolder) -> None:
     path = run.path / MODEL
-    path.write_bytes(header(lambda told: None, path.read_bytes()))
+    path.write_bytes(header(lambda fields: None, path.read_bytes()))
     assert torch.equal(load_model(run).entities.weight, torch.zeros(3, 2))

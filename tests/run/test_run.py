@@ -76,14 +76,16 @@ def test_an_adapter_that_is_replaced_while_it_is_read_keeps_to_its_settings(
 def test_a_graph_of_ones_own_is_trained_and_opened_again(tmp_path: Path) -> None:
     graph = Graph.of([("a", "knows", "b"), ("b", "knows", "c"), ("c", "knows", "a")])
     run = tacit.train(graph, tmp_path / "run", progress=False, rank=4, epochs=2)
-    asked = "?x : exists ?y . knows(a, ?y) & knows(?y, ?x)"
-    assert run.ask(asked, top=1).entities == ["c"]
+    question = "?x : exists ?y . knows(a, ?y) & knows(?y, ?x)"
+    assert run.ask(question, top=1).entities == ["c"]
     again = tacit.open(tmp_path / "run")
-    assert again.ask(asked, top=1) == run.ask(asked, top=1) == run.ask_many([asked], top=1)[0]
-    assert again.explain(asked, top=1)[0].witnesses
+    assert (
+        again.ask(question, top=1) == run.ask(question, top=1) == run.ask_many([question], top=1)[0]
+    )
+    assert again.explain(question, top=1)[0].witnesses
     assert run.settings["train"]["rank"] == 4
     assert run.results["train"]["epochs"] == 2
-    assert "project" in run.plan(asked) or "knows" in run.plan(asked)
+    assert "project" in run.plan(question) or "knows" in run.plan(question)
 
 
 def test_training_goes_on_where_it_was_or_is_refused(tmp_path: Path) -> None:
@@ -179,19 +181,23 @@ def test_adapting_is_one_call(path: Path) -> None:
 
 
 def test_continuous_search_takes_plain_sigmoids_through_every_door(path: Path) -> None:
-    asked = "?x : next(e0, ?x)"
+    question = "?x : next(e0, ?x)"
     settings = {"search": "continuous", "steps": 2}
-    plain = tacit.open(path, adapted=False, calibration="sigmoid", **settings).ask(asked)
-    assert tacit.open(path, **settings).ask(asked) == plain
+    plain = tacit.open(path, adapted=False, calibration="sigmoid", **settings).ask(question)
+    assert tacit.open(path, **settings).ask(question) == plain
     with_adapter(path, calibration="softmax-count")
     for engine in (
         tacit.open(path, **settings).engine,
         tacit.open(path).engine.with_settings(**settings),
     ):
-        assert engine.ask(asked) == plain
+        assert engine.ask(question) == plain
         assert (engine.config["calibration"], engine.config["adapted"]) == ("sigmoid", False)
-    told = tacit.open(path).evaluate(**settings).settings
-    assert (told["calibration"], told["adapted"], "adapter" in told) == ("sigmoid", False, False)
+    report = tacit.open(path).evaluate(**settings).settings
+    assert (report["calibration"], report["adapted"], "adapter" in report) == (
+        "sigmoid",
+        False,
+        False,
+    )
     with pytest.raises(SettingsError, match="adapter was trained for 'softmax-count'"):
         tacit.open(path, calibration="sigmoid", **settings)
     with_adapter(path, calibration="sigmoid")
@@ -208,7 +214,7 @@ def test_a_run_in_the_working_folder_is_compared_by_its_name(
 
 @pytest.mark.parametrize("source", [None, 3, tacit.parse])
 def test_what_is_no_path_names_no_run(source: Any) -> None:
-    for attempt in (tacit.open, lambda given: tacit.compare([given])):
+    for attempt in (tacit.open, lambda value: tacit.compare([value])):
         with pytest.raises(RunError, match="by the path of its folder, not by a"):
             attempt(source)
 

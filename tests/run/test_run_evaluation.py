@@ -59,29 +59,29 @@ def test_what_is_to_be_predicted_is_never_observed(path: Path) -> None:
         assert caught.value.parameter == "observed"
 
 
-@pytest.mark.parametrize("given", [{}, {"strength": 2.0}])
+@pytest.mark.parametrize("changes", [{}, {"strength": 2.0}])
 def test_an_adapter_that_is_left_out_leaves_none_of_its_settings(
-    path: Path, given: dict[str, float]
+    path: Path, changes: dict[str, float]
 ) -> None:
     with_adapter(path, calibration="sigmoid", logic="godel", negation="cosine", strength=3.0)
-    adapted = tacit.open(path, **given).engine
+    adapted = tacit.open(path, **changes).engine
     assert adapted.settings.logic == "godel"
     assert (
         adapted.with_settings(preset="fit").settings
-        == tacit.open(path, preset="fit", **given).engine.settings
+        == tacit.open(path, preset="fit", **changes).engine.settings
     )
     assert (
         adapted.with_settings(adapted=False).settings
-        == tacit.open(path, adapted=False, **given).engine.settings
+        == tacit.open(path, adapted=False, **changes).engine.settings
     )
 
 
 def test_given_queries_do_not_take_the_place_of_held_out_facts(path: Path) -> None:
     run = tacit.open(path)
     own = run.evaluate()
-    given = run.evaluate({"1p": own.figures["1p"].queries[:1]})
-    assert [kept["queries"]["1p"] for kept in run.results["eval"]] == [len(own.figures["1p"]), 1]
-    assert (own.settings.get("queries"), given.settings["queries"]) == (None, "given")
+    by_queries = run.evaluate({"1p": own.figures["1p"].queries[:1]})
+    assert [entry["queries"]["1p"] for entry in run.results["eval"]] == [len(own.figures["1p"]), 1]
+    assert (own.settings.get("queries"), by_queries.settings["queries"]) == (None, "given")
 
 
 def test_results_say_what_they_depend_on(path: Path) -> None:

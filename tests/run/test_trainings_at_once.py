@@ -23,11 +23,11 @@ def while_it_draws(monkeypatch: pytest.MonkeyPatch, place: str, attempt: Callabl
     module, name = place.rsplit(".", 1)
     original = getattr(__import__(module, fromlist=[name]), name)
 
-    def drawn(*given: Any) -> Any:
+    def drawn(*arguments: Any) -> Any:
         monkeypatch.undo()
         with pytest.raises(RunError, match="is in use"):
             attempt()
-        return original(*given)
+        return original(*arguments)
 
     monkeypatch.setattr(place, drawn)
 

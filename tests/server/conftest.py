@@ -50,7 +50,7 @@ def visit(
     """A visit to the page on a desktop; it must leave no fault and call no other host."""
     size = getattr(request, "param", "desktop")
     if size in windows:
-        windows[size].again(europe_service.url)
+        windows[size].reopen(europe_service.url)
     else:
         windows[size] = Visit(browser, europe_service.url, size, has_touch=size == "phone")
     visit = windows[size]

@@ -69,15 +69,17 @@ def test_entities_are_told_of_one_by_one_and_what_is_asked_twice_once(
     assert len({job.key for job in (known, predicted, *others)}) == 4
     again = EntityJob("entity", "France")
     assert again.key == known.key
-    asked: list[str] = []
-    told = Answerer._entity
+    questions: list[str] = []
+    entity_reply = Answerer._entity
     monkeypatch.setattr(
-        Answerer, "_entity", lambda self, job: (asked.append(job.question), told(self, job))[1]
+        Answerer,
+        "_entity",
+        lambda self, job: (questions.append(job.question), entity_reply(self, job))[1],
     )
     first, second = data(known, again)
     assert first == second
     assert first["entity"] == "France"
-    assert asked == ["France"]
+    assert questions == ["France"]
 
 
 def test_a_question_that_fails_keeps_no_other_from_its_answer(
@@ -87,11 +89,11 @@ def test_a_question_that_fails_keeps_no_other_from_its_answer(
     batches = list[int]()
     together = Engine.ask_many
 
-    def failing(self: Engine, asked: list[BoundQuery], **options: Any) -> list[Answers]:
-        batches.append(len(asked))
-        if any("Italy" in str(each.query) for each in asked):
+    def failing(self: Engine, questions: list[BoundQuery], **options: Any) -> list[Answers]:
+        batches.append(len(questions))
+        if any("Italy" in str(each.query) for each in questions):
             raise ValueError("a fault")
-        return together(self, asked, **options)
+        return together(self, questions, **options)
 
     monkeypatch.setattr(Engine, "ask_many", failing)
     names = ("Spain", "Italy", "Atlantis", "Spain")

@@ -185,8 +185,8 @@ def test_what_is_in_flight_when_the_service_is_stopped_gets_its_reply() -> None:
 
 
 def visit(client: str = "192.0.2.7", path: str = "/ask", **headers: str) -> RequestHead:
-    given = {"host": "localhost", **headers}
-    sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
+    fields = {"host": "localhost", **headers}
+    sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
     return RequestHead({"method": "POST", "path": path, "headers": sent, "client": (client, 1)}, {})
 
 

@@ -41,7 +41,7 @@ def test_answers_say_what_their_scores_are(service: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("body", "why"),
     [
         (
             {"query": "?c : borders(France, ?c) & !speaks(?c, Italian)"},
@@ -51,10 +51,8 @@ def test_answers_say_what_their_scores_are(service: Running) -> None:
         ({"query": LANGUAGES, "k": 8}, "k is 8, which means nothing to an encoder"),
     ],
 )
-def test_what_the_encoder_refuses_is_told(
-    service: Running, asked: dict[str, Any], why: str
-) -> None:
-    reply = service.client.post("/ask", json=asked)
+def test_what_the_encoder_refuses_is_told(service: Running, body: dict[str, Any], why: str) -> None:
+    reply = service.client.post("/ask", json=body)
     assert reply.status_code == 422
     assert why in reply.json()["error"]["message"]
 
@@ -80,9 +78,9 @@ def test_the_page_names_the_model_and_offers_what_applies(service: Running, brow
     assert page.locator("[name=k]").is_disabled()
     assert page.locator("[name=logic]").is_disabled()
     assert page.locator("[name=search]").input_value() == "encoder"
-    with page.expect_response("**/ask*") as asked:
+    with page.expect_response("**/ask*") as response:
         page.locator("[name=search]").select_option("exact")
-    assert asked.value.status == 200
+    assert response.value.status == 200
     assert page.locator("[name=logic]").is_enabled()
     page.locator(".uncalibrated").wait_for(state="detached")
     assert visit.faults == []

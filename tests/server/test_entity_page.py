@@ -27,13 +27,13 @@ def service() -> Iterator[Running]:
         yield found
 
 
-def told(service: Running, path: str, **query: Any) -> Any:
+def get_json(service: Running, path: str, **query: Any) -> Any:
     response = service.client.get(path, params=query)
     assert response.status_code == 200, response.text
     return response.json()
 
 
-def about(label: str, facts: list[tuple[str, str, str]]) -> dict[str, set[str]]:
+def facts_about(label: str, facts: list[tuple[str, str, str]]) -> dict[str, set[str]]:
     """The facts about an entity, by directed relation."""
     found: dict[str, set[str]] = {}
     for subject, relation, object_ in facts:
@@ -49,14 +49,14 @@ def about(label: str, facts: list[tuple[str, str, str]]) -> dict[str, set[str]]:
 def test_facts_are_told_by_relation_in_both_directions(
     service: Running, path: str, label: str
 ) -> None:
-    reply = told(service, path, label=label, limit=100)
+    reply = get_json(service, path, label=label, limit=100)
     assert (reply["entity"], reply["name"], reply["known"], reply["next"]) == (
         label,
         label,
         path == "/entity",
         None,
     )
-    expected = about(label, FACTS if path == "/entity" else MISSING)
+    expected = facts_about(label, FACTS if path == "/entity" else MISSING)
     assert {
         each["relation"]: {fact["entity"] for fact in each["facts"]} for each in reply["relations"]
     } == expected
@@ -67,15 +67,15 @@ def test_facts_are_told_by_relation_in_both_directions(
 
 
 def test_many_facts_come_in_pages(service: Running) -> None:
-    first = told(service, "/entity", label="France")
+    first = get_json(service, "/entity", label="France")
     cities = next(each for each in first["relations"] if each["name"] == "city_in")
     assert cities["count"] == len(CITIES)
     found = [fact["entity"] for fact in cities["facts"]]
     assert len(found) == 20
     while len(found) < len(CITIES):
-        page = told(service, "/entity", label="France", relation="city_in^-1", offset=len(found))[
-            "relations"
-        ]
+        page = get_json(
+            service, "/entity", label="France", relation="city_in^-1", offset=len(found)
+        )["relations"]
         assert [each["relation"] for each in page] == ["city_in^-1"]
         found += [fact["entity"] for fact in page[0]["facts"]]
     assert found == sorted(CITIES)
@@ -158,8 +158,8 @@ def ends(page: Any, heading: str, kind: str) -> list[str]:
 def test_from_an_answer_to_its_page_and_back(window: Any, service: Running) -> None:
     query = urlencode({"q": "?x : borders(Spain, ?x)"})
     with page_at(window, f"{service.url}?{query}") as page:
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+        paths: list[str] = []
+        page.on("request", lambda request: paths.append(urlsplit(request.url).path))
         page.get_by_label("Open the page of Portugal").click()
         arrived(page, "Portugal")
         assert named(page) == ["Portugal"]
@@ -175,7 +175,7 @@ def test_from_an_answer_to_its_page_and_back(window: Any, service: Running) -> N
         page.go_back()
         page.locator("#question").wait_for()
         assert page.locator(".answer .name").first.is_visible()
-        assert "/ask" not in asked  # the answers still stand there
+        assert "/ask" not in paths  # the answers still stand there
         page.go_forward()
         arrived(page, "Portugal")
         page.get_by_label("Ask: ?x : speaks(Portugal, ?x)").click()
@@ -288,7 +288,7 @@ def test_it_breaks_no_rule_of_accessibility(
 def atom(
     subject: str, relation: str, object_: str, score: float, observed: bool, negated: bool = False
 ) -> Any:
-    told = {
+    fields = {
         "subject": subject,
         "relation": relation,
         "object": object_,
@@ -296,7 +296,7 @@ def atom(
         "negated": negated,
     }
     ends = {"subject_label": f"ex:{subject}", "object_label": f"ex:{object_}"}
-    return {"kind": "atom", "score": score, "atom": told | ends | {"score": score}}
+    return {"kind": "atom", "score": score, "atom": fields | ends | {"score": score}}
 
 
 LONG = "The former Kingdom of Far Away"

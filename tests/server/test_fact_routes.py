@@ -72,9 +72,9 @@ def test_a_change_is_seen_by_all_workers_and_fails_no_question(service: Running)
     done.set()
     client.join()
     assert reply.status_code == 200, reply.text
-    told = reply.json()
-    assert told.pop("seconds") >= 0
-    assert told == {"added": 2, "removed": 0, "unchanged": 0, "entities": 2, "relations": 1}
+    summary = reply.json()
+    assert summary.pop("seconds") >= 0
+    assert summary == {"added": 2, "removed": 0, "unchanged": 0, "entities": 2, "relations": 1}
     assert after == [["Atlantis", "Spain"]] * 6
     first = seen.index(["Atlantis", "Spain"])
     assert seen == [["Spain"]] * first + [["Atlantis", "Spain"]] * (len(seen) - first)
@@ -155,7 +155,7 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(
     begun = threading.Event()
     done = threading.Event()
 
-    def apart(*given: Any) -> Reply:
+    def slow_reply(*arguments: Any) -> Reply:
         begun.set()
         done.wait(20)
         return Reply(200, b"{}")
@@ -184,7 +184,7 @@ def test_a_change_is_taken_over_though_nobody_waits_for_it(
             await asyncio.sleep(0.01)
         return taken
 
-    monkeypatch.setattr(fact_routes, "_change_in_process", apart)
+    monkeypatch.setattr(fact_routes, "_change_in_process", slow_reply)
     assert asyncio.run(hang_up()) == ["over"]
 
 
@@ -192,6 +192,6 @@ def test_a_service_without_a_key_refuses() -> None:
     open_to_all: Any = SimpleNamespace(
         settings=ServerSettings(), snapshot=SimpleNamespace(served=None)
     )
-    asked = FactsRequest(facts=[("a", "r", "b")])
-    refused = asyncio.run(change(open_to_all, asked, remove=False))
+    request = FactsRequest(facts=[("a", "r", "b")])
+    refused = asyncio.run(change(open_to_all, request, remove=False))
     assert (refused.status, b"API key" in refused.body) == (403, True)

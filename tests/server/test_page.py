@@ -39,7 +39,7 @@ def test_a_question_is_typed_with_completion_and_asked(visit: Visit) -> None:
     page.keyboard.press("Enter")
     assert page.input_value("#question") == "?x : borders(Portugal, ?x)"
     assert visit.answers()[0] == "Spain"
-    assert visit.asked() == {"q": ["?x : borders(Portugal, ?x)"]}
+    assert visit.url_query() == {"q": ["?x : borders(Portugal, ?x)"]}
 
 
 def test_what_was_typed_is_marked_in_the_names_offered(visit: Visit) -> None:
@@ -207,7 +207,7 @@ def test_a_reason_says_what_carried_it_and_what_came_nearest(visit: Visit) -> No
     assert visit.answers() == ["Iberia"]
     assert page.get_attribute(".answer .name", "title") == "ex:Q29"
     why = visit.open("Iberia")
-    assert visit.asked()["open"] == ["ex:Q29"]
+    assert visit.url_query()["open"] == ["ex:Q29"]
     texts = [
         " ".join(line.split())
         for line in why.locator(".facts").first.locator("li code, li > .head").all_inner_texts()
@@ -329,20 +329,20 @@ def test_an_address_can_be_shared_and_gone_back_to(visit: Visit, browser: Any) -
     page = visit.page
     page.locator(".chip").first.click()
     visit.answers()
-    first = visit.asked()
+    first = visit.url_query()
     page.fill("#question", QUERY)
     visit.options()
     page.select_option("[name=logic]", "godel")
     visit.open("Portugal")
     shared = page.url
-    assert visit.asked() == {"q": [QUERY], "logic": ["godel"], "open": ["Portugal"]}
+    assert visit.url_query() == {"q": [QUERY], "logic": ["godel"], "open": ["Portugal"]}
     other = Visit(browser, shared)
     other.page.wait_for_selector(".why svg")
     assert other.page.input_value("#question") == QUERY
     assert other.page.input_value("[name=logic]") == "godel"
     assert other.page.locator(".answer[aria-expanded=true] .name").text_content() == "Portugal"
     other.context.close()
-    while visit.asked() != first:
+    while visit.url_query() != first:
         page.go_back()
     page.wait_for_function(
         "query => document.getElementById('question').value === query", arg=first["q"][0]
@@ -381,7 +381,7 @@ def test_settings_change_what_is_asked(visit: Visit) -> None:
     assert page.locator(".answer .mark.known").count() == 1
     page.locator(".switch", has_text="Predictions only").click()
     page.locator(".summary", has_text="1 known left out").wait_for()
-    assert visit.asked()["new"] == ["true"]
+    assert visit.url_query()["new"] == ["true"]
     assert "Spain" not in visit.answers()
     visit.options()
     values = "all => all.map((each) => each.value)"
@@ -391,7 +391,7 @@ def test_settings_change_what_is_asked(visit: Visit) -> None:
     page.wait_for_function(
         "() => document.querySelector('.answer') && !document.querySelector('.answer .mark.known')"
     )
-    assert visit.asked()["observed"] == ["none"]
+    assert visit.url_query()["observed"] == ["none"]
     assert page.locator("[name=new]").is_disabled()  # where nothing is known, everything is new
     page.fill("#question", "?x : borders(Portugal, ?x) & speaks(?x, Polish)")
     page.select_option("[name=search]", "symbolic")
@@ -449,7 +449,7 @@ def test_a_key_is_asked_for_where_one_is_needed(browser: Any) -> None:
                 ".snippet pre", has_text=f"{'curl' if name == 'curl' else 'import'} "
             ).inner_text()
             assert "sesame" not in snippet  # it may be shown to others
-            given = {**os.environ, "TACIT_API_KEY": "sesame"}
-            ran = subprocess.run([*command, snippet], capture_output=True, env=given)
+            environment = {**os.environ, "TACIT_API_KEY": "sesame"}
+            ran = subprocess.run([*command, snippet], capture_output=True, env=environment)
             assert answers[0].encode() in ran.stdout, ran.stderr
         visit.context.close()

@@ -146,7 +146,7 @@ def test_everything_is_reached_by_the_tab_key_and_seen_there(visit: Visit) -> No
             break
         reached.append(name)
         assert seen, f"{name} does not show that it has the focus"
-    wanted = [
+    expected = [
         "theme",
         "not",
         "question",
@@ -159,7 +159,7 @@ def test_everything_is_reached_by_the_tab_key_and_seen_there(visit: Visit) -> No
         "SPARQL",
     ]
     # in the order of reading
-    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    assert [name for name in dict.fromkeys(reached) if name in expected] == expected
 
 
 def test_the_first_paint_is_small_and_calls_nobody_else(

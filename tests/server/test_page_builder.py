@@ -71,7 +71,7 @@ def test_a_question_is_built_by_keyboard_alone_and_asked(visit: Visit) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("Enter")
     assert visit.answers()[0] == "Spain"
-    assert visit.asked()["q"] == ["?x : borders(Portugal, ?x)"]
+    assert visit.url_query()["q"] == ["?x : borders(Portugal, ?x)"]
 
 
 def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> None:
@@ -114,7 +114,7 @@ def test_the_builder_follows_the_text_and_the_text_the_builder(visit: Visit) -> 
 def test_what_the_builder_writes_reads_back_as_the_same_conditions(
     visit: Visit, europe_service: Running
 ) -> None:
-    told = [
+    outlines = [
         europe_service.client.post("/read", json={"query": each}).json()["outline"]
         for each in QUESTIONS
     ]
@@ -122,7 +122,7 @@ def test_what_the_builder_writes_reads_back_as_the_same_conditions(
         "async all => { const { written } = await import('/static/outline.js'); "
         "return all.map(written); }"
     )
-    for question, text in zip(QUESTIONS, visit.page.evaluate(write, told), strict=True):
+    for question, text in zip(QUESTIONS, visit.page.evaluate(write, outlines), strict=True):
         assert outline(parse(text)) == outline(parse(question)), text
 
 

@@ -22,7 +22,7 @@ QUESTION = "?x : exists ?y . borders(France, ?y) & borders(?y, ?x)"
 
 
 def row(entity: str, score: float, known: bool = False, **more: Any) -> dict[str, Any]:
-    told = {
+    fields = {
         "rank": 1,
         "entity": entity,
         "name": entity,
@@ -30,7 +30,7 @@ def row(entity: str, score: float, known: bool = False, **more: Any) -> dict[str
         "score": score,
         "known": known,
     }
-    return told | {"log_score": -1.0} | more
+    return fields | {"log_score": -1.0} | more
 
 
 def test_a_late_error_leaves_what_was_typed_meanwhile(visit: Visit) -> None:
@@ -96,17 +96,19 @@ def test_a_name_in_sparql_is_not_put_in_place_of_a_part_of_its_term(visit: Visit
 
 def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(visit: Visit) -> None:
     page = visit.page
-    asked = []
+    requests = []
     page.on(
         "request",
-        lambda request: asked.append(request.post_data_json) if "/explain" in request.url else None,
+        lambda request: (
+            requests.append(request.post_data_json) if "/explain" in request.url else None
+        ),
     )
     answers = visit.ask(QUESTION)
-    assert asked == []
+    assert requests == []
     third = page.locator(".answer").nth(2)
     third.click()
     page.wait_for_selector(".why svg")
-    assert [(each["top"], each["offset"]) for each in asked] == [(1, 2)]
+    assert [(each["top"], each["offset"]) for each in requests] == [(1, 2)]
     assert page.locator(".answer-node title").text_content() == answers[2]
     third.click()
     assert page.locator(".why").count() == 0
@@ -149,7 +151,7 @@ def test_more_answers_keep_place_and_focus(visit: Visit, europe_service: Running
     assert page.locator(".rank").all_inner_texts() == [
         str(rank) for rank in range(1, len(whole) + 1)
     ]
-    assert visit.asked()["top"] == [str(len(whole))]
+    assert visit.url_query()["top"] == [str(len(whole))]
     assert not more.is_visible()
     assert page.locator("#status").inner_text() == f"{len(whole) - 10} answers more."
 
@@ -384,10 +386,10 @@ def test_quotes_in_names_survive(visit: Visit) -> None:
     table, curl, python = visit.page.evaluate(WRITE)
     (only,) = csv.DictReader(io.StringIO(table, newline=""))
     assert (only["entity"], only["name"], only["known"]) == ('a,"b"', "line\nbreak", "true")
-    told = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", curl.replace("curl", "printf '%s\\n'", 1)], capture_output=True, text=True
     )
-    assert json.loads(told.stdout.splitlines()[-1]) == {
+    assert json.loads(process.stdout.splitlines()[-1]) == {
         "query": '?x : r("it\'s", ?x)',
         "top": 3,
         "new": True,

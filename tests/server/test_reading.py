@@ -16,43 +16,45 @@ from tacit.query.wording import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:
-    told = service.client.post(
+    reading = service.client.post(
         "/read", json={"query": '?c : borders("New York", ?c) & !speaks(?c, German)'}
     ).json()
-    assert told["sentence"] == "What is something that New York borders, but does not speak German?"
-    assert told["outline"]["parts"] == [
+    assert (
+        reading["sentence"] == "What is something that New York borders, but does not speak German?"
+    )
+    assert reading["outline"]["parts"] == [
         {"relation": "borders", "words": "borders", "inverse": True, "not": False,
          "entity": "New York",
          "name": "New York"},
         {"relation": "speaks", "words": "speaks", "inverse": False, "not": True, "entity": "German",
          "name": "German"},
     ]  # fmt: skip
-    assert str(parse_question(told["sparql"], EUROPE.graph()).query) == told["query"]
+    assert str(parse_question(reading["sparql"], EUROPE.graph()).query) == reading["query"]
 
 
 def test_a_cycle_has_no_outline_and_says_why(service: Running) -> None:
-    told = service.client.post(
+    reading = service.client.post(
         "/read", json={"query": "?c : borders(?c, ?d) & borders(?d, ?c)"}
     ).json()
-    assert (told["outline"], told["sentence"]) == (None, None)
-    assert told["undrawable"] == "?c and ?d are tied together in more than one way"
-    assert told["sparql"]
+    assert (reading["outline"], reading["sentence"]) == (None, None)
+    assert reading["undrawable"] == "?c and ?d are tied together in more than one way"
+    assert reading["sparql"]
 
 
 def test_what_a_thing_is_not_is_said_in_words_and_sparql_and_has_no_place_in_the_builder(
     service: Running,
 ) -> None:
-    told = service.client.post(
+    reading = service.client.post(
         "/read", json={"query": "?c : borders(France, ?c) & ?c != Spain"}
     ).json()
-    assert told["sentence"] == "What is something that France borders, but is not Spain?"
-    assert (told["outline"], told["undrawable"]) == (
+    assert reading["sentence"] == "What is something that France borders, but is not Spain?"
+    assert (reading["outline"], reading["undrawable"]) == (
         None,
         "it says what is not 'Spain' ('!='), which takes no relation",
     )
-    assert "FILTER (?c != :Spain)" in told["sparql"]
-    assert str(parse_question(told["sparql"], EUROPE.graph()).query) == told["query"]
-    reply = service.client.post("/explain", json={"query": told["query"], "top": 1}).json()
+    assert "FILTER (?c != :Spain)" in reading["sparql"]
+    assert str(parse_question(reading["sparql"], EUROPE.graph()).query) == reading["query"]
+    reply = service.client.post("/explain", json={"query": reading["query"], "top": 1}).json()
     tree = reply["answers"][0]["witnesses"][0]["tree"]
     assert [part["kind"] for part in tree["parts"]] == ["atom", "inequality"]
     assert tree["parts"][1]["text"] == f"{reply['answers'][0]['entity']} != Spain"
@@ -63,8 +65,10 @@ def test_a_question_that_cannot_be_read_is_refused_with_its_place(service: Runni
     assert (response.status_code, response.json()["error"]["column"]) == (422, 16)
 
 
-def labels(service: Running, **asked: str) -> list[str]:
-    return [row["label"] for row in service.client.get("/entities", params=asked).json()["matches"]]
+def labels(service: Running, **parameters: str) -> list[str]:
+    return [
+        row["label"] for row in service.client.get("/entities", params=parameters).json()["matches"]
+    ]
 
 
 def test_entities_that_fit_the_place_come_first(service: Running) -> None:

@@ -32,8 +32,8 @@ def served(run: tacit.Run) -> Iterator[Running]:
         yield service
 
 
-def got(served: Running, path: str, **asked: object) -> Any:
-    response = served.client.get(path, params=asked)  # type: ignore[arg-type]
+def get_json(served: Running, path: str, **parameters: object) -> Any:
+    response = served.client.get(path, params=parameters)  # type: ignore[arg-type]
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -53,25 +53,27 @@ def test_a_question_is_told_in_the_same_words(
 
 
 def test_names_are_completed_alike(run: tacit.Run, served: Running) -> None:
-    assert run.entities("ger") == got(served, "/entities", q="ger")["matches"]
+    assert run.entities("ger") == get_json(served, "/entities", q="ger")["matches"]
     near = run.entities("ger", 1, relation="speaks", end="subject")
     assert [row["label"] for row in near] == ["Germany"]
     assert (
         near
-        == got(served, "/entities", q="ger", limit=1, relation="speaks", end="subject")["matches"]
+        == get_json(served, "/entities", q="ger", limit=1, relation="speaks", end="subject")[
+            "matches"
+        ]
     )
-    assert run.relations("bo") == got(served, "/relations", q="bo")["matches"]
+    assert run.relations("bo") == get_json(served, "/relations", q="bo")["matches"]
     assert [row["words"] for row in run.relations()] == ["borders", "speaks"]
 
 
 def test_examples_are_the_same(run: tacit.Run, served: Running) -> None:
-    assert run.examples() == got(served, "/examples")["examples"]
+    assert run.examples() == get_json(served, "/examples")["examples"]
     assert all(run.ask(example["query"]).entities for example in run.examples())
 
 
 def test_facts_about_an_entity_are_the_same(run: tacit.Run, served: Running) -> None:
     known = run.facts("France")
-    assert known.to_dict() == got(served, "/entity", label="France")
+    assert known.to_dict() == get_json(served, "/entity", label="France")
     assert [(each.relation, each.count) for each in known.relations] == [
         ("borders", 3),
         ("speaks", 1),
@@ -79,7 +81,9 @@ def test_facts_about_an_entity_are_the_same(run: tacit.Run, served: Running) -> 
     ]
     assert run.facts("French", "speaks^-1").relations[0].facts[0].entity == "France"
     guessed = run.facts("France", predicted=True, min_score=0.05)
-    assert guessed.to_dict() == got(served, "/entity/predictions", label="France", min_score=0.05)
+    assert guessed.to_dict() == get_json(
+        served, "/entity/predictions", label="France", min_score=0.05
+    )
     with pytest.raises(tacit.TacitError, match="'Frnce'"):
         run.facts("Frnce")
 

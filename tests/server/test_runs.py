@@ -36,14 +36,14 @@ def service() -> Iterator[Running]:
         yield found
 
 
-def asked(service: Running, **named: str) -> list[str]:
+def known_answers(service: Running, **named: str) -> list[str]:
     response = service.client.post("/ask", json={"query": QUERY}, params=named)
     return [row["entity"] for row in response.json()["answers"] if row["known"]]
 
 
 def test_a_request_names_the_run_it_is_about(service: Running) -> None:
-    assert asked(service) == asked(service, run="europe") == ["Spain"]
-    assert asked(service, run="the islands") == ["Madeira"]
+    assert known_answers(service) == known_answers(service, run="europe") == ["Spain"]
+    assert known_answers(service, run="the islands") == ["Madeira"]
     client = service.client
     other = {"run": "the islands"}
     assert [
@@ -70,10 +70,10 @@ def test_a_request_names_the_run_it_is_about(service: Running) -> None:
 
 
 def test_a_runs_endpoint_describes_itself_and_no_other(service: Running) -> None:
-    told = service.client.get(
+    reply = service.client.get(
         "/sparql", params={"run": "the islands"}, headers={"accept": "application/n-triples"}
     )
-    (endpoint,) = [line.split()[2] for line in told.text.splitlines() if "#endpoint>" in line]
+    (endpoint,) = [line.split()[2] for line in reply.text.splitlines() if "#endpoint>" in line]
     query = {"query": "ASK { <tacit:Madeira> <tacit:grows> <tacit:Banana> }"}
     assert service.client.post(endpoint.strip("<>"), data=query).json()["boolean"] is True
 
@@ -94,32 +94,33 @@ def test_the_page_stays_with_the_run_of_its_address(service: Running, browser: A
     answered("Spain", "europe")
     page.select_option("#run", "the islands")
     answered("Madeira", "the islands")
-    assert visit.asked()["run"] == ["the islands"]
+    assert visit.url_query()["run"] == ["the islands"]
     page.locator(".taking").get_by_role("button", name="curl").click()
     assert "/ask?run=the%20islands" in page.locator(".snippet pre").inner_text()
     page.locator(".visit").first.click()
     page.locator("#entity h1", has_text="Madeira").wait_for()
-    assert visit.asked() == {"run": ["the islands"], "entity": ["Madeira"]}
+    assert visit.url_query() == {"run": ["the islands"], "entity": ["Madeira"]}
     page.go_back()
     page.go_back()
     answered("Spain", "europe")
-    assert "run" not in visit.asked()
+    assert "run" not in visit.url_query()
     page.go_forward()
     answered("Madeira", "the islands")
     page.locator("#home").click()
     page.locator("#before summary").click()
     # what was asked of this run
     assert page.locator("#before .again code").all_inner_texts() == [QUERY]
-    assert visit.asked() == {"run": ["the islands"]}
+    assert visit.url_query() == {"run": ["the islands"]}
     visit.ask("?x : grows(Madeira, ?x)")
-    assert visit.asked() == {"run": ["the islands"], "q": ["?x : grows(Madeira, ?x)"]}
+    assert visit.url_query() == {"run": ["the islands"], "q": ["?x : grows(Madeira, ?x)"]}
     assert visit.faults == []
     visit.context.close()
 
 
 def test_the_health_lists_the_runs(service: Running) -> None:
     first, second = (
-        service.client.get("/health", params=given).json() for given in ({}, {"run": "the islands"})
+        service.client.get("/health", params=parameters).json()
+        for parameters in ({}, {"run": "the islands"})
     )
     assert [health["runs"] for health in (first, second)] == [["europe", "the islands"]] * 2
     assert [(health["run"], health["graph"]["name"]) for health in (first, second)] == [
@@ -164,7 +165,7 @@ def test_each_run_is_counted_apart(service: Running) -> None:
         }
 
     before = batches()
-    asked(service, run="the islands")
+    known_answers(service, run="the islands")
     after = batches()
     assert {name: after[name] - before[name] for name in after} == {"europe": 0, "the islands": 1}
 

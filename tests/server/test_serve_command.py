@@ -163,8 +163,8 @@ def test_it_may_open_as_many_files_as_its_connections_need() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (600, before[1]))
-        for wanted, allowed in ((500, 600), (700, 700), (650, 700)):
-            raise_file_limit(wanted)
+        for target, allowed in ((500, 600), (700, 700), (650, 700)):
+            raise_file_limit(target)
             assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -50,7 +50,9 @@ def test_settings_of_one_request_hold_for_it_alone(service: Running) -> None:
 
 def test_new_answers_are_those_that_are_not_known(service: Running) -> None:
     query = "?c : exists ?n . borders(France, ?n) & borders(?n, ?c)"
-    plain, new = (service.ask(query, top=100, **given).json() for given in ({}, {"new": True}))
+    plain, new = (
+        service.ask(query, top=100, **parameters).json() for parameters in ({}, {"new": True})
+    )
     known = [row["entity"] for row in plain["answers"] if row["known"]]
     assert new["left_out"] == len(known) > 0
     assert [row["entity"] for row in new["answers"]] == [
@@ -219,7 +221,7 @@ def test_a_body_that_cannot_be_parsed_is_named(service: Running, body: bytes) ->
 
 
 def test_a_list_of_questions_has_the_reply_to_each_in_its_place(service: Running) -> None:
-    asked: list[dict[str, object]] = [
+    requests: list[dict[str, object]] = [
         {"query": "?c : borders($who, ?c)", "parameters": {"who": "New York"}, "top": 1},
         {"query": "?c : boarders(France, ?c)"},
         {"query": FRANCE, "top": 2, "offset": 1},
@@ -227,9 +229,9 @@ def test_a_list_of_questions_has_the_reply_to_each_in_its_place(service: Running
         {"query": FRANCE, "k": 5000},
         {"query": FRANCE},
     ]
-    together = service.client.post("/ask", json=asked)
+    together = service.client.post("/ask", json=requests)
     assert together.status_code == 200
-    assert together.json() == [service.client.post("/ask", json=each).json() for each in asked]
+    assert together.json() == [service.client.post("/ask", json=each).json() for each in requests]
     first, wrong, page, none, large, whole = together.json()
     assert [row["entity"] for row in first["answers"]] == ["Nowhere"]
     assert wrong["error"]["suggestions"] == ["borders"]
@@ -274,9 +276,9 @@ def test_requests_are_counted(service: Running) -> None:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    asked = samples["tacit_requests_total", "/ask", "200"]
-    assert asked >= 1
-    assert samples["tacit_request_seconds_count", "/ask"] >= asked
+    count = samples["tacit_requests_total", "/ask", "200"]
+    assert count >= 1
+    assert samples["tacit_request_seconds_count", "/ask"] >= count
     assert samples["tacit_workers", "only"] == 2
     assert samples["tacit_queue_length", "only"] == 0
     assert samples["tacit_worker_restarts_total", "only"] == 0

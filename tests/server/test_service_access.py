@@ -61,11 +61,11 @@ def test_a_key_is_needed_where_one_is_set(tmp_path: Path) -> None:
         for name in ("ann", "ann open-door", "#"):
             assert service.client.get("/entities", headers={"x-api-key": name}).status_code == 401
         service.client.get("/nowhere%0A%1B[2J?key=open-door", headers={"x-api-key": "bare"})
-        asked = {"origin": "https://there.example", "access-control-request-method": "POST"}
-        allowed = service.client.options("/ask", headers=asked).headers
+        headers = {"origin": "https://there.example", "access-control-request-method": "POST"}
+        allowed = service.client.options("/ask", headers=headers).headers
         assert allowed["access-control-allow-origin"] == "https://there.example"
         other = service.client.options(
-            "/ask", headers=asked | {"origin": "https://elsewhere.example"}
+            "/ask", headers=headers | {"origin": "https://elsewhere.example"}
         ).headers
         assert "access-control-allow-origin" not in other
     text = written.read_text()

@@ -114,12 +114,12 @@ def test_yes_or_no_in_every_format(service: Running, kind: str, query: str, hold
             is holds
         )
         found = wrapped(service, query, kind)
-        told = (
+        answer = (
             found["boolean"]
             if kind == "json"
             else found.getElementsByTagName("boolean")[0].firstChild.data
         )
-        assert str(told).lower() == str(holds).lower()
+        assert str(answer).lower() == str(holds).lower()
     else:
         assert wrapped(service, query, kind) == str(holds).lower().encode()
 
@@ -134,11 +134,11 @@ def test_counts_relations_and_given_values(service: Running) -> None:
     )
     ((relation,),) = store.query(PREFIXES + "SELECT ?r { :France ?r :Spain } LIMIT 1")
     assert relation == URIRef("tacit:borders")
-    given = store.query(
+    borders = store.query(
         PREFIXES + "SELECT ?a ?b { ?a :borders ?b } LIMIT 3",
         initBindings={"b": URIRef("tacit:France")},
     )
-    assert {tuple(map(label, row)) for row in given} == {
+    assert {tuple(map(label, row)) for row in borders} == {
         (name, "France") for name in ("Spain", "Italy", "Germany")
     }
     named = store.query(
@@ -345,7 +345,7 @@ def test_the_endpoint_describes_itself(service: Running, kind: str) -> None:
         for each in described.objects(node, service_description.resultFormat)
     }
     assert formats == {"JSON", "XML", "CSV", "TSV"}
-    told = set(described.objects(node, service_description.propertyFeature))
-    assert told == {URIRef("tacit:answer#score"), URIRef("tacit:answer#known")}
+    properties = set(described.objects(node, service_description.propertyFeature))
+    assert properties == {URIRef("tacit:answer#score"), URIRef("tacit:answer#known")}
     assert service.client.get("/sparql", headers={"accept": "text/csv"}).status_code == 406
     assert service.client.get("/sparql").headers["content-type"].startswith("text/turtle")

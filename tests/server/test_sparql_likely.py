@@ -23,7 +23,7 @@ PREFIXES = "PREFIX : <tacit:> PREFIX answer: <tacit:answer#> "
 
 
 def answered(query: str, limits: Limits | None = None, engine: Engine | None = None) -> list[str]:
-    """The first column of results without a service, or what is wrong."""
+    """Return the first column of results without a service, or the error message."""
     (reply,) = Answerer(engine or open_europe(), limits or Limits()).replies(
         [Job("sparql", PREFIXES + query)]
     )
@@ -77,6 +77,6 @@ def test_known_answers_come_whatever_they_score_and_a_list_that_is_cut_says_so()
     ]
     asking = Job("ask", "?x : r(a, ?x) & !q(d, ?x)", top=1)
     (reply,) = Answerer(engine, Limits()).replies([asking])
-    told = json.loads(reply.body)
-    assert (told["known_total"], told["known_at_least"], told["cut_by"]) == (2, False, "top")
-    assert AnswersReply.model_validate(told).known_total == 2
+    fields = json.loads(reply.body)
+    assert (fields["known_total"], fields["known_at_least"], fields["cut_by"]) == (2, False, "top")
+    assert AnswersReply.model_validate(fields).known_total == 2

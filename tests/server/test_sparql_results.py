@@ -78,7 +78,7 @@ def test_csv_reads_back_with_pythons_own_reader(table: tuple[list[str], list[Row
 
 
 def as_json(term: Any) -> tuple[str, ...] | None:
-    """What tells a term of another library apart; a blank node has no name that lasts."""
+    """Return the key of a term of another library; a blank node has no lasting name."""
     if isinstance(term, Literal):
         return term.value, term.language or "", term.datatype.value
     return (

@@ -65,11 +65,11 @@ def test_terms_of_an_rdf_graph_come_back_as_they_went_in(tmp_path: Path) -> None
     answerer = Answerer(
         Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits()
     )
-    asked = {
+    patterns = {
         (quad.subject, quad.predicate) for quad in store if isinstance(quad.subject, NamedNode)
     }
-    assert len(asked) == 4
-    for subject, predicate in asked:
+    assert len(patterns) == 4
+    for subject, predicate in patterns:
         query = f"SELECT ?o {{ {subject} {predicate} ?o }}"
         (reply,) = answerer.replies([Job("sparql", f"{query} LIMIT 100")])
         solutions: Any = store.query(query)
@@ -112,10 +112,11 @@ def test_labels_of_other_graphs_come_back_in_the_scheme_tacit(label: str, value:
     answerer = Answerer(
         Engine(graph, GraphScorer(graph.index(), graph.num_entities), search="symbolic"), Limits()
     )
-    there = "SELECT ?o { <tacit:a> <tacit:r> ?o }"
-    back = f"SELECT ?s {{ ?s <tacit:r> <{value}> }}"
+    forward = "SELECT ?o { <tacit:a> <tacit:r> ?o }"
+    backward = f"SELECT ?s {{ ?s <tacit:r> <{value}> }}"
     replies = [
-        json.loads(answerer.replies([Job("sparql", query)])[0].body) for query in (there, back)
+        json.loads(answerer.replies([Job("sparql", query)])[0].body)
+        for query in (forward, backward)
     ]
     terms = [reply["results"]["bindings"][0][reply["head"]["vars"][0]] for reply in replies]
     assert terms == [{"type": "uri", "value": value}, {"type": "uri", "value": "tacit:a"}]

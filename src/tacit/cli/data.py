@@ -125,8 +125,8 @@ def fetch_(
     except KeyboardInterrupt:
         part = Path(f"{out}.part")
         has_facts = part.is_file() and part.stat().st_size > 0
-        kept = f"; the facts so far are in {part}, and the same command goes on from there"
-        say(f"interrupted{kept * has_facts}", err=True)
+        note = f"; the facts so far are in {part}, and the same command goes on from there"
+        say(f"interrupted{note * has_facts}", err=True)
         raise typer.Exit(130) from None
     say(
         f"wrote {count:,} facts to {out}"
