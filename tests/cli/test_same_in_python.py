@@ -148,7 +148,7 @@ def test_questions_of_a_file_are_asked(trained: Path, tmp_path: Path) -> None:
     many = tacit.open(trained).ask_file(questions, top=3, parameters={"who": "e1"})
     tally = many.write(tmp_path / "here.jsonl")
     assert (tmp_path / "here.jsonl").read_bytes() == (tmp_path / "there.jsonl").read_bytes()
-    assert (tally.questions, tally.failed) == (3, 1)
+    assert (tally.asked, tally.failed) == (3, 1)
     (first, wrong, _) = many
     assert first.result == tacit.open(trained).ask("?x : knows(e1, ?x)", top=3)
     assert isinstance(wrong.result, tacit.TacitError)
