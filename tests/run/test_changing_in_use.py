@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,8 @@ from tacit import loaded_run as opening
 from tacit.adapt import adaptation
 from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
+from tacit.encode.models import make_encoder, save_encoder
+from tacit.encode.settings import EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.fitting.progress import Event
@@ -30,7 +33,7 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training import new_embeddings
 from tacit.links.training.link_training import train
 from tacit.run.changes import add_facts, remove_facts
-from tacit.run_folder.files import ADAPTER, ENCODER
+from tacit.run_folder.files import ADAPTER, ENCODER, PARTS
 from tacit.run_folder.folder import RunFolder
 
 MORE = [
@@ -328,6 +331,51 @@ def test_a_crash_leaves_a_dropped_part_whole_or_nothing_of_it(
         left = RunFolder.open(image)
         traces.add((left.has(ADAPTER), "adapt" in left.settings, "adapt" in left.results()))
     assert traces == {(True,) * 3, (False,) * 3}
+
+
+@pytest.mark.parametrize("part", ["adapt", "encode"])
+def test_a_crash_leaves_a_trained_part_whole_or_its_checkpoint(
+    run: RunFolder, part: str, tmp_path: Path
+) -> None:
+    """Else its results would be of another training, and going on would refuse what it made."""
+    weights, under_way, _ = PARTS[part]
+    chosen = EncodeSettings.of({**TINY, "steps": 1}).with_derived(run.graph().num_entities)
+    encoder = make_encoder(chosen, run.graph())
+    (run.path / under_way).touch()
+    with images(run.path, tmp_path / "images") as kept:
+        if part == "adapt":
+            save_adapter(run, Adapter(load_model(run)), AdaptSettings(), {"kept": True})
+        else:
+            save_encoder(run, encoder, chosen, {"steps": 1})
+    traces = set()
+    for image in kept:
+        left = RunFolder.open(image)
+        found = left.has(weights), part in left.settings, part in left.results()
+        traces.add((*found, left.has(under_way)))
+    assert traces == {(False, False, False, True), (True, True, True, False)}
+
+
+def test_a_predictor_is_copied_with_the_facts_that_it_is_for(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts that another process adds meanwhile wait, or the copy has neither of them."""
+    load = models.load_model
+    writers: list[threading.Thread] = []
+
+    def and_add(*given: Any, **more: Any) -> Any:
+        model = load(*given, **more)
+        if not writers:
+            writers.append(threading.Thread(target=partial(add_facts, run.path, MORE, new=True)))
+            writers[0].start()
+            writers[0].join(1.0)
+        return model
+
+    monkeypatch.setattr(models, "load_model", and_add)
+    settings = TINY | {"model": "lmpnn", "steps": 1, "hidden": 8, "validate_queries": 1}
+    own = tacit.train_encoder(run.path, tmp_path / "own", progress=False, **settings)
+    writers[0].join(60)
+    assert own.engine.scorer.num_entities == own.graph.num_entities == 40
+    assert "zoe" in tacit.open(run.path, device="cpu").graph.entities
 
 
 def test_what_is_measured_while_facts_change_is_kept(
