@@ -97,8 +97,8 @@ def test_adds_at_the_same_time_wait_for_each_other_and_readers_see_one_run(run: 
             if len(known(opened, "?p : lives^-1(t1, ?p)")) != 3 + opened.graph.num_entities - 40:
                 wrong.append(str(opened.graph))
 
-    writers = [threading.Thread(target=add, args=(i,)) for i in range(3)]
-    reader = threading.Thread(target=look)
+    writers = [threading.Thread(target=add, args=(i,), daemon=True) for i in range(3)]
+    reader = threading.Thread(target=look, daemon=True)
     for thread in (*writers, reader):
         thread.start()
     for thread in (*writers, reader):
@@ -302,7 +302,7 @@ def test_who_reads_an_adapter_that_is_dropped_has_it_whole_or_has_none(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_adapter(run)
-    dropping = threading.Thread(target=RunFolder.open(run.path).drop, args=("adapt",))
+    dropping = threading.Thread(target=RunFolder.open(run.path).drop, args=("adapt",), daemon=True)
     contents = RunFolder.contents
 
     def slowly(folder: RunFolder, name: str, tensors: bool = True) -> Any:
@@ -365,7 +365,9 @@ def test_a_predictor_is_copied_with_the_facts_that_it_is_for(
     def and_add(*given: Any, **more: Any) -> Any:
         model = load(*given, **more)
         if not writers:
-            writers.append(threading.Thread(target=partial(add_facts, run.path, MORE, new=True)))
+            writers.append(
+                threading.Thread(target=partial(add_facts, run.path, MORE, new=True), daemon=True)
+            )
             writers[0].start()
             writers[0].join(1.0)
         return model
@@ -385,7 +387,7 @@ def test_what_is_measured_while_facts_change_is_kept(
         with RunFolder.open(run.path).changed_results() as results:
             results["figure"] = 1
 
-    writer = threading.Thread(target=measure)
+    writer = threading.Thread(target=measure, daemon=True)
     save = models.save_model
 
     def slowly(*given: Any) -> None:  # when the results to take over have been read

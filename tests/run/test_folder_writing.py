@@ -162,7 +162,7 @@ def test_a_file_system_to_be_read_alone(run: RunFolder, monkeypatch: pytest.Monk
 
 def test_threads_that_write_a_file_at_once_leave_one_of_theirs(run: RunFolder) -> None:
     path = run.path / RESULTS
-    other = threading.Thread(target=write_text, args=(path, "short"))
+    other = threading.Thread(target=write_text, args=(path, "short"), daemon=True)
     with replacing(path) as target, target.open("w") as file:
         file.write("a long text, ")
         file.flush()
