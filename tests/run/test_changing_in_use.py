@@ -42,8 +42,6 @@ MORE = [
     ("p3", "likes", "zoe"),
     ("p0", "lives", "t0"),
 ]
-
-
 LIVES = "?t : lives(zoe, ?t)"
 
 
@@ -347,18 +345,17 @@ def test_a_crash_leaves_a_trained_part_whole_or_its_checkpoint(
             save_adapter(run, Adapter(load_model(run)), AdaptSettings(), {"kept": True})
         else:
             save_encoder(run, encoder, chosen, {"steps": 1})
-    traces = set()
-    for image in kept:
-        left = RunFolder.open(image)
-        found = left.has(weights), part in left.settings, part in left.results()
-        traces.add((*found, left.has(under_way)))
+    traces = {
+        (left.has(weights), part in left.settings, part in left.results(), left.has(under_way))
+        for left in map(RunFolder.open, kept)
+    }
     assert traces == {(False, False, False, True), (True, True, True, False)}
 
 
 def test_a_predictor_is_copied_with_the_facts_that_it_is_for(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Facts that another process adds meanwhile wait, or the copy has neither of them."""
+    """Facts that another process adds meanwhile wait."""
     load = models.load_model
     writers: list[threading.Thread] = []
 
