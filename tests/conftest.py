@@ -30,7 +30,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # when it is made, and that takes as long as torch itself.
 PRELOADED = ["torch._dynamo", "hypothesis", "pytest", "typer"]
 
-pytest_plugins = ["family_runs", "encoder_runs"]  # fixtures of runs that several files ask for
+# fixtures of runs that several files ask for, and what forked processes leave alone
+pytest_plugins = ["family_runs", "encoder_runs", "forks"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -88,12 +88,12 @@ class LoadedRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """The limitations of the run's answers, one per line."""
-        from tacit.links.training.finished import unfinished
+        from tacit.links.training.finished import notes_on_training
 
-        lines = [unfinished(self.folder)]
+        lines = notes_on_training(self.folder)
         if self.is_read and self.weights.encoder_error is not None:
             lines.append(f"its encoder cannot be asked: {self.weights.encoder_error}")
-        return tuple(filter(None, lines))
+        return tuple(lines)
 
 
 def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -> LoadedWeights:

@@ -186,7 +186,7 @@ def test_threads_of_python_share_the_cores_and_each_gets_back_what_it_had(
     try:
         for work, beside in ((1.0, 2), (1e12, 2)):
             with threads_for(work):
-                other = Thread(target=ask)
+                other = Thread(target=ask, daemon=True)
                 other.start()
                 other.join()
                 assert seen == {"beside": beside, "after": 4}
@@ -213,7 +213,7 @@ def threads_of_a_fork(number: int) -> int:
             inside.set()
             done.wait()
 
-    other = Thread(target=work)
+    other = Thread(target=work, daemon=True)
     other.start()
     inside.wait()
     child = os.fork()

@@ -89,7 +89,9 @@ class Answering(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Moody]:
     with Moody() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield server
         server.shutdown()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rank_processes import in_processes
-from tacit.disk import LOCK, TEMPORARY
+from tacit.disk import LOCK
 from tacit.graph.graph import Graph
 from tacit.links.settings import TrainSettings
 from tacit.links.training.finished import is_complete
@@ -66,5 +66,5 @@ def test_killed_many_times(tmp_path: Path) -> None:
     found = train(GRAPH, SETTINGS, run, progress=False, resume=True).state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert is_complete(run)
-    names = [path.name for path in folder.iterdir() if path.name.startswith(TEMPORARY)]
+    names = [path.name for path in folder.iterdir() if path.name.startswith(".")]
     assert [name for name in names if not name.startswith(LOCK)] == []

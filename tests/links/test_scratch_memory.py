@@ -21,7 +21,9 @@ def test_a_room_is_the_same_memory_for_a_thread_and_none_of_another() -> None:
         == first.data_ptr()
         != rooms("b", (4, 3), device).data_ptr()
     )
-    other = threading.Thread(target=lambda: found.append(rooms("a", (4, 3), device).data_ptr()))
+    other = threading.Thread(
+        target=lambda: found.append(rooms("a", (4, 3), device).data_ptr()), daemon=True
+    )
     other.start()
     other.join()
     assert found != [first.data_ptr()]

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,8 @@ from tacit import loaded_run as opening
 from tacit.adapt import adaptation
 from tacit.adapt.adapter import Adapter, save_adapter
 from tacit.adapt.settings import AdaptSettings
+from tacit.encode.models import make_encoder, save_encoder
+from tacit.encode.settings import EncodeSettings
 from tacit.engine.engine import Engine
 from tacit.errors import RunError
 from tacit.fitting.progress import Event
@@ -30,7 +33,7 @@ from tacit.links.settings import TrainSettings
 from tacit.links.training import new_embeddings
 from tacit.links.training.link_training import train
 from tacit.run.changes import add_facts, remove_facts
-from tacit.run_folder.files import ADAPTER, ENCODER
+from tacit.run_folder.files import ADAPTER, ENCODER, PARTS
 from tacit.run_folder.folder import RunFolder
 
 MORE = [
@@ -39,8 +42,6 @@ MORE = [
     ("p3", "likes", "zoe"),
     ("p0", "lives", "t0"),
 ]
-
-
 LIVES = "?t : lives(zoe, ?t)"
 
 
@@ -94,8 +95,8 @@ def test_adds_at_the_same_time_wait_for_each_other_and_readers_see_one_run(run: 
             if len(known(opened, "?p : lives^-1(t1, ?p)")) != 3 + opened.graph.num_entities - 40:
                 wrong.append(str(opened.graph))
 
-    writers = [threading.Thread(target=add, args=(i,)) for i in range(3)]
-    reader = threading.Thread(target=open_repeatedly)
+    writers = [threading.Thread(target=add, args=(i,), daemon=True) for i in range(3)]
+    reader = threading.Thread(target=open_repeatedly, daemon=True)
     for thread in (*writers, reader):
         thread.start()
     for thread in (*writers, reader):
@@ -301,7 +302,7 @@ def test_who_reads_an_adapter_that_is_dropped_has_it_whole_or_has_none(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_adapter(run)
-    dropping = threading.Thread(target=RunFolder.open(run.path).drop, args=("adapt",))
+    dropping = threading.Thread(target=RunFolder.open(run.path).drop, args=("adapt",), daemon=True)
     contents = RunFolder.contents
 
     def slowly(folder: RunFolder, name: str, tensors: bool = True) -> Any:
@@ -332,6 +333,52 @@ def test_a_crash_leaves_a_dropped_part_whole_or_nothing_of_it(
     assert traces == {(True,) * 3, (False,) * 3}
 
 
+@pytest.mark.parametrize("part", ["adapt", "encode"])
+def test_a_crash_leaves_a_trained_part_whole_or_its_checkpoint(
+    run: RunFolder, part: str, tmp_path: Path
+) -> None:
+    """Else its results would be of another training, and going on would refuse what it made."""
+    weights, under_way, _ = PARTS[part]
+    chosen = EncodeSettings.of({**TINY, "steps": 1}).with_derived(run.graph().num_entities)
+    encoder = make_encoder(chosen, run.graph())
+    (run.path / under_way).touch()
+    with images(run.path, tmp_path / "images") as kept:
+        if part == "adapt":
+            save_adapter(run, Adapter(load_model(run)), AdaptSettings(), {"kept": True})
+        else:
+            save_encoder(run, encoder, chosen, {"steps": 1})
+    traces = {
+        (left.has(weights), part in left.settings, part in left.results(), left.has(under_way))
+        for left in map(RunFolder.open, kept)
+    }
+    assert traces == {(False, False, False, True), (True, True, True, False)}
+
+
+def test_a_predictor_is_copied_with_the_facts_that_it_is_for(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts that another process adds meanwhile wait."""
+    load = models.load_model
+    writers: list[threading.Thread] = []
+
+    def and_add(*given: Any, **more: Any) -> Any:
+        model = load(*given, **more)
+        if not writers:
+            writers.append(
+                threading.Thread(target=partial(add_facts, run.path, MORE, new=True), daemon=True)
+            )
+            writers[0].start()
+            writers[0].join(1.0)
+        return model
+
+    monkeypatch.setattr(models, "load_model", and_add)
+    settings = TINY | {"model": "lmpnn", "steps": 1, "hidden": 8, "validate_queries": 1}
+    own = tacit.train_encoder(run.path, tmp_path / "own", progress=False, **settings)
+    writers[0].join(60)
+    assert own.engine.scorer.num_entities == own.graph.num_entities == 40
+    assert "zoe" in tacit.open(run.path, device="cpu").graph.entities
+
+
 def test_what_is_measured_while_facts_change_is_kept(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +386,7 @@ def test_what_is_measured_while_facts_change_is_kept(
         with RunFolder.open(run.path).changed_results() as results:
             results["figure"] = 1
 
-    writer = threading.Thread(target=measure)
+    writer = threading.Thread(target=measure, daemon=True)
     save = models.save_model
 
     def slowly(*arguments: Any) -> None:  # when the results to take over have been read

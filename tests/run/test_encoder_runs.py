@@ -21,7 +21,7 @@ from tacit.errors import DataError, PlanError, RunError, SettingsError
 from tacit.evaluate.protocol import one_hop_queries
 from tacit.loaded_run import read_weights
 from tacit.query.sampling.shapes import SHAPES
-from tacit.run_folder.files import ENCODER, MODEL
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL
 from tacit.run_folder.folder import RunFolder
 
 GRAPH = families()
@@ -232,6 +232,30 @@ def test_an_encoder_of_other_facts_is_refused(gqe: Path, tmp_path: Path) -> None
     shutil.copyfile(other.path / ENCODER, gqe / ENCODER)
     with pytest.raises(RunError, match="trained on another vocabulary"):
         tacit.open(gqe, device="cpu")
+
+
+def test_an_encoder_with_other_settings_than_the_run_is_refused(gqe: Path) -> None:
+    """As one that was copied from another run of the same facts."""
+    folder = RunFolder(gqe)
+    table = folder.settings["encode"]
+    folder.write_settings("encode", table | {"steps": table["steps"] + 1})  # it may go on
+    assert tacit.open(gqe, device="cpu").notes == ()
+    folder.write_settings("encode", table | {"seed": 99})
+    with pytest.raises(RunError, match=r"the table \[encode\] of settings.toml has other settings"):
+        tacit.open(gqe, device="cpu")
+
+
+def test_what_a_run_lacks_is_said_where_it_is_opened(run: RunFolder) -> None:
+    encode_folder(run.path, progress=False, **TINY | {"steps": 1})
+    assert tacit.open(run.path, device="cpu").notes == ()
+    (run.path / ENCODING).touch()  # of one that replaces it, whose process was killed
+    (note,) = tacit.open(run.path, device="cpu").notes
+    assert "the training of an encoder" in note
+    assert f"tacit encode {run.path} --drop" in note
+    (run.path / ENCODING).unlink()
+    (run.path / MODEL).unlink()
+    (note,) = tacit.open(run.path, device="cpu").notes
+    assert "has no model.safetensors, and its encoder answers instead" in note
 
 
 def test_an_imported_checkpoint_answers_as_the_weights_it_was_made_of(

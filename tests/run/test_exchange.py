@@ -118,8 +118,8 @@ def test_one_exchange_waits_for_another_and_readers_for_the_moment_of_change(fol
                 seen.append((folder / "a").read_text() == (folder / "b").read_text())
 
     seen: list[bool] = []
-    writers = [threading.Thread(target=count) for _ in range(8)]
-    reader = threading.Thread(target=read_repeatedly)
+    writers = [threading.Thread(target=count, daemon=True) for _ in range(8)]
+    reader = threading.Thread(target=read_repeatedly, daemon=True)
     for thread in (*writers, reader):
         thread.start()
     for thread in (*writers, reader):

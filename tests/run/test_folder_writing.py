@@ -68,6 +68,26 @@ def test_tidying_leaves_what_others_are_writing(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+def test_half_written_tensors_go_once_nobody_writes_any(tmp_path: Path) -> None:
+    """A killed process leaves them under the name that safetensors gave them."""
+    run = RunFolder.create(tmp_path / "run", GRAPH, {})
+    left = run.path / ".tmpaB3xY9"
+    foreign = run.path / ".tmp-of-somebody"
+    for path in (left, foreign):
+        path.touch()
+    with ThreadPoolExecutor(1) as threads:
+        with run.lock_graph():  # as whoever writes tensors
+            tidied = threads.submit(run.tidy)
+            time.sleep(0.1)
+            there = left.exists()
+        tidied.result(10)
+    assert (there, left.exists(), foreign.exists()) == (True, False, True)
+    left.touch()
+    foreign.unlink()
+    RunFolder.create(run.path, GRAPH, {}, force=True)
+    assert not left.exists()
+
+
 def test_a_run_is_written_where_folders_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +162,7 @@ def test_a_file_system_to_be_read_alone(run: RunFolder, monkeypatch: pytest.Monk
 
 def test_threads_that_write_a_file_at_once_leave_one_of_theirs(run: RunFolder) -> None:
     path = run.path / RESULTS
-    other = threading.Thread(target=write_text, args=(path, "short"))
+    other = threading.Thread(target=write_text, args=(path, "short"), daemon=True)
     with replacing(path) as target, target.open("w") as file:
         file.write("a long text, ")
         file.flush()

@@ -64,6 +64,13 @@ def test_settings_of_odd_types(run: RunFolder, old: str, new: str, says: str) ->
         RunFolder.open(run.path).graph()
 
 
+def test_settings_that_are_no_text_come_with_advice(run: RunFolder) -> None:
+    path = run.path / "settings.toml"
+    path.write_bytes(b"\xff" + path.read_bytes())
+    with pytest.raises(RunError, match=r"settings.toml is damaged .*; train the run again"):
+        RunFolder.open(run.path)
+
+
 def rewrite(run: RunFolder, name: str, content: bytes) -> None:
     """Replace a file of the graph and its recorded checksum, as an attacker would."""
     (run.path / name).write_bytes(content)

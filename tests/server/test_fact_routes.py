@@ -63,7 +63,7 @@ def test_a_change_is_seen_by_all_workers_and_fails_no_question(service: Running)
         while not done.is_set():
             seen.append(known(service))
 
-    client = threading.Thread(target=ask)
+    client = threading.Thread(target=ask, daemon=True)
     client.start()
     reply = post(
         service, ("France", "borders", "Atlantis"), ("Plato", "praises^-1", "Atlantis"), new=True

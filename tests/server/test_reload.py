@@ -105,7 +105,7 @@ def test_a_reload_exchanges_graph_and_workers_while_questions_are_answered(
         while not stop.is_set():
             mine.append(known(service))
 
-    clients = [threading.Thread(target=ask, args=(mine,)) for mine in seen]
+    clients = [threading.Thread(target=ask, args=(mine,), daemon=True) for mine in seen]
     for client in clients:
         client.start()
     train(NEW, folder)

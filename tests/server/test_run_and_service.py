@@ -98,7 +98,7 @@ def test_a_run_is_served_from_python_as_it_was_opened(run: tacit.Run) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     def ready(service: object, address: str) -> None:
-        threading.Thread(target=visit, args=[address]).start()
+        threading.Thread(target=visit, args=[address], daemon=True).start()
 
     opened = tacit.open(run.folder.path, device="cpu", k=7)
     with pytest.raises(KeyboardInterrupt):

@@ -78,9 +78,7 @@ def adapt(
         if run is not None:
             summary |= _verdict(run, graph, training, summary)
             if summary["kept"]:
-                save_adapter(run, adapter, settings)
-                with run.changed_results() as results:
-                    results["adapt"] = summary
+                save_adapter(run, adapter, settings, summary)
             run.remove(ADAPTATION)
     return AdaptResult(training.calibration, adapter, settings, trainer.state.history, summary)
 

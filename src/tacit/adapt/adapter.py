@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from tacit.disk import from_json
 from tacit.engine.atoms.calibration import EVERY, Tails
 from tacit.errors import SettingsError
 from tacit.links.scorer import Scorer, State, VectorScorer, state_of
-from tacit.run_folder.files import ADAPTER, SETTINGS
+from tacit.run_folder.files import ADAPTATION, ADAPTER, SETTINGS
 from tacit.run_folder.folder import RunFolder
 
 VectorsOf = Callable[[Tensor], Tensor]  # of ids
@@ -188,13 +188,24 @@ def _affine(outputs: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(a < 0, a.clamp(max=0.0).exp(), 1.0 + a), shift
 
 
-def save_adapter(run: RunFolder, adapter: Adapter, settings: AdaptSettings) -> None:
-    """Write an adapter with its settings; evaluations of another one become outdated."""
+def save_adapter(
+    run: RunFolder,
+    adapter: Adapter,
+    settings: AdaptSettings,
+    summary: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an adapter with its settings and the summary of its training, together.
+
+    Evaluations of another one become outdated, and the checkpoint is deleted.
+    """
     trained_with = settings.to_dict()
-    with run.rewrite() as draft:
+    with run.rewrite(ADAPTATION) as draft:
         draft.outdate("adapt")
         draft.write_tensors(ADAPTER, adapter.state_dict(), {"settings": json.dumps(trained_with)})
         draft.write_settings("adapt", trained_with)
+        if summary is not None:
+            with draft.changed_results() as results:
+                results["adapt"] = dict(summary)
 
 
 def load_adapter(run: RunFolder, scorer: Scorer) -> tuple[Adapter, AdaptSettings]:

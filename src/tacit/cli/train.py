@@ -128,10 +128,10 @@ def adapt(
     run = open_run(source, device=settings.get("device", "auto"))
     with resumable():
         summary = run.adapt(queries, count=count, resume=resume, progress=True, **settings)
-    learned = ", ".join(f"{number:,} {name}" for name, number in summary["queries"].items())
+    learned = ", ".join(f"{name} ({number:,})" for name, number in summary["queries"].items())
     size = f"{summary['parameters']:,} parameters"
     work = f"{size}, {summary['steps']} steps in {summary['seconds']:.1f} s"
-    say(f"learned from {learned} queries: {work}", err=True)
+    say(f"learned from queries of {learned}: {work}", err=True)
     say(f"{run.folder.path}: {summary['verdict']}")
 
 

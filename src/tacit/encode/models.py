@@ -21,7 +21,7 @@ from tacit.errors import RunError
 from tacit.graph.graph import Graph
 from tacit.links.models import pick_device
 from tacit.links.scorer import Scorer
-from tacit.run_folder.files import ENCODER, ENCODING
+from tacit.run_folder.files import ENCODER, ENCODING, SETTINGS
 from tacit.run_folder.folder import RunFolder
 
 EMBEDDINGS: dict[str, Callable[[int, int, EncodeSettings], Encoder]] = {
@@ -44,8 +44,11 @@ def make_encoder(settings: EncodeSettings, graph: Graph, scorer: Scorer | None =
 def save_encoder(
     run: RunFolder, encoder: Encoder, settings: EncodeSettings, summary: Mapping[str, Any]
 ) -> None:
-    """Write an encoder with its settings and the summary of its training, together."""
-    with run.rewrite() as draft:
+    """Write an encoder with its settings and the summary of its training, together.
+
+    The checkpoint of the training is deleted with it.
+    """
+    with run.rewrite(ENCODING) as draft:
         draft.write_tensors(
             ENCODER, encoder.state_dict(), {"settings": json.dumps(settings.to_dict())}
         )
@@ -68,6 +71,7 @@ def load_encoder(
     with run.fits(ENCODER, "drop it, or encode the run again with force"):
         metadata, tensors = run.contents(ENCODER)
         settings = EncodeSettings.of(from_json(metadata["settings"]))
+        _check_table(run.settings.get("encode"), settings)
         encoder = make_encoder(settings, graph, scorer)
         encoder.load_state_dict(tensors)
         if not all(math.isfinite(float(weight.detach().sum())) for weight in encoder.parameters()):
@@ -75,3 +79,12 @@ def load_encoder(
     encoder = encoder.to(pick_device(device)).requires_grad_(False).eval()
     encoder.renew()
     return encoder, settings
+
+
+def _check_table(table: Mapping[str, Any] | None, settings: EncodeSettings) -> None:
+    """Raise a `ValueError` unless a run's table has the settings of its encoder."""
+    if table is None:
+        raise ValueError(f"the table [encode] of {SETTINGS} is gone")
+    # a training that goes on may have written a larger number of steps
+    if EncodeSettings.of(table).resume_signature() != settings.resume_signature():
+        raise ValueError(f"the table [encode] of {SETTINGS} has other settings")

@@ -189,12 +189,14 @@ def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
     if not sources:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
     open_runs = {str(source): open(source, device=device) for source in sources}
-    first, *others = (run.folder for run in open_runs.values())
-    for other in others:
-        if first.fingerprint != other.fingerprint:
-            same_labels = first.fingerprint.labels == other.fingerprint.labels
+    (first_name, first), *others = (
+        (name, run.folder.fingerprint) for name, run in open_runs.items()
+    )
+    for name, other in others:
+        if first != other:
+            same_labels = first.labels == other.labels
             raise RunError(
-                f"runs '{first.path}' and '{other.path}' are of different graphs: their "
+                f"runs '{first_name}' and '{name}' are of different graphs: their "
                 f"{'facts' if same_labels else 'labels'} differ; compare runs of one graph"
             )
     return open_runs

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.disk import exists
+from tacit import disk
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
@@ -161,7 +161,7 @@ def _train_in_folder(
     from tacit.encode.training.encoding import encode, training_queries
     from tacit.links.models import load_model, pick_device
 
-    fresh = out is not None and not exists(out)
+    fresh = out is not None and not disk.exists(out)
     if out is None:
         folder = _run_for_encoder(source, resume, force)
     elif resume and is_run(out):
@@ -235,10 +235,12 @@ def _create_folder(
             "model",
         )
     origin = find_run(source)
-    model = load_model(origin)  # before anything is written
-    graph = origin.graph()
+    with disk.reading(origin.path):  # one snapshot of facts and weights, before anything is written
+        graph = origin.graph()
+        model = load_model(origin)
+        trained_with = origin.settings["train"]
     derived = requested.with_derived(graph.num_entities)
-    folder = RunFolder.create(out, graph, origin.settings["train"], force)
+    folder = RunFolder.create(out, graph, trained_with, force)
     save_model(folder, model)
     folder.write_settings("encode", derived.to_dict())
     return folder

@@ -42,6 +42,8 @@ TRAINED_TABLES = ("train", "encode")  # tables of settings, at least one of whic
 OUTDATED = "the {} changed since this was measured"
 # files that several processes write in parts; `fitting/parts.py` names them
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
+# as safetensors names the file that it writes before it renames it
+_HALF_WRITTEN = re.compile(r"\.tmp\w{6}")
 
 SettingsTable = Mapping[str, Any]
 # the parts of a run by their table of settings: weights, checkpoint, and a predicate on the
@@ -61,4 +63,10 @@ REPAIRS = {ADAPTER: "adapt {} --drop", ENCODER: "encode {} --drop"}
 
 def is_run_file(name: str) -> bool:
     """Whether a file belongs to a run."""
-    return name in RUN_FILES or name.startswith(disk.TEMPORARY) or _PART.fullmatch(name) is not None
+    is_written = name.startswith(disk.TEMPORARY) or is_half_written(name)
+    return name in RUN_FILES or is_written or _PART.fullmatch(name) is not None
+
+
+def is_half_written(name: str) -> bool:
+    """Whether a file is one of tensors that a killed writer left, or that is being written."""
+    return _HALF_WRITTEN.fullmatch(name) is not None

@@ -23,6 +23,7 @@ from tacit.run_folder.files import (
     TRACE,
     TRAINED_TABLES,
     SettingsTable,
+    is_half_written,
     is_run_file,
 )
 
@@ -45,13 +46,13 @@ class LockedFolder:
         return (self.path / name).is_file()
 
     def read_text(self, name: str) -> str:
-        """The text of a file of the run."""
+        """The text of a file of the run; other bytes than UTF-8 are a `ValueError`."""
         path = self.path / name
         try:
             return path.read_bytes().decode("utf-8")
         except FileNotFoundError:
             raise RunError(f"run '{self.path}' has no {name}; train the run again") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise RunError(f"{path} cannot be read ({error})") from None
 
     @contextmanager
@@ -79,6 +80,10 @@ class LockedFolder:
                 with suppress(OSError):  # who writes it holds its lock
                     with disk.locked(path, wait=False):
                         pass
+                    disk.remove(path)
+        with self.locked():  # shared by those who write tensors
+            for path in self.path.iterdir():
+                if is_half_written(path.name):
                     disk.remove(path)
 
     @contextmanager
@@ -206,12 +211,13 @@ class GraphFolder(LockedFolder):
             yield self.open(self.path), draft
 
     @contextmanager
-    def rewrite(self) -> Iterator[Self]:
+    def rewrite(self, *obsolete: str) -> Iterator[Self]:
         """Yield a draft folder whose files replace those of the run atomically.
 
-        It starts with the settings and results of the run.
+        It starts with the settings and results of the run. Files that are then `obsolete` are
+        deleted with the others.
         """
-        with disk.exchanging(self.path) as draft:
+        with disk.exchanging(self.path, obsolete.__contains__) as draft:
             self.check_unchanged()
             for name in (SETTINGS, RESULTS):
                 if self.has(name):

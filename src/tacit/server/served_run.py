@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tacit.disk import reading, state
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
-from tacit.links.training.finished import unfinished
+from tacit.links.training.finished import notes_on_training
 from tacit.loaded_run import engine_of, read_weights
 from tacit.run.run import Run
 from tacit.run_folder.files import ENGINE_FILES, SETTINGS
@@ -111,7 +111,7 @@ class ServedRun:
         """The graph the run was made for."""
         with self._unchanged(), reading(self.path):
             folder = RunFolder.open(self.path)
-            if note := unfinished(folder):  # logged by the service alone
+            for note in notes_on_training(folder):  # logged by the service alone
                 log.warning("%s", note)
             return folder.graph()
 

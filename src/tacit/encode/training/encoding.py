@@ -90,7 +90,6 @@ def encode(
         }
         if run is not None:
             save_encoder(run, encoder, settings, summary)
-            run.remove(ENCODING)
     return EncodeResult(encoder, settings, trainer.state.history, summary)
 
 

@@ -7,7 +7,7 @@ import shlex
 from tacit.errors import RunError, TacitError
 from tacit.fitting.checkpoint import read_state
 from tacit.links.settings import TrainSettings
-from tacit.run_folder.files import CHECKPOINT, MODEL
+from tacit.run_folder.files import CHECKPOINT, ENCODER, ENCODING, MODEL
 from tacit.run_folder.folder import RunFolder
 
 
@@ -48,3 +48,28 @@ def unfinished(run: RunFolder) -> str:
     epochs = run.settings["train"].get("epochs")
     stopped = f"the training of run '{run.path}' stopped after epoch {state.done} of {epochs}"
     return f"{stopped}; go on with: tacit train {path} --out {path} --resume"
+
+
+def notes_on_training(run: RunFolder) -> list[str]:
+    """The notes on trainings of a run that were stopped, or whose weights are missing."""
+    return list(filter(None, (unfinished(run), without_predictor(run), unfinished_encoder(run))))
+
+
+def without_predictor(run: RunFolder) -> str:
+    """A note on an encoder that answers since a run's link predictor is missing, or ""."""
+    if run.has(MODEL) or "train" not in run.settings or not run.has(ENCODER):
+        return ""
+    return (
+        f"run '{run.path}' has no {MODEL}, and its encoder answers instead; go on with the "
+        "training of its link predictor, or train the run again"
+    )
+
+
+def unfinished_encoder(run: RunFolder) -> str:
+    """A note on an encoder beside a link predictor whose training was stopped, or ""."""
+    if not (run.has(MODEL) and run.has(ENCODING)):
+        return ""
+    return (
+        f"the training of an encoder of run '{run.path}' has not finished; repeat its command with "
+        f"--resume, or drop it with: tacit encode {shlex.quote(str(run.path))} --drop"
+    )
