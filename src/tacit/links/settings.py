@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import SettingsError
+from tacit.run_folder.files import RULES_MODEL
 from tacit.settings import Settings, device_setting, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
@@ -24,7 +25,11 @@ _BY_SIZE = "by the size of the graph where nothing is given"
 class OptimizationSettings:
     """The link predictor, and how its weights are moved."""
 
-    model: str = setting("complex", "The link predictor.", choices=MODEL_NAMES)
+    model: str = setting(
+        "complex",
+        "The link predictor; rules are mined in seconds, and have settings of their own.",
+        choices=(*MODEL_NAMES, RULES_MODEL),
+    )
     rank: int = setting(
         None, f"Numbers per entity (complex ones for complex, rotate); {_BY_SIZE}.", least=1
     )

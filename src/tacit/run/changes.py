@@ -20,7 +20,7 @@ from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
 from tacit.run.world import find_run
-from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED
+from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_world, load
 
@@ -28,6 +28,7 @@ from tacit.sources import NameOrPath, cache_folder, is_world, load
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph import datasets
+    from tacit.links.scorer import Scorer
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
@@ -330,7 +331,7 @@ def _plan_change(
         absent=absent,
     )
     if (change.entities or change.relations) and run.has(ENCODER):
-        without = "drop it, or " if run.has(MODEL) else ""
+        without = "drop it, or " if run.has_predictor else ""
         raise RunError(
             f"the facts name {counted(change.entities, 'entity', 'entities')} and "
             f"{counted(change.relations, 'relation')} that run '{run.path}' does not know "
@@ -361,17 +362,25 @@ def _write(
 ) -> None:
     """Write the changed run without the files that depend on its old weights and facts.
 
-    An encoder keeps its weights, since it knows all entities of the changed graph.
+    An encoder keeps its weights, since it knows all entities of the changed graph. Rules keep their
+    counts, and look at the changed facts.
     """
     from tacit.adapt.adapter import load_adapter, save_adapter
+    from tacit.links.factors import FactorModel
     from tacit.links.models import load_model, save_model
+    from tacit.links.rules.rule_files import load_rules, rule_scorer
     from tacit.links.training.new_embeddings import fit_new_embeddings
 
-    model = load_model(run) if run.has(MODEL) else None  # before anything is written
-    larger = model
+    # before anything is written
+    model = load_model(run) if run.has(MODEL) else None
+    rules = load_rules(run)[0] if run.has(RULES) else None
+    predictor: Scorer | None = model
+    larger: Scorer | None = model
     if model is not None and (change.entities or change.relations):
         chosen = TrainSettings.of(run.settings["train"])
         larger = fit_new_embeddings(model, graph, chosen, progress)
+    elif model is None and rules is not None:
+        predictor, larger = rule_scorer(rules, run.graph()), rule_scorer(rules, graph)
     settings = run.settings
     first, *others = (table for table in settings if table not in _WRITTEN)
     new_run = RunFolder.create(draft, graph, settings[first], table=first)
@@ -379,14 +388,14 @@ def _write(
     totals = before.pop("changes", {})
     before.pop("versions", None)
     results = {name: _mark_outdated(value) for name, value in before.items()}
-    if model is not None and larger is not None:
+    if isinstance(larger, FactorModel):
         save_model(new_run, larger)
-        if run.has(ADAPTER):
-            adapter, adapted = load_adapter(run, model)
-            save_adapter(new_run, adapter.with_larger_scorer(larger), adapted)
+    if predictor is not None and larger is not None and run.has(ADAPTER):
+        adapter, adapted = load_adapter(run, predictor)
+        save_adapter(new_run, adapter.with_larger_scorer(larger), adapted)
     for table in others:  # after the model, whose saving deletes an adapter's table
         new_run.write_settings(table, settings[table])
-    for name in (ENCODER, ADAPTER):
+    for name in (RULES, ENCODER, ADAPTER):
         if run.has(name) and not new_run.has(name):
             about, tensors = run.contents(name)
             new_run.write_tensors(name, tensors, about)

@@ -15,7 +15,7 @@ from tacit.query.sampling.query_folder import sample
 from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import Change, add_facts, remove_facts
 from tacit.run.world import find_run
-from tacit.run_folder.files import ENCODING, MODEL
+from tacit.run_folder.files import ENCODING, MODEL, RULES
 from tacit.run_folder.folder import RunFolder, predicting_parts
 from tacit.sources import NameOrPath
 
@@ -153,7 +153,7 @@ class Run(QuestionAnswering):
 
     def drop_encoder(self) -> None:
         """Delete the run's encoder or its stopped training; a link predictor must remain."""
-        if not self.folder.has(MODEL):
+        if not self.folder.has_predictor:
             raise RunError(
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
             )
@@ -177,8 +177,9 @@ class Run(QuestionAnswering):
         exact search is faster.
         """
         if not self.folder.has(MODEL):
+            content = "predicts by rules" if self.folder.has(RULES) else "holds an encoder alone"
             raise RunError(
-                f"run '{self.folder.path}' holds an encoder alone; an index is one of a link "
+                f"run '{self.folder.path}' {content}; an index is one of the vectors of a link "
                 "predictor"
             )
         loaded = self._loaded

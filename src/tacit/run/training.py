@@ -12,11 +12,13 @@ from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
+from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
 from tacit.run.run import Run
 from tacit.run.world import find_run
-from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR
-from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES, RULES_MODEL
+from tacit.run_folder.folder import RunFolder, is_of_rules
+from tacit.settings import settings_of
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
 # Imports of torch are local.
@@ -50,9 +52,12 @@ def train(
     `progress` receives every `Event`, or True shows them: as a bar on a terminal, as lines
     elsewhere. Settings are those of `TrainSettings`: model, rank, epochs, batch, lr, reg, device,
     seed and so on; the defaults of rank, epochs, batch and reg depend on the size of the graph.
-    Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such as
-    `columns`, say how the graph is read.
+    With `model="rules"` they are those of `RuleSettings`, and the run is written once all rules are
+    mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
+    as `columns`, say how the graph is read.
     """
+    if settings.get("model") == RULES_MODEL:
+        return _train_rules(graph, out, resume, force, progress, settings)
     from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
     from tacit.links.models import pick_device
@@ -61,6 +66,7 @@ def train(
 
     _check_either(resume, force)
     reading = take_reading(settings)
+    check_predictor(settings)
     config = TrainSettings.of(settings)
     pick_device(config.device)  # before anything is written
     meet_others(config.device)
@@ -74,6 +80,11 @@ def train(
             raise RunError(
                 f"run '{out}' holds an encoder alone, no link predictor to go on with; choose "
                 "another folder"
+            )
+        if is_of_rules(folder):
+            raise RunError(
+                f"run '{out}' holds rules, which are mined again with `force=True`; go on with it "
+                "by `model='rules'`, or choose another folder"
             )
         stored = TrainSettings.of(folder.settings["train"])
         config = stored.continued(**settings)
@@ -98,6 +109,65 @@ def train(
         fit(loaded, config, folder, progress, resume=resume, validate=validate)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
+
+
+def check_predictor(settings: Mapping[str, Any]) -> None:
+    """Raise a `SettingsError` for settings of models beside `model="rules"`, and the reverse."""
+    of_rules, of_models = (
+        {field.name for field in settings_of(kind)} for kind in (RuleSettings, TrainSettings)
+    )
+    model = settings.get("model", TrainSettings.model)
+    chosen, others = (of_rules, of_models) if model == RULES_MODEL else (of_models, of_rules)
+    for name in settings:
+        if name in others - chosen - {"model"}:
+            problem = (
+                f"{name} is a setting of models with vectors, and `model='{model}'` has none"
+                if model == RULES_MODEL
+                else f"{name} says how rules are mined, and `model='{model}'` mines none"
+            )
+            raise SettingsError(f"{problem}; leave it out", name)
+
+
+def _train_rules(
+    source: Facts | Sequence[Facts],
+    out: NameOrPath,
+    resume: bool,
+    force: bool,
+    progress: Progress | bool,
+    settings: dict[str, Any],
+) -> Run:
+    """Mine the rules of a graph, and write them to the folder `out` in the end.
+
+    A run of rules with all of its rules has nothing to resume.
+    """
+    from tacit.distributed.shards import world_size
+    from tacit.links.rules.rule_files import mine_run
+
+    _check_either(resume, force)
+    reading = take_reading(settings)
+    check_predictor(settings)
+    mining = {name: value for name, value in settings.items() if name != "model"}
+    config = RuleSettings.of(mining)
+    if world_size() > 1:
+        raise SettingsError("rules are mined by one process; leave torchrun out", "model")
+    resumes = resume and is_run(out)
+    if not resumes:
+        RunFolder(out).check_free(force)
+    graph = load(source, **reading)
+    if resumes:
+        folder = RunFolder.open(out)
+        folder.check(graph)
+        if not is_of_rules(folder):
+            raise RunError(
+                f"run '{out}' does not predict by rules alone; replace it by `force=True`, or "
+                "choose another folder"
+            )
+        stored = {name: v for name, v in folder.settings["train"].items() if name != "model"}
+        config = RuleSettings.of(stored).continued(**mining)
+        if folder.has(RULES):
+            return Run(folder)
+    mine_run(graph, out, config, force=force or resumes, progress=progress)
+    return Run(RunFolder.open(out))
 
 
 @with_gradients
@@ -172,12 +242,17 @@ def _train_in_folder(
     config = _continued_settings(folder, requested, settings, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
-    predicts = folder.has(MODEL)  # its vectors stay as they are while the encoder is trained
+    predicts = folder.has_predictor  # which stays as it is while the encoder is trained
     with folder.training("encode"), folder.in_use() if predicts else nullcontext():
         if out is None:
             _check_replaceable(folder, resume, force)
         try:
-            scorer = load_model(folder, str(pick_device(config.device))) if predicts else None
+            needs_vectors = config.model in ON_PREDICTOR or folder.has(MODEL)
+            scorer = (
+                load_model(folder, str(pick_device(config.device)))
+                if predicts and needs_vectors
+                else None
+            )
             graph = folder.graph()
             train_queries, valid_queries = training_queries(graph, config, queries)
             encode(
