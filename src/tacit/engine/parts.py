@@ -23,6 +23,7 @@ from tacit.graph.graph import Graph, no_triples
 from tacit.links.codes import shared_codes
 from tacit.links.index import WORTH
 from tacit.links.retrievers import ScanRetriever, TopKRetriever
+from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.run_retrievers import RunRetrievers, require_bilinear
 from tacit.links.scorer import Scorer, check_sizes, shards_of
 
@@ -58,6 +59,11 @@ class EngineParts:
                 "leave the adapter out with `adapted=False`, or leave `calibration` out",
                 "calibration",
             )
+
+    @property
+    def rule_scorer(self) -> RuleScorer | None:
+        """The rules that scores come from; None where there are none."""
+        return self.scorer if isinstance(self.scorer, RuleScorer) else None
 
     @property
     def encoder_reasoner(self) -> Reasoner | None:
