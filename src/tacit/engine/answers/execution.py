@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
-from tacit.engine.answers.evidence import EvidenceFinder
+from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.answers.witnesses import witness
 from tacit.engine.logic import ZERO
 from tacit.engine.questions import AskOptions, BoundQuery, Span, lowest

@@ -13,10 +13,10 @@ from tacit.engine.answers.evidence import (
     AtomEvidence,
     Evidence,
     EvidenceFact,
-    EvidenceFinder,
 )
 
 if TYPE_CHECKING:
+    from tacit.engine.answers.evidence_finder import EvidenceFinder
     from tacit.engine.search.proofs import Proof
     from tacit.graph.graph import Graph
     from tacit.query.plans.plan import CompiledQuery
@@ -57,8 +57,8 @@ class WitnessAtom:
 
     def to_dict(self) -> dict[str, Any]:
         """The atom as plain data for JSON."""
-        data = vars(self) | {}
-        return data | data.pop("found").to_dict()
+        data = {name: value for name, value in vars(self).items() if name != "found"}
+        return data | self.found.to_dict()
 
     def __str__(self) -> str:
         mark = "known" if self.observed else "predicted"
