@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
+from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails, moved_odds
 from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.logic import LOG2_E, log1mexp, steadily
+from tacit.engine.logic import LOG2_E, steadily
 
 
 class Adapted(Calibration):
-    """`log σ(x(1 + α) + β)` of the raw score `x`, or of the log-odds of softmax-count."""
+    """`log σ(x(1 + α) + β)` of the raw score `x`, or of the log-odds of softmax-count.
+
+    Beside rules the log-odds are those of the mixture.
+    """
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
@@ -28,7 +30,7 @@ class Adapted(Calibration):
         self.by_odds = capabilities.by_odds
         self.capabilities = replace(
             capabilities,
-            monotone=adapter.by_row,
+            monotone=capabilities.monotone and adapter.by_row,
             rowwise=(
                 capabilities.rowwise
                 and adapter.by_row
@@ -37,7 +39,8 @@ class Adapted(Calibration):
             shareable=adapter.by_relation,
         )
         self.name = f"{calibration.name}, adapted"
-        self.kind = calibration.name
+        self.kind = calibration.kind
+        self.rules = calibration.rules
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
@@ -46,7 +49,7 @@ class Adapted(Calibration):
             return 0.0
         scale, shift = (part.detach() for part in self.adapter.table())
         before = torch.full_like(scale, self.calibration.supremum)
-        return float(_moved_odds(before, scale, shift).max())
+        return float(moved_odds(before, scale, shift).max())
 
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -81,7 +84,7 @@ class Adapted(Calibration):
         if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
-        return _moved_odds(before, *self.adapter(heads, relations, tails))
+        return moved_odds(before, *self.adapter(heads, relations, tails))
 
     def moved(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -110,12 +113,3 @@ class Adapted(Calibration):
         x: Tensor = self.calibration(logits, heads, relations)
         # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
-
-
-def _moved_odds(scores: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """`log σ(x(1 + α) + β)` of the log-odds `x = log c / (1 - c)` of `log c`."""
-    after = F.logsigmoid(torch.addcmul(shift, scores - log1mexp(scores), scale))
-    if after.requires_grad:
-        return after
-    # log-odds and back lose digits, which unchanged rows keep
-    return torch.where((scale == 1.0) & (shift == 0.0), scores, after)

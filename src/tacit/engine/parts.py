@@ -11,6 +11,7 @@ import torch
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
+from tacit.engine.atoms.mixture import Mixed, RuleMixture
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.search.continuous import ContinuousReasoner
@@ -33,7 +34,8 @@ class EngineParts:
     """A graph, a scorer and settings, checked together, and the parts built from them.
 
     `adapter` is a calibration with a trained adapter, `reasoner` replaces the search, `retrievers`
-    belong to a run, and `encoder` is the reasoner behind `search="encoder"` or the error it raises.
+    belong to a run, `encoder` is the reasoner behind `search="encoder"` or the error it raises, and
+    `rules` are mixed into scores where the settings say so.
     """
 
     graph: Graph
@@ -43,9 +45,12 @@ class EngineParts:
     reasoner: Reasoner | None = None
     retrievers: RunRetrievers | None = None
     encoder: Reasoner | RunError | None = None
+    rules: RuleMixture | None = None
 
     def __post_init__(self) -> None:
         check_sizes("link predictor", self.scorer, self.graph)
+        if self.rules is not None:
+            check_sizes("rules", self.rules.scorer, self.graph)
         for name in ("adapter", "reasoner", "encoder"):
             check_sizes(name, getattr(self, name), self.graph)
         if self.settings.search == "encoder" and self.override is None:
@@ -59,6 +64,26 @@ class EngineParts:
                 "leave the adapter out with `adapted=False`, or leave `calibration` out",
                 "calibration",
             )
+        if self.adapter is not None and (self.adapter.rules is None) != (self.mixture is None):
+            without = "without" if self.adapter.rules is None else "with"
+            present = "not used" if self.mixture is None else "used"
+            raise SettingsError(
+                f"rules are {present}, and the adapter was trained {without} them; leave the "
+                "adapter out with `adapted=False`, or leave `rules` out",
+                "rules",
+            )
+
+    @property
+    def mixture(self) -> RuleMixture | None:
+        """The rules that the settings mix into scores; None where there are none."""
+        return self.rules if self.settings.rules else None
+
+    @property
+    def rule_scorer(self) -> RuleScorer | None:
+        """The rules that scores come from, mixed with a link predictor's or alone."""
+        if isinstance(self.scorer, RuleScorer):
+            return self.scorer
+        return None if self.mixture is None else self.mixture.scorer
 
     @property
     def rule_scorer(self) -> RuleScorer | None:
@@ -90,7 +115,10 @@ class EngineParts:
         """
         override = self.override
         calibrated = self.settings.search != "symbolic" if override is None else override.calibrated
-        config = self.settings.to_dict() | {"adapted": calibrated and self.adapter is not None}
+        config = self.settings.to_dict() | {
+            "adapted": calibrated and self.adapter is not None,
+            "rules": calibrated and self.mixture is not None,
+        }
         if not calibrated:
             config["calibration"] = "none"
         if override is not None:
@@ -119,6 +147,8 @@ class EngineParts:
         device = self.scorer.device
         facts = self.facts or KnownFacts(self.graph.index("train"), device)
         kind = self.adapter or calibration(settings.calibration, facts)
+        if self.adapter is None and self.mixture is not None:
+            kind = Mixed(kind, self.mixture)
         return Atoms(
             self.scorer,
             kind.counting(facts, shards_of(self.scorer)),
@@ -150,7 +180,7 @@ class EngineParts:
             raise SettingsError(
                 f"candidates is '{candidates}', and lists cannot serve what the engine asks for: "
                 "they take a model that scores by products, on the CPU, sigmoid or softmax-count, "
-                "nothing typed, no adapter by tail; leave it out",
+                "nothing typed, no adapter by tail, no rules; leave it out",
                 "candidates",
             )
         return candidates
