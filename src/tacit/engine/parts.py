@@ -86,11 +86,6 @@ class EngineParts:
         return None if self.mixture is None else self.mixture.scorer
 
     @property
-    def rule_scorer(self) -> RuleScorer | None:
-        """The rules that scores come from; None where there are none."""
-        return self.scorer if isinstance(self.scorer, RuleScorer) else None
-
-    @property
     def encoder_reasoner(self) -> Reasoner | None:
         """The reasoner behind `search="encoder"`; None where there is none to use."""
         return self.encoder if isinstance(self.encoder, Reasoner) else None
