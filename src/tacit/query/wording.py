@@ -147,6 +147,33 @@ def words_of(relation: str) -> Words:
     )
 
 
+def fact_in_words(relation: str, subject: str, other: str) -> str:
+    """Words a fact by the names in it.
+
+    >>> fact_in_words("borders", "France", "Spain"), fact_in_words("capital", "France", "Paris")
+    ('France borders Spain', 'France has Paris as its capital')
+    """
+    return f"{subject} {_predicate(Statement(relation, other))}"
+
+
+def infinitive(step: Statement) -> str:
+    """Words a statement about several things, after "to".
+
+    >>> infinitive(Statement("speaks", "German")), infinitive(Statement("currency", "Euro"))
+    ('speak German', 'have Euro as their currency')
+    """
+    words = words_of(step.relation)
+    other = _object_phrase(step)
+    if step.inverse:
+        return f"be {words.noun} of {other}" if words.leads else f"be what {_clause(step)}"
+    if words.kind == "noun":
+        return f"have {other} as their {words.noun}"
+    noun = f" {words.noun}" * bool(words.noun)
+    if words.kind == "verb":
+        return f"{words.plain}{noun} {other}"
+    return f"be {words.verb}{noun} {other}"
+
+
 def _article(word: str) -> str:
     return "an" if word[:1] in "aeio" else "a"
 

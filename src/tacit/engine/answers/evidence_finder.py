@@ -1,0 +1,163 @@
+"""Finds the evidence of predicted atoms: rules and their groundings, or the nearest known facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from tacit.engine.answers.evidence import (
+    NO_EVIDENCE,
+    AtomEvidence,
+    Evidence,
+    EvidenceFact,
+    EvidencePath,
+    NamedRule,
+    Triple,
+)
+from tacit.graph.fact_index import FactIndex, Ints
+from tacit.graph.graph import Graph
+from tacit.links.rules.rule_scorer import Firing, RuleScorer
+from tacit.links.rules.rule_set import Rule
+from tacit.links.scorer import VectorScorer, shards_of
+from tacit.query.rule_words import path_in_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tacit.engine.parts import EngineParts
+
+RULES = 3  # rules shown of an atom: those that its score is made of
+PATHS = 2  # groundings shown of a rule
+ANALOGIES = 3
+_LOOKED_AT = 16  # groundings of a rule, among which those with facts of their own are shown
+_COMPARED = 4096  # facts of a relation that are compared with an atom
+
+
+def evidence_for(
+    graph: Graph,
+    rules: RuleScorer,
+    head: int,
+    relation: int,
+    tail: int,
+    top: int = RULES,
+    paths: int = PATHS,
+) -> tuple[Evidence, ...]:
+    """The `top` rules that speak for a directed atom, best first, with `paths` groundings each."""
+    shown = set[frozenset[Triple]]()
+    firings = rules.firings(head, relation, tail, top, max(paths, _LOOKED_AT))
+    return tuple(_evidence(graph, firing, paths, shown) for firing in firings)
+
+
+def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Triple]]) -> Evidence:
+    """The evidence of a rule, by groundings that share no facts and that no rule before showed."""
+    used = set[Triple]()
+    paths = list[tuple[EvidencePath, list[Triple]]]()
+    repeated = 0
+    for path in firing.paths:
+        facts = path_facts(firing.rule, path)
+        if frozenset(facts) in shown:
+            repeated += 1
+        elif len(paths) < count and used.isdisjoint(facts):
+            used.update(facts)
+            named = tuple(EvidenceFact.of(graph, fact) for fact in facts)
+            paths.append((EvidencePath(path_in_words(graph, firing.rule, path), named), facts))
+    shown.update(frozenset(facts) for _, facts in paths)
+    return Evidence(
+        NamedRule.of(graph, firing.rule, firing.id),
+        tuple(path for path, _ in paths),
+        firing.total - len(paths) - repeated,
+    )
+
+
+def path_facts(rule: Rule, path: tuple[int, ...]) -> list[Triple]:
+    """The forward facts of a rule's body along a path of entities."""
+    return [
+        (end, relation & ~1, start) if relation % 2 else (start, relation, end)
+        for relation, start, end in zip(rule.body, path, path[1:], strict=False)
+    ]
+
+
+@dataclass(eq=False)
+class EvidenceFinder:
+    """Finds the evidence of the atoms of one question, each once."""
+
+    parts: EngineParts
+    _found: dict[tuple[int, int, int, bool], AtomEvidence] = field(default_factory=dict)
+    _facts: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def of(self, head: int, relation: int, tail: int, denied: bool = False) -> AtomEvidence:
+        """The evidence of a directed atom, read as it was scored; a denied one has no analogies."""
+        key = head, relation, tail, denied
+        if key not in self._found:
+            self._found[key] = self._find(*key)
+        return self._found[key]
+
+    def _find(self, head: int, relation: int, tail: int, denied: bool) -> AtomEvidence:
+        if not self.parts.search.predicts or self.parts.override is not None:
+            return NO_EVIDENCE
+        rules = self.parts.rule_scorer
+        found: tuple[Evidence, ...] = ()
+        share = None
+        if rules is not None:
+            found = evidence_for(self.parts.graph, rules, head, relation, tail)
+            share = self._rule_share(head, relation, tail) if found else 0.0
+        analogies = () if found or denied else self.analogies(head, relation, tail)
+        return AtomEvidence(found, analogies, share)
+
+    def _rule_share(self, head: int, relation: int, tail: int) -> float:
+        """How much of an atom's score comes from rules."""
+        return 1.0
+
+    @cached_property
+    def _index(self) -> FactIndex:
+        """The facts that analogies come from."""
+        index = self.parts.index
+        return self.parts.graph.index("train") if index is None else index
+
+    def analogies(
+        self, head: int, relation: int, tail: int, top: int = ANALOGIES
+    ) -> tuple[EvidenceFact, ...]:
+        """The known facts of a relation whose ends are most similar to an atom's, by cosine.
+
+        Of a large relation, facts with one of the atom's own ends are compared, and some others.
+        """
+        scorer = self.parts.scorer
+        if not isinstance(scorer, VectorScorer) or shards_of(scorer).world > 1:
+            return ()
+        if relation % 2:
+            head, tail = tail, head
+        relation &= ~1
+        heads, tails = self._facts_of(relation)
+        alike = (heads == head) & (tails == tail)  # where facts are scored as if unknown
+        chosen = np.flatnonzero(~alike)
+        if len(chosen) > _COMPARED:
+            near = ((heads == head) | (tails == tail))[chosen]
+            near[:: -(-len(chosen) // _COMPARED)] = True
+            chosen = chosen[near][: 2 * _COMPARED]
+        if not len(chosen):
+            return ()
+        closeness = _cosines(scorer, heads[chosen], head) + _cosines(scorer, tails[chosen], tail)
+        order = closeness.argsort(descending=True, stable=True)[:top].cpu().numpy()
+        triples = ((int(heads[i]), relation, int(tails[i])) for i in chosen[order])
+        return tuple(EvidenceFact.of(self.parts.graph, triple) for triple in triples)
+
+    def _facts_of(self, relation: int) -> tuple[Ints, Ints]:
+        """The heads and tails of the facts of a relation."""
+        if relation not in self._facts:
+            heads = self._index.sources.tails(relation, 0).astype(np.int64)
+            rows, tails = self._index.neighbours(heads, np.full_like(heads, relation))
+            self._facts[relation] = heads[rows], tails.astype(np.int64)
+        return self._facts[relation]
+
+
+def _cosines(scorer: VectorScorer, entities: Ints, entity: int) -> Tensor:
+    """The cosine of the vector of each entity with that of one, `[n]`."""
+    ids, places = np.unique(entities, return_inverse=True)
+    several = scorer.entity_vectors(torch.from_numpy(ids).to(scorer.device)).float()
+    (one,) = scorer.entity_vectors(torch.tensor([entity], device=scorer.device)).float()
+    cosines = torch.nn.functional.cosine_similarity(several, one[None], dim=1)
+    return cosines[torch.from_numpy(places).to(cosines.device)]
