@@ -32,7 +32,9 @@ def closure(facts: set[Triple], rules: list[Rule], entities: int) -> set[Triple]
 
 def triples_in(index: FactIndex) -> set[Triple]:
     """The triples of an index."""
-    heads, relations = (np.repeat(c, np.diff(index.offsets)) for c in (index.heads, index.relations))
+    heads, relations = (
+        np.repeat(c, np.diff(index.offsets)) for c in (index.heads, index.relations)
+    )
     return set(zip(heads.tolist(), relations.tolist(), index.all_tails.tolist(), strict=True))
 
 
@@ -88,7 +90,9 @@ def test_only_written_rules_of_confidence_one_that_are_on_deduce() -> None:
 def test_too_many_deductions_are_refused_with_the_name_of_the_rule() -> None:
     chain = Graph.of([(f"e{i}", "next", f"e{i + 1}") for i in range(300)])
     rules = RuleSet.of([hard(Rule((0, 0), 0))])  # 300 · 301 / 2 pairs in all, 10 · 300 allowed
-    with pytest.raises(LimitError, match=r"^after has confidence 1 .* more than 3,000 facts to 300"):
+    with pytest.raises(
+        LimitError, match=r"^after has confidence 1 .* more than 3,000 facts to 300"
+    ):
         deduce(chain.index("train"), rules, lambda place: ["after"][place])
 
 

@@ -76,9 +76,7 @@ def test_a_body_is_a_sparql_pattern(seed: int) -> None:
     rng = np.random.default_rng(seed)
     found = 0
     for rule in (random_rule(rng, graph) for _ in range(40)):
-        rows = [
-            tuple(int(node.value[2:]) for node in row) for row in store.query(pattern(rule))
-        ]
+        rows = [tuple(int(node.value[2:]) for node in row) for row in store.query(pattern(rule))]
         expected = rows if rule.tail == NONE else [(row[0], rule.tail) for row in rows]
         assert pairs_of(graph, rule) == sorted(expected)
         found += len(rows)

@@ -81,11 +81,9 @@ class _Grown:
 
     def neighbours(self, heads: Integers, relations: Integers) -> tuple[Ints, Integers]:
         """The tails of many pairs: facts, then deductions."""
-        facts, deductions = (
-            each.neighbours(heads, relations) for each in (self.index, self.deduced)
-        )
-        rows, tails = map(np.concatenate, zip(facts, deductions, strict=True))
-        return rows, tails
+        rows, tails = self.index.neighbours(heads, relations)
+        more_rows, more_tails = self.deduced.neighbours(heads, relations)
+        return np.concatenate([rows, more_rows]), np.concatenate([tails, more_tails])
 
     def is_new(self, rows: Ints) -> Ints:
         """The rows whose triples are neither facts nor deduced before."""
