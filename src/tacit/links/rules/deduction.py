@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.errors import LimitError
 from tacit.graph.fact_index import FactIndex, Integers, Ints
-from tacit.links.rules.grounding import consequences, walks
+from tacit.links.rules.consequences import consequences, walks
 from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
 
 MOST_DEDUCED = 10  # times the facts that rules may add

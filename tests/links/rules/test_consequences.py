@@ -8,8 +8,8 @@ from pyoxigraph import DefaultGraph, NamedNode, Quad, Store
 
 from rule_worlds import implied, random_graph, random_rule, triples_of
 from tacit.graph.graph import Graph
-from tacit.links.rules import grounding
-from tacit.links.rules.grounding import consequences, measured
+from tacit.links.rules import consequences as joins
+from tacit.links.rules.consequences import consequences, measured
 from tacit.links.rules.rule_set import NONE, Rule
 
 
@@ -27,8 +27,8 @@ def pairs_of(graph: Graph, rule: Rule) -> list[tuple[int, int]]:
 def test_rules_hold_for_what_loops_over_all_assignments_find(
     seed: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grounding, "_PATHS", block)
-    monkeypatch.setattr(grounding, "_FIRST", 2)
+    monkeypatch.setattr(joins, "_PATHS", block)
+    monkeypatch.setattr(joins, "_FIRST", 2)
     graph = random_graph(seed)
     facts = triples_of(graph)
     rng = np.random.default_rng(seed)
