@@ -10,7 +10,8 @@ import pytest
 from rule_worlds import random_graph, random_rule
 from tacit.errors import DataError
 from tacit.graph.graph import Graph
-from tacit.links.rules.anyburl import mirrored, read_rules, write_rules
+from tacit.links.rules.anyburl import read_rules, write_rules
+from tacit.links.rules.editing import mirrored
 from tacit.links.rules.rule_set import NONE, OFF, SAMPLED, Rule, RuleSet
 
 GRAPH = Graph.of([("Oslo", "in", "Norway"), ("Norway", "near", "Sweden"), ("Bo", "likes", "Oslo")])

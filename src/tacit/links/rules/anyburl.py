@@ -14,6 +14,7 @@ import numpy as np
 from tacit import disk
 from tacit.errors import DataError
 from tacit.graph.graph import Graph
+from tacit.links.rules.editing import forms, mirrored
 from tacit.links.rules.rule_set import LONGEST, NONE, SAMPLED, Rule, RuleSet
 
 _LONGEST_LINE = 10_000  # characters of a rule
@@ -75,14 +76,13 @@ def read_rules(path: str | Path, graph: Graph) -> RuleFile:
                     reasons[rule] += 1
                     continue
                 predictions, support, confidence = counts
-                for form in (rule, mirrored(rule)):
-                    if form is not None:
-                        found[form] = form._replace(
-                            support=support,
-                            groundings=predictions,
-                            confidence=confidence,
-                            flags=SAMPLED,
-                        )
+                for form in forms(rule):
+                    found[form] = form._replace(
+                        support=support,
+                        groundings=predictions,
+                        confidence=confidence,
+                        flags=SAMPLED,
+                    )
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"it cannot be read ({error})", path) from None
     return RuleFile(RuleSet.of(list(found.values())), dict(reasons))
@@ -113,18 +113,6 @@ def write_rules(path: str | Path, graph: Graph, rules: RuleSet) -> int:
         lines.setdefault(text, f"{counts}\t{text}\n")
     disk.write_text(Path(path), "".join(lines.values()))
     return absent
-
-
-def mirrored(rule: Rule) -> Rule | None:
-    """The rule of the inverse relation that says the same; None for a head with a constant.
-
-    >>> mirrored(Rule((0, 4), 6))[:2]
-    ((5, 1), 7)
-    """
-    if rule.tail != NONE:
-        return None
-    body = tuple(relation ^ 1 for relation in reversed(rule.body))
-    return rule._replace(body=body, relation=rule.relation ^ 1)
 
 
 def rule_line(graph: Graph, rule: Rule) -> str:
