@@ -37,6 +37,13 @@ class LoadedWeights:
     # the states of the weight files when they were read, by part
     files: Mapping[str, list[Any]] = field(default_factory=dict)
 
+    @property
+    def rule_scorer(self) -> RuleScorer | None:
+        """The rules of the run, alone or beside its link predictor."""
+        from tacit.links.rules.rule_scorer import RuleScorer
+
+        return self.scorer if isinstance(self.scorer, RuleScorer) else self.rules
+
     def check_unwritten(self, *parts: str) -> None:
         """Raise a `RunError` if weights of some parts in memory are others than on disk."""
         models = {"train": self.scorer, "rules": self.rules, "encode": self.encoder}

@@ -24,9 +24,11 @@ from tacit.graph.graph import Graph, no_triples
 from tacit.links.codes import shared_codes
 from tacit.links.index import WORTH
 from tacit.links.retrievers import ScanRetriever, TopKRetriever
+from tacit.links.rules.deduction import Deductions
 from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.run_retrievers import RunRetrievers, require_bilinear
 from tacit.links.scorer import Scorer, check_sizes, shards_of
+from tacit.query.rule_words import named_rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +123,27 @@ class EngineParts:
         return config | {"candidates": self.candidates, "search": self.resolved_search}
 
     @cached_property
+    def deductions(self) -> Deductions | None:
+        """What follows from the known facts by rules that hold without exception."""
+        rules = self.rule_scorer
+        if rules is None or not self.settings.observed:
+            return None
+        facts = self.graph.index(*self.settings.observed)
+        return rules.deductions(facts, lambda id: named_rule(self.graph, rules.rules[id], id))
+
+    def deduced_by(self, head: int, relation: int, tail: int) -> int | None:
+        """The id of the rule that a known triple follows by; None where it is a fact."""
+        deductions = self.deductions
+        return None if deductions is None else deductions.rule_of(head, relation, tail)
+
+    @cached_property
     def index(self) -> FactIndex | None:
-        """The facts that count as known; None where none do."""
-        return self.graph.index(*self.settings.observed) if self.settings.observed else None
+        """The facts that count as known, with what follows from them; None where none do."""
+        if not self.settings.observed:
+            return None
+        deductions = self.deductions
+        facts = self.graph.index(*self.settings.observed)
+        return facts if deductions is None else deductions.index
 
     @cached_property
     def facts(self) -> KnownFacts | None:

@@ -32,6 +32,11 @@ def rule_formula(graph: Graph, rule: Rule) -> str:
     return f"{' & '.join(atom(*each) for each in body)} => {atom(*head)}"
 
 
+def named_rule(graph: Graph, rule: Rule, id: int) -> str:
+    """A rule as errors name it: by its id and formula."""
+    return f"rule {id}, {rule_formula(graph, rule)},"
+
+
 def rule_in_words(graph: Graph, rule: Rule) -> str:
     """A rule as a sentence: "if X borders Z, and Z speaks Y, then X speaks Y"."""
     *body, head = _atoms(rule, str.upper, "something", graph.entities.name)

@@ -274,6 +274,15 @@ def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
     return isinstance(facts, str | Path | Graph) or is_frame(facts)
 
 
+def check_own(path: NameOrPath) -> None:
+    """Raise a `RunError` for a run in the cache, which is Tacit's."""
+    if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
+        raise RunError(
+            "the run of world is Tacit's own; train one on world in a folder of yours, and change "
+            "that"
+        )
+
+
 @with_gradients
 def _change(
     path: NameOrPath,
@@ -288,11 +297,7 @@ def _change(
     Nothing is written if `check` raises, or in a dry run.
     """
     began = time.perf_counter()
-    if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
-        raise RunError(
-            "the run of world is Tacit's own; train one on world in a folder of yours, and change "
-            "that"
-        )
+    check_own(path)
     if dry_run:
         _, change = _plan_change(find_run(path), facts, merge)
         return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))

@@ -12,8 +12,8 @@ from tacit.errors import RunError, SettingsError
 from tacit.fitting.gradients import with_gradients
 from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
-from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import Change, add_facts, remove_facts
+from tacit.run.rules import RuleAccess
 from tacit.run.world import find_run
 from tacit.run_folder.files import ENCODING, MODEL, RULES
 from tacit.run_folder.folder import RunFolder, predicting_parts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tacit.run")
 
 
-class Run(QuestionAnswering):
+class Run(RuleAccess):
     """A graph and the models trained on it: a link predictor, an adapter, an encoder.
 
     `tacit.open` returns a run, and so do the training functions, which leave its weights to be read

@@ -95,7 +95,7 @@ def test_what_is_no_rule_of_ours_is_counted(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_refused_with_the_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "rules.txt"
     path.write_text(f"\n10\t4\t0.4\tin(X,Norway) <= near(X,A)\n{line}\n", encoding="utf-8")
-    with pytest.raises(DataError, match="line 3: .* is no rule; expected predictions, support"):
+    with pytest.raises(DataError, match=r"line 3: .* is no rule; expected predictions, support"):
         read_rules(path, GRAPH)
     with pytest.raises(DataError, match="cannot be read"):
         read_rules(tmp_path / "absent.txt", GRAPH)

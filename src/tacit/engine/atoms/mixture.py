@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -21,6 +21,7 @@ from tacit.engine.atoms.calibration import (
 )
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.links.rules.rule_scorer import RuleScorer
+from tacit.links.rules.rule_set import WRITTEN
 
 _MOST = 0.999  # of a score that comes from rules, so that an atom without any keeps its order
 
@@ -30,7 +31,8 @@ class RuleMixture:
     """Rules, and the share that they have in scores: `λ(h, r) = λ_r + (1-λ_r) · c / (c + n_h)`.
 
     `n_h` is the number of facts of the head, so that rules count for more where a vector was
-    learned from few. The log-odds `x` of a mixed score become `scale · x + shift`.
+    learned from few. The log-odds `x` of a mixed score become `scale · x + shift`, and no score is
+    below the probability by the rules that a person wrote, which count whole.
     """
 
     scorer: RuleScorer
@@ -43,6 +45,13 @@ class RuleMixture:
     def recalibrates(self) -> bool:
         """Whether mixed scores are calibrated again."""
         return (self.scale, self.shift) != (1.0, 0.0)
+
+    @cached_property
+    def written(self) -> RuleScorer | None:
+        """The rules that a person wrote, alone; None where there are none."""
+        rules = self.scorer.rules
+        places = np.flatnonzero(rules.active & ((rules.flags & WRITTEN) != 0))
+        return replace(self.scorer, rules=rules.take(places)) if len(places) else None
 
     @cached_property
     def _degrees(self) -> Tensor:
@@ -102,7 +111,7 @@ class Mixed(Calibration):
     def supremum(self) -> float:  # type: ignore[override]
         """The upper bound of the calibration, lower where scores are calibrated down."""
         highest = self.calibration.supremum
-        if not self.rules.recalibrates:
+        if not self.rules.recalibrates or self.rules.written is not None:
             return highest
         return min(highest, float(self._recalibrated(torch.tensor([[highest]]))))
 
@@ -122,7 +131,7 @@ class Mixed(Calibration):
         """The mixed log-scores of parts of rows, `[B, n]`."""
         scores = self.calibration.summed(logits, heads, relations, tails, log_sums)
         shares = self.rules.shares_of(heads, relations)
-        rows, columns, chances = self._entries(heads, relations, tails, scores)
+        rows, columns, chances = self._entries(self.rules.scorer, heads, relations, tails, scores)
         alone = scores[rows, columns].double()
         # by few numbers, whose logarithms are the same in any batch in 64 bits alone
         mixed = torch.logaddexp(
@@ -135,17 +144,25 @@ class Mixed(Calibration):
             scores = (scores + rest).index_put((rows, columns), mixed)
         else:
             scores.add_(rest)[rows, columns] = mixed
-        return self._recalibrated(scores) if self.rules.recalibrates else scores
+        if self.rules.recalibrates:
+            scores = self._recalibrated(scores)
+        if self.rules.written is None:
+            return scores
+        rows, columns, chances = self._entries(self.rules.written, heads, relations, tails, scores)
+        before = scores[rows, columns]
+        whole = chances.log().clamp(max=self.calibration.supremum).to(scores.dtype)
+        lifted = torch.maximum(before, whole.masked_fill(torch.isneginf(before), -torch.inf))
+        return scores.index_put((rows, columns), lifted)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Mixed:
         """The same rules beside a calibration with other facts to count and other shards."""
         return Mixed(self.calibration.counting(facts, shards), self.rules, shards)
 
     def _entries(
-        self, heads: Tensor, relations: Tensor, tails: Tails, scores: Tensor
+        self, scorer: RuleScorer, heads: Tensor, relations: Tensor, tails: Tails, scores: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The places in `scores` of atoms that rules speak for, and their probabilities."""
-        found = self.rules.scorer.entries(heads.cpu().numpy(), relations.cpu().numpy())
+        found = scorer.entries(heads.cpu().numpy(), relations.cpu().numpy())
         if isinstance(tails, Tensor):
             columns = np.zeros_like(found.tails)
             inside = found.tails == tails.cpu().numpy()[found.rows]

@@ -237,7 +237,7 @@ class _LineReader:
         remaining = list(body)
         at = start
         passed = {start}
-        path = []
+        path: list[int] = []
         while remaining:
             onward = [atom for atom in remaining if at in atom[1:] and atom.left != atom.right]
             if len(onward) != 1 or (path and not _VARIABLE.fullmatch(at)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from tacit.distributed.shards import Shards
 from tacit.graph.fact_index import FactIndex, Integers, Ints, spread
+from tacit.links.rules.deduction import Deductions, deduce
 from tacit.links.rules.groundings import groundings
 from tacit.links.rules.row_cache import Row, RowCache
 from tacit.links.rules.rule_joins import RuleJoins
@@ -22,7 +24,12 @@ from tacit.links.scorer import Entries as Entries
 FLOOR = -20.0  # the logit of an atom that no rule speaks for
 _CACHED = 2**23  # entries of the rows that are cached
 _ATOMS = 2**12  # rows that single atoms are looked up in at a time
-_BUILT = ("joins", "_by_tail", "_closed")  # from the rules, where they are first needed
+_BUILT = (
+    "_deductions",
+    "joins",
+    "_by_tail",
+    "_closed",
+)  # from the rules, where they are first needed
 
 
 class Firing(NamedTuple):
@@ -60,6 +67,16 @@ class RuleScorer:
     def num_relations(self) -> int:
         """The number of relation ids, inverses included."""
         return self.index.num_relations
+
+    @cached_property
+    def _deductions(self) -> dict[FactIndex, Deductions | None]:
+        return {}
+
+    def deductions(self, facts: FactIndex, name: Callable[[int], str]) -> Deductions | None:
+        """What follows from facts by hard rules, computed once; see `deduce`."""
+        if facts not in self._deductions:
+            self._deductions[facts] = deduce(facts, self.rules, name)
+        return self._deductions[facts]
 
     @cached_property
     def joins(self) -> RuleJoins:
