@@ -20,8 +20,7 @@ from tacit.graph.graph import Graph
 from tacit.query.rule_text import parse_rule
 from tacit.query.rule_words import named_rule
 from tacit.run.answering import QuestionAnswering
-from tacit.run.changes import check_own
-from tacit.run.world import find_run
+from tacit.run.changes import own_run
 from tacit.run_folder.files import MODEL, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath
@@ -196,8 +195,7 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
     from tacit.links.rules.deduction import deduce
     from tacit.links.rules.rule_files import save_rules
 
-    check_own(path)
-    run = find_run(path)
+    run = own_run(path)
     with _changing(run):
         run = RunFolder.open(run.path)  # as the change before left it
         if not run.has_predictor:
