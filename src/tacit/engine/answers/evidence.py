@@ -144,7 +144,8 @@ class AtomEvidence:
         for evidence in self.rules:
             yield from evidence.lines(denied)
         if self.rules and self.share is not None and self.share < _WHOLE:
-            yield f"rules carry {100 * self.share:.0f} % of the score"
+            carried = f"{100 * self.share:.0f} %" if self.share else "none"
+            yield f"rules carry {carried} of the score"
         notes = ["no rule speaks for it"] * (self.share is not None and not self.rules)
         if self.analogies:
             notes.append(f"nearest analogies: {'; '.join(map(str, self.analogies))}")

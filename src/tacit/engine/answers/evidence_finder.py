@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from tacit.engine.answers.evidence import (
     NamedRule,
     Triple,
 )
+from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
+from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph
 from tacit.links.rules.rule_scorer import Firing, RuleScorer
@@ -105,12 +109,35 @@ class EvidenceFinder:
         if rules is not None:
             found = evidence_for(self.parts.graph, rules, head, relation, tail)
             share = self._rule_share(head, relation, tail) if found else 0.0
+            # a rule may say of heads what none says of tails
+            found = found or evidence_for(self.parts.graph, rules, tail, relation ^ 1, head)
         analogies = () if found or denied else self.analogies(head, relation, tail)
         return AtomEvidence(found, analogies, share)
 
     def _rule_share(self, head: int, relation: int, tail: int) -> float:
-        """How much of an atom's score comes from rules."""
-        return 1.0
+        """How much of an atom's score comes from rules: `λ p` of `(1-λ) c + λ p`."""
+        mixture = self.parts.mixture
+        if mixture is None:
+            return 1.0
+        atom = [torch.tensor([i], device=self.parts.scorer.device) for i in (head, relation, tail)]
+        rules = mixture.scorer
+        chance = float(rules.logits_of(*(i.to(rules.device) for i in atom)).sigmoid())
+        share = float(mixture.shares_of(*atom[:2]))
+        alone = math.exp(float(self._predictor_alone.pairs(*atom)))
+        return share * chance / ((1.0 - share) * alone + share * chance)
+
+    @cached_property
+    def _predictor_alone(self) -> Atoms:
+        """Scores of the link predictor without rules, facts and adapter."""
+        parts = self.parts
+        facts = parts.facts or KnownFacts(self._index, parts.scorer.device)
+        atoms = RememberedAtoms(parts.atoms)
+        atoms.calibration = calibration(parts.settings.calibration, facts).counting(
+            facts, atoms.shards
+        )
+        atoms.facts = None
+        atoms.ceiling = 0.0
+        return atoms
 
     @cached_property
     def _index(self) -> FactIndex:
