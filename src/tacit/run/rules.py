@@ -14,14 +14,14 @@ import numpy as np
 
 from tacit import disk
 from tacit.engine.answers.evidence import EvidenceFact, NamedRule
-from tacit.errors import QueryError, RunError
+from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.fact_index import Ints
 from tacit.graph.graph import Graph
 from tacit.query.rule_text import parse_rule
 from tacit.query.rule_words import named_rule
 from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import own_run
-from tacit.run_folder.files import MODEL, RULES
+from tacit.run_folder.files import MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath
 
@@ -63,7 +63,9 @@ class ListedRule(NamedRule):
     def _implied(self, count: int, right: bool) -> tuple[EvidenceFact, ...]:
         from tacit.links.rules.consequences import consequences
 
-        if self._source is None:
+        if count < 0:
+            raise SettingsError(f"examples is {count}; it must be at least 0", "examples")
+        if self._source is None or not count:
             return ()
         graph, rule = self._source
         train = graph.index("train")
@@ -98,6 +100,8 @@ def list_rules(
     """
     from tacit.links.rules.editing import first_forms
 
+    if top is not None and top < 0:
+        raise SettingsError(f"top is {top}; it must be at least 0", "top")
     places: Ints = np.arange(len(rules))
     if relation is not None:
         chosen = graph.relations.id(relation) & ~1
@@ -192,7 +196,7 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
 
     One change waits for another, so none is lost. A run without rules is changed if `adds`.
     """
-    from tacit.links.rules.deduction import deduce
+    from tacit.links.rules.deduction import deduce, hard_forms
     from tacit.links.rules.rule_files import save_rules
 
     run = own_run(path)
@@ -212,6 +216,10 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
         deduce(graph.index(), rules, lambda id: named_rule(graph, rules[id], id))
         if rules is not before and not _same(before, rules):
             save_rules(run, rules, weights)
+            if hard_forms(before) != hard_forms(rules):  # other facts are known
+                with run.changed_results() as results:
+                    for each in results.get("eval", []):
+                        each.setdefault("outdated", OUTDATED.format("rules have"))
             run.trace({"event": "rules", "change": what, "rules": len(rules)})
     return graph, rules
 

@@ -170,6 +170,8 @@ class RunFolder(GraphFolder):
         An encoder without a link predictor also predicts links; one over its vectors depends on it.
         """
         encoder_only = part == "encode" and not self.has_predictor
+        if part == "rules" and is_of_rules(self):
+            part = "train"  # they are the link predictor
         if part == "train" and self.settings.get("encode", {}).get("model") in ON_PREDICTOR:
             return PARTS["encode"][-1](settings) or PARTS["train"][-1](settings)
         return PARTS[part][-1](settings) or (encoder_only and PARTS["train"][-1](settings))

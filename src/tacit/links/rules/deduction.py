@@ -10,6 +10,7 @@ import numpy as np
 from tacit.errors import LimitError
 from tacit.graph.fact_index import FactIndex, Integers, Ints
 from tacit.links.rules.consequences import consequences, walks
+from tacit.links.rules.editing import first_forms
 from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
 
 MOST_DEDUCED = 10  # times the facts that rules may add
@@ -35,9 +36,17 @@ class Deductions:
 
 
 def hard_rules(rules: RuleSet) -> Ints:
-    """The ids of the rules that a person wrote with confidence 1 and did not switch off."""
+    """The ids of the rules that a person wrote with confidence 1 and did not switch off.
+
+    Of a rule and its mirror image there is one.
+    """
     hard = ((rules.flags & WRITTEN) != 0) & (rules.confidence >= 1) & rules.active
-    return np.flatnonzero(hard)
+    return first_forms(rules, np.flatnonzero(hard))
+
+
+def hard_forms(rules: RuleSet) -> set[tuple[object, ...]]:
+    """What the hard rules say."""
+    return {rules[place][:4] for place in hard_rules(rules).tolist()}
 
 
 def deduce(

@@ -49,13 +49,14 @@ def _same_form(rules: RuleSet, rule: Rule) -> Flags:
 
 
 def first_forms(rules: RuleSet, places: Ints) -> Ints:
-    """Leave out rules whose mirror image is among the rules at some places, before them."""
+    """Leave out rules whose mirror image is before them among the rules at some places."""
     closed = rules.tail[places] == NONE
     seen = set[bytes]()
     first = np.ones(len(places), dtype=bool)
     for at in np.flatnonzero(closed).tolist():
         rule = rules[int(places[at])]
         key = min(np.array([*form.body, NONE, form.relation]).tobytes() for form in forms(rule))
+        key += bytes([rule.written])
         first[at] = key not in seen
         seen.add(key)
     return places[first]
