@@ -99,7 +99,7 @@ def ask(
         engine = Engine.of_facts(read_graph(source, **reading), **settings)
     else:
         if not of_facts:
-            check_unread(reading, "those of a run were; --symbolic asks a file")
+            check_unread(reading, "those of a run were")
         facts = read_graph(source, **reading) if of_facts else source
         adapted = not unadapted
         engine = open_run(facts, device=device, adapted=adapted, progress=True, **settings).engine

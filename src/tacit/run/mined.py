@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tacit import __version__, disk
+from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.errors import LimitError, RunError, SettingsError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
@@ -81,7 +82,7 @@ def run_of_rules(
     with shown(progress) as tell, ExitStack() as stack:
 
         def note(text: str) -> None:
-            tell(Event("note", 0, 0, note=text))
+            tell(Event("note", 0, 0, note=escape_control_chars(text)))
 
         found = _cached(path, graph)
         unwritable: TacitError | None = None
