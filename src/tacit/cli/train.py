@@ -139,10 +139,12 @@ def adapt(
 ) -> None:
     """Train a score adapter on complex queries; the run keeps it if it beats what is there."""
     from tacit.run.run import open as open_run
+    from tacit.run.world import find_run
 
     if drop:
         _drop(source, "adapter")
         return
+    find_run(source)  # facts alone have no place for an adapter
     run = open_run(source, device=settings.get("device", "auto"))
     with resumable():
         summary = run.adapt(queries, count=count, resume=resume, progress=True, **settings)

@@ -19,6 +19,7 @@ from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
+from tacit.run.mined import PREFIX, check_own
 from tacit.run.world import find_run
 from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
@@ -288,15 +289,18 @@ def _change(
     Nothing is written if `check` raises, or in a dry run.
     """
     began = time.perf_counter()
-    if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
+    is_in_cache = Path(path).resolve().parent == cache_folder().resolve()
+    if is_world(path) or (is_in_cache and not Path(path).name.startswith(PREFIX)):
         raise RunError(
             "the run of world is Tacit's own; train one on world in a folder of yours, and change "
             "that"
         )
+    folder = find_run(path)
+    check_own(folder)
     if dry_run:
-        _, change = _plan_change(find_run(path), facts, merge)
+        _, change = _plan_change(folder, facts, merge)
         return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))
-    with find_run(path).exchange() as (run, draft):
+    with folder.exchange() as (run, draft):
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
         if change.added or change.removed:

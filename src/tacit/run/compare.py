@@ -14,6 +14,7 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.loaded_run import describe_adapter, engine_of
 from tacit.query.sampling.query_folder import sample
 from tacit.run.run import Run, open
+from tacit.run.world import find_run
 from tacit.run_folder.files import ADAPTER, ON_PREDICTOR
 from tacit.run_folder.folder import versions
 from tacit.sources import NameOrPath
@@ -188,6 +189,8 @@ def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
     """The runs by their sources, or a `RunError` unless all are of one graph."""
     if not sources:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
+    for source in sources:
+        find_run(source)  # facts alone are no run to compare
     open_runs = {str(source): open(source, device=device) for source in sources}
     first, *others = (run.folder for run in open_runs.values())
     for other in others:

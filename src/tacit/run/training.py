@@ -141,7 +141,7 @@ def _train_rules(
     A run of rules with all of its rules has nothing to resume.
     """
     from tacit.distributed.shards import world_size
-    from tacit.links.rules.rule_files import mine_run
+    from tacit.links.rules.rule_files import mine_timed, write_rules_run
 
     _check_either(resume, force)
     reading = take_reading(settings)
@@ -166,8 +166,10 @@ def _train_rules(
         config = RuleSettings.of(stored).continued(**mining)
         if folder.has(RULES):
             return Run(folder)
-    mine_run(graph, out, config, force=force or resumes, progress=progress)
-    return Run(RunFolder.open(out))
+    rules, seconds = mine_timed(graph, config, progress)
+    if not resumes:
+        RunFolder(out).check_free(force)  # another training may have been faster
+    return Run(write_rules_run(out, graph, config, rules, seconds))
 
 
 @with_gradients

@@ -64,7 +64,7 @@ def no_run(path: Path, what: str = "run") -> RunError:
         return RunError(
             f"there is no {what} {name}; give a run, a data set, or a file or folder of facts"
         )
-    if path.is_dir() and (runs_inside := _runs_in(path)):
+    if path.is_dir() and (runs_inside := runs_in(path)):
         return RunError(
             f"{name} is no run but a folder of runs; name one of them, such as '{runs_inside[0]}'"
         )
@@ -80,11 +80,12 @@ def no_run(path: Path, what: str = "run") -> RunError:
 def _runs_near(path: Path) -> dict[str, Path | str]:
     """The runs close to a missing path, by name."""
     folders = path.parent, Path(), Path("runs")
-    runs = chain.from_iterable(map(_runs_in, dict.fromkeys(folders)))
+    runs = chain.from_iterable(map(runs_in, dict.fromkeys(folders)))
     return {"world": "world"} | {run.name: run for run in runs}
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def runs_in(folder: Path) -> list[Path]:
+    """The run folders in a folder."""
     return [path for path in _entries(folder) if is_run(path)]
 
 

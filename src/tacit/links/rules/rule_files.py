@@ -57,21 +57,23 @@ def rule_scorer(rules: RuleSet, graph: Graph, device: str = "cpu") -> RuleScorer
     return RuleScorer(rules, graph.index("train"), graph.num_entities, torch.device(device))
 
 
-def mine_run(
-    graph: Graph,
-    out: str | Path,
-    settings: RuleSettings,
-    *,
-    force: bool = False,
-    progress: Progress | bool = False,
-) -> RunFolder:
-    """Mine the rules of a graph, then write them as the run in a folder."""
+def mine_timed(
+    graph: Graph, settings: RuleSettings, progress: Progress | bool = False
+) -> tuple[RuleSet, float]:
+    """The rules of a graph, and the seconds that mining them took."""
     began = time.perf_counter()
     rules = mine(graph, settings, progress=progress)
-    run = RunFolder.create(out, graph, {"model": RULES_MODEL, **settings.to_dict()}, force)
+    return rules, round(time.perf_counter() - began, 3)
+
+
+def write_rules_run(
+    out: str | Path, graph: Graph, settings: RuleSettings, rules: RuleSet, seconds: float
+) -> RunFolder:
+    """Write mined rules as the run in a folder, in the place of one that is there."""
+    stored = {"model": RULES_MODEL, **settings.to_dict()}
+    run = RunFolder.create(out, graph, stored, force=True)
     with run.training("train"), run.in_use(changes=True):
         save_rules(run, rules)
-        seconds = round(time.perf_counter() - began, 3)
         with run.changed_results() as results:
             results["train"] = {"rules": len(rules), "seconds": seconds}
     return run
