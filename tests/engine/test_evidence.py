@@ -184,7 +184,7 @@ def test_what_is_denied_shows_what_speaks_for_it() -> None:
 def test_a_rule_of_the_other_direction_is_shown_and_carries_nothing() -> None:
     backwards = Rule((SPEAKS ^ 1, BORDERS ^ 1), SPEAKS ^ 1, NONE, NONE, 61, 214, 0.28)
     atom = atom_of(engine_of(backwards), ": speaks(Estonia, German)")
-    formula = "speaks(?z, ?x) & borders(?y, ?z) => speaks(?y, ?x)"
+    formula = "borders(?x, ?z) & speaks(?z, ?y) => speaks(?x, ?y)"
     assert [each.rule.formula for each in atom.evidence] == [formula]
     shares = {
         atom_of(engine_of(rule), ": speaks(Estonia, German)").rule_share
@@ -195,7 +195,8 @@ def test_a_rule_of_the_other_direction_is_shown_and_carries_nothing() -> None:
 
 def test_where_no_rule_speaks_the_reason_says_so() -> None:
     atom = atom_of(engine_of(NEIGHBOURS), ": speaks(Latvia, Estonian)")
-    assert atom.evidence == atom.analogies == ()
+    assert not atom.evidence
+    assert not atom.analogies
     assert atom.rule_share == 0.0
     assert list(atom.found.lines()) == ["no rule speaks for it"]
 

@@ -155,8 +155,9 @@ class AtomEvidence:
     def to_dict(self) -> dict[str, Any]:
         """The parts that are present, as plain data for JSON."""
         data: dict[str, Any] = {}
-        if self.share is not None:
+        if self.rules or self.share is not None:
             data["evidence"] = [evidence.to_dict() for evidence in self.rules]
+        if self.share is not None:
             data["rule_share"] = self.share
         if self.analogies:
             data["analogies"] = [vars(fact) | {} for fact in self.analogies]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from tacit.graph.graph import Graph
 from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import Rule
 from tacit.links.scorer import VectorScorer, shards_of
-from tacit.query.rule_words import path_in_words
+from tacit.query.rule_words import path_in_words, read_forward
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,8 +78,9 @@ def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Tri
     )
 
 
-def path_facts(rule: Rule, path: tuple[int, ...]) -> list[Triple]:
+def path_facts(rule: Rule, path: Sequence[int]) -> list[Triple]:
     """The forward facts of a rule's body along a path of entities."""
+    rule, path = read_forward(rule, path)
     return [
         (end, relation & ~1, start) if relation % 2 else (start, relation, end)
         for relation, start, end in zip(rule.body, path, path[1:], strict=False)
@@ -100,8 +102,25 @@ class EvidenceFinder:
             self._found[key] = self._find(*key)
         return self._found[key]
 
+    def of_prediction(self, subject: int, relation: int, obj: int) -> AtomEvidence:
+        """The best rule for a fact that is scored from both of its ends, or else analogies."""
+        rules = self.parts.rule_scorer
+        if rules is not None and self._predicts:
+            atoms = (subject, relation, obj), (obj, relation ^ 1, subject)
+            found = [
+                each for atom in atoms for each in evidence_for(self.parts.graph, rules, *atom, 1)
+            ]
+            if found:
+                return AtomEvidence((max(found, key=lambda each: each.rule.confidence),))
+        return replace(self.of(subject, relation, obj), rules=())
+
+    @property
+    def _predicts(self) -> bool:
+        """Whether scores are those of the link predictor and its rules."""
+        return self.parts.search.predicts and self.parts.override is None
+
     def _find(self, head: int, relation: int, tail: int, denied: bool) -> AtomEvidence:
-        if not self.parts.search.predicts or self.parts.override is not None:
+        if not self._predicts:
             return NO_EVIDENCE
         rules = self.parts.rule_scorer
         found: tuple[Evidence, ...] = ()
