@@ -20,7 +20,7 @@ QUESTION = "?l : speaks(Portugal, ?l)"
 FORMULA = "borders(?x, ?z) & speaks(?z, ?y) => speaks(?x, ?y)"
 REASON = (
     "because Portugal borders Spain, and Spain speaks Spanish: speaks is known for 61 of 214 such "
-    "pairs (28 %, rule 0)"
+    "pairs (confidence 28 %, rule 0)"
 )
 
 
@@ -107,7 +107,7 @@ def test_evidence_is_opened_under_its_atom_and_links_its_facts(ruled: Visit) -> 
     assert not evidence.locator("ol").is_visible()
     evidence.locator("summary").click()
     assert evidence.locator("li > p").first.inner_text() == (
-        "Rule 0: speaks is known for 61 of 214 such pairs (28 %)"
+        "Rule 0: speaks is known for 61 of 214 such pairs (confidence 28 %)"
     )
     assert evidence.locator("p code").inner_text() == FORMULA
     assert evidence.locator(".grounding code").all_inner_texts() == [

@@ -101,7 +101,7 @@ class Evidence:
         rule = self.rule
         facts = self.paths[0].text if self.paths else "the same facts"
         opening = "against it: " if denied else "because " if self.paths else "because of "
-        marks = [f"{100 * rule.confidence:.0f} %", f"rule {rule.id}"]
+        marks = [f"confidence {100 * rule.confidence:.0f} %", f"rule {rule.id}"]
         if rule.hard:
             opening = f"{'against it: ' * denied}follows by rule {rule.id}: "
             marks = []

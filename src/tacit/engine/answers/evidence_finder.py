@@ -58,24 +58,24 @@ def evidence_for(
 
 
 def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Triple]]) -> Evidence:
-    """The evidence of a rule, by groundings that share no facts and that no rule before showed."""
+    """The evidence of a rule, by groundings that share no facts and that no rule before showed.
+
+    Those without any fact of a rule before come first.
+    """
+    before = set[Triple]().union(*shown)
+    grounded = [(path, path_facts(firing.rule, path)) for path in firing.paths]
+    fresh = [(path, facts) for path, facts in grounded if frozenset(facts) not in shown]
+    fresh.sort(key=lambda each: len(before.intersection(each[1])))
     used = set[Triple]()
-    paths = list[tuple[EvidencePath, list[Triple]]]()
-    repeated = 0
-    for path in firing.paths:
-        facts = path_facts(firing.rule, path)
-        if frozenset(facts) in shown:
-            repeated += 1
-        elif len(paths) < count and used.isdisjoint(facts):
+    paths = list[EvidencePath]()
+    for path, facts in fresh:
+        if len(paths) < count and used.isdisjoint(facts):
             used.update(facts)
+            shown.add(frozenset(facts))
             named = tuple(EvidenceFact.of(graph, fact) for fact in facts)
-            paths.append((EvidencePath(path_in_words(graph, firing.rule, path), named), facts))
-    shown.update(frozenset(facts) for _, facts in paths)
-    return Evidence(
-        NamedRule.of(graph, firing.rule, firing.id),
-        tuple(path for path, _ in paths),
-        firing.total - len(paths) - repeated,
-    )
+            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), named))
+    more = firing.total - (len(grounded) - len(fresh)) - len(paths)
+    return Evidence(NamedRule.of(graph, firing.rule, firing.id), tuple(paths), more)
 
 
 def path_facts(rule: Rule, path: Sequence[int]) -> list[Triple]:
@@ -161,8 +161,7 @@ class EvidenceFinder:
     @cached_property
     def _index(self) -> FactIndex:
         """The facts that analogies come from."""
-        index = self.parts.index
-        return self.parts.graph.index("train") if index is None else index
+        return self.parts.graph.index(*(self.parts.settings.observed or ("train",)))
 
     def analogies(
         self, head: int, relation: int, tail: int, top: int = ANALOGIES

@@ -13,7 +13,8 @@ const percent = (share) => `${Math.round(100 * share)} %`;
 
 /** A rule: how often it held, its formula, and its groundings. */
 function ruleItem({ rule, paths, more }) {
-  const held = rule.statistic ? `${rule.statistic} (${percent(rule.confidence)})` : percent(rule.confidence);
+  const confidence = `confidence ${percent(rule.confidence)}`;
+  const held = rule.statistic ? `${rule.statistic} (${confidence})` : confidence;
   const further = `and in ${more.toLocaleString("en")} more way${more === 1 ? "" : "s"}`;
   return element("li", {},
     element("p", {}, `Rule ${rule.id}: ${held}`, rule.written ? element("span", { class: "mark" }, "written by a person") : null),
