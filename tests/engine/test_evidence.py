@@ -146,7 +146,7 @@ def test_a_predicted_atom_carries_the_rules_that_speak_for_it() -> None:
         ("speaks(Estonia, German)  0.280 predicted", True),
         (
             "  because Estonia borders Latvia, and Latvia speaks German: speaks is known for 61 of "
-            "214 such pairs (28 %, rule 0)",
+            "214 such pairs (confidence 28 %, rule 0)",
             False,
         ),
         ("    also Estonia borders Russia, and Russia speaks German", False),
@@ -166,7 +166,8 @@ def test_two_rules_that_rest_on_the_same_facts_show_them_once() -> None:
     assert [len(each.paths) for each in atom.evidence] == [1, 0]
     assert atom.evidence[1].more == 0
     assert atom.evidence[1].text == (
-        "because of the same facts: 5 of 9 such entities are known to speak German (20 %, rule 1)"
+        "because of the same facts: 5 of 9 such entities are known to speak German "
+        "(confidence 20 %, rule 1)"
     )
 
 
@@ -184,7 +185,7 @@ def test_what_is_denied_shows_what_speaks_for_it() -> None:
 def test_a_rule_of_the_other_direction_is_shown_and_carries_nothing() -> None:
     backwards = Rule((SPEAKS ^ 1, BORDERS ^ 1), SPEAKS ^ 1, NONE, NONE, 61, 214, 0.28)
     atom = atom_of(engine_of(backwards), ": speaks(Estonia, German)")
-    formula = "speaks(?z, ?x) & borders(?y, ?z) => speaks(?y, ?x)"
+    formula = "borders(?x, ?z) & speaks(?z, ?y) => speaks(?x, ?y)"
     assert [each.rule.formula for each in atom.evidence] == [formula]
     shares = {
         atom_of(engine_of(rule), ": speaks(Estonia, German)").rule_share
@@ -195,7 +196,8 @@ def test_a_rule_of_the_other_direction_is_shown_and_carries_nothing() -> None:
 
 def test_where_no_rule_speaks_the_reason_says_so() -> None:
     atom = atom_of(engine_of(NEIGHBOURS), ": speaks(Latvia, Estonian)")
-    assert atom.evidence == atom.analogies == ()
+    assert not atom.evidence
+    assert not atom.analogies
     assert atom.rule_share == 0.0
     assert list(atom.found.lines()) == ["no rule speaks for it"]
 
@@ -205,7 +207,7 @@ def test_where_no_rule_speaks_the_reason_says_so() -> None:
     [
         ({"flags": WRITTEN, "support": 0, "groundings": 0, "confidence": 0.9},
          "because Estonia borders Latvia, and Latvia speaks German "
-         "(90 %, rule 0, written by a person)"),
+         "(confidence 90 %, rule 0, written by a person)"),
         ({"flags": WRITTEN, "confidence": 1.0},
          "follows by rule 0: Estonia borders Latvia, and Latvia speaks German: speaks is known for "
          "61 of 214 such pairs (written by a person)"),

@@ -41,8 +41,8 @@ CASES = [
     ),
     (
         rule("speaks^-1,borders", "capital_of^-1"),
-        "speaks(?z, ?x) & borders(?z, ?y) => capital_of(?y, ?x)",
-        "if Z speaks X, and Z borders Y, then Y is a capital of X",
+        "borders(?z, ?x) & speaks(?z, ?y) => capital_of(?x, ?y)",
+        "if Z borders X, and Z speaks Y, then X is a capital of Y",
     ),
     (
         rule("borders,borders^-1,speaks", "speaks"),
@@ -142,6 +142,11 @@ def test_the_counts_of_a_rule_are_worded(each: Rule, words: str) -> None:
         (
             rule("borders,speaks", "speaks"),
             ("Estonia", "Latvia", "German"),
+            "Estonia borders Latvia, and Latvia speaks German",
+        ),
+        (
+            rule("speaks^-1,borders^-1", "speaks^-1"),
+            ("German", "Latvia", "Estonia"),
             "Estonia borders Latvia, and Latvia speaks German",
         ),
         (

@@ -21,7 +21,8 @@ def rule_formula(graph: Graph, rule: Rule) -> str:
     """A rule as people write it: `borders(?x, ?z) & in_continent(?z, ?y) => in_continent(?x, ?y)`.
 
     Relations are written forward and labels as questions quote them; `?_` is anything. Variables
-    stand for different entities, none of which the rule names.
+    stand for different entities, none of which the rule names. A rule and its mirror image, which
+    implies the inverse relation, are written alike.
     """
 
     def atom(relation: int, start: str, end: str) -> str:
@@ -46,6 +47,7 @@ def rule_in_words(graph: Graph, rule: Rule) -> str:
 
 def path_in_words(graph: Graph, rule: Rule, path: Sequence[int]) -> str:
     """The facts of a body along a path of entities: "Estonia borders Latvia, and Latvia …"."""
+    rule, path = read_forward(rule, path)
     names = [graph.entities.name(entity) for entity in path]
     clauses = [_clause(graph, *step) for step in zip(rule.body, names, names[1:], strict=False)]
     if rule.tail >= 0 and rule.end < 0:
@@ -76,6 +78,14 @@ def relation_name(graph: Graph, relation: int) -> str:
     return name if graph.relations.resolve(name) == [forward] else graph.relations[forward]
 
 
+def read_forward(rule: Rule, path: Sequence[int] = ()) -> tuple[Rule, Sequence[int]]:
+    """A rule that implies pairs, and a path of its body, from the subject of its head on."""
+    if rule.tail >= 0 or rule.relation % 2 == 0:
+        return rule, path
+    body = tuple(relation ^ 1 for relation in reversed(rule.body))
+    return rule._replace(body=body, relation=rule.relation ^ 1), path[::-1]
+
+
 def listed(clauses: Sequence[str]) -> str:
     """Clauses as one, each of which may have an *and* or a comma of its own."""
     return ", and ".join(clauses)
@@ -85,6 +95,7 @@ def _atoms(
     rule: Rule, variable: Callable[[str], str], anything: str, constant: Callable[[int], str]
 ) -> list[tuple[int, str, str]]:
     """The body of a rule and then its head, each as a directed relation with both of its ends."""
+    rule, _ = read_forward(rule)
     start = variable("x")
     if rule.tail < 0:
         end = head = variable("y")

@@ -101,7 +101,7 @@ class Evidence:
         rule = self.rule
         facts = self.paths[0].text if self.paths else "the same facts"
         opening = "against it: " if denied else "because " if self.paths else "because of "
-        marks = [f"{100 * rule.confidence:.0f} %", f"rule {rule.id}"]
+        marks = [f"confidence {100 * rule.confidence:.0f} %", f"rule {rule.id}"]
         if rule.hard:
             opening = f"{'against it: ' * denied}follows by rule {rule.id}: "
             marks = []
@@ -155,8 +155,9 @@ class AtomEvidence:
     def to_dict(self) -> dict[str, Any]:
         """The parts that are present, as plain data for JSON."""
         data: dict[str, Any] = {}
-        if self.share is not None:
+        if self.rules or self.share is not None:
             data["evidence"] = [evidence.to_dict() for evidence in self.rules]
+        if self.share is not None:
             data["rule_share"] = self.share
         if self.analogies:
             data["analogies"] = [vars(fact) | {} for fact in self.analogies]

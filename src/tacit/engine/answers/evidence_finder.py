@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from tacit.graph.graph import Graph
 from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import Rule
 from tacit.links.scorer import VectorScorer, shards_of
-from tacit.query.rule_words import path_in_words
+from tacit.query.rule_words import path_in_words, read_forward
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,28 +58,29 @@ def evidence_for(
 
 
 def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Triple]]) -> Evidence:
-    """The evidence of a rule, by groundings that share no facts and that no rule before showed."""
+    """The evidence of a rule, by groundings that share no facts and that no rule before showed.
+
+    Those without any fact of a rule before come first.
+    """
+    before = set[Triple]().union(*shown)
+    grounded = [(path, path_facts(firing.rule, path)) for path in firing.paths]
+    fresh = [(path, facts) for path, facts in grounded if frozenset(facts) not in shown]
+    fresh.sort(key=lambda each: len(before.intersection(each[1])))
     used = set[Triple]()
-    paths = list[tuple[EvidencePath, list[Triple]]]()
-    repeated = 0
-    for path in firing.paths:
-        facts = path_facts(firing.rule, path)
-        if frozenset(facts) in shown:
-            repeated += 1
-        elif len(paths) < count and used.isdisjoint(facts):
+    paths = list[EvidencePath]()
+    for path, facts in fresh:
+        if len(paths) < count and used.isdisjoint(facts):
             used.update(facts)
+            shown.add(frozenset(facts))
             named = tuple(EvidenceFact.of(graph, fact) for fact in facts)
-            paths.append((EvidencePath(path_in_words(graph, firing.rule, path), named), facts))
-    shown.update(frozenset(facts) for _, facts in paths)
-    return Evidence(
-        NamedRule.of(graph, firing.rule, firing.id),
-        tuple(path for path, _ in paths),
-        firing.total - len(paths) - repeated,
-    )
+            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), named))
+    more = firing.total - (len(grounded) - len(fresh)) - len(paths)
+    return Evidence(NamedRule.of(graph, firing.rule, firing.id), tuple(paths), more)
 
 
-def path_facts(rule: Rule, path: tuple[int, ...]) -> list[Triple]:
+def path_facts(rule: Rule, path: Sequence[int]) -> list[Triple]:
     """The forward facts of a rule's body along a path of entities."""
+    rule, path = read_forward(rule, path)
     return [
         (end, relation & ~1, start) if relation % 2 else (start, relation, end)
         for relation, start, end in zip(rule.body, path, path[1:], strict=False)
@@ -100,8 +102,25 @@ class EvidenceFinder:
             self._found[key] = self._find(*key)
         return self._found[key]
 
+    def of_prediction(self, subject: int, relation: int, obj: int) -> AtomEvidence:
+        """The best rule for a fact that is scored from both of its ends, or else analogies."""
+        rules = self.parts.rule_scorer
+        if rules is not None and self._predicts:
+            atoms = (subject, relation, obj), (obj, relation ^ 1, subject)
+            found = [
+                each for atom in atoms for each in evidence_for(self.parts.graph, rules, *atom, 1)
+            ]
+            if found:
+                return AtomEvidence((max(found, key=lambda each: each.rule.confidence),))
+        return replace(self.of(subject, relation, obj), rules=())
+
+    @property
+    def _predicts(self) -> bool:
+        """Whether scores are those of the link predictor and its rules."""
+        return self.parts.search.predicts and self.parts.override is None
+
     def _find(self, head: int, relation: int, tail: int, denied: bool) -> AtomEvidence:
-        if not self.parts.search.predicts or self.parts.override is not None:
+        if not self._predicts:
             return NO_EVIDENCE
         rules = self.parts.rule_scorer
         found: tuple[Evidence, ...] = ()
@@ -142,8 +161,7 @@ class EvidenceFinder:
     @cached_property
     def _index(self) -> FactIndex:
         """The facts that analogies come from."""
-        index = self.parts.index
-        return self.parts.graph.index("train") if index is None else index
+        return self.parts.graph.index(*(self.parts.settings.observed or ("train",)))
 
     def analogies(
         self, head: int, relation: int, tail: int, top: int = ANALOGIES

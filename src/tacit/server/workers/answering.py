@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
-from tacit.engine.entity_facts import known_facts, predicted_facts
+from tacit.engine.entity_facts import known_facts, predicted_facts, with_evidence
 from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves
@@ -122,7 +122,8 @@ class Answerer:
             )
         else:
             facts = known_facts(engine, label, relation)
-        return success(facts.page(job.top, job.offset, self.limits.top).to_dict())
+        page = facts.page(job.top, job.offset, self.limits.top)
+        return success((with_evidence(engine, page) if job.explain else page).to_dict())
 
     def _prepare(self, job: Job, engine: Engine) -> BoundQuery:
         """The question of a job, within the limits; SPARQL without LIMIT gets likely answers."""

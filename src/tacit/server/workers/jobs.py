@@ -65,11 +65,19 @@ class EntityJob(Job):
     relation: str | None = None
     predicted: bool = False  # facts of at least `min_score`; known ones otherwise
     start: str | None = None
+    explain: bool = False  # whether predicted facts have evidence
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal jobs alone: two predictions could take all of the time limit."""
-        return (*super().key, self.question, self.relation, self.predicted, self.start)
+        return (
+            *super().key,
+            self.question,
+            self.relation,
+            self.predicted,
+            self.start,
+            self.explain,
+        )
 
 
 def _blank(word: re.Match[str]) -> str:
