@@ -14,6 +14,7 @@ from tacit.links.rules.rule_set import NONE, OFF, Rule, RuleSet
 
 FLOOR = -20.0
 Triples = NDArray[np.int64]
+Paths = list[tuple[int, ...]]
 
 
 class RuleOracle:
@@ -23,9 +24,9 @@ class RuleOracle:
         self.rules = rules
         self.facts = facts
 
-    def paths(self, rule: Rule, head: int, tail: int) -> list[tuple[int, ...]]:
+    def paths(self, rule: Rule, head: int, tail: int) -> Paths:
         """The paths by which a rule speaks for an atom, in rising order."""
-        if rule.relation is None or rule.tail not in (NONE, tail):
+        if rule.tail not in (NONE, tail):
             return []
         constants = {each for each in (rule.end, rule.tail) if each != NONE}
         paths: list[tuple[int, ...]] = [(head,)]
@@ -47,7 +48,7 @@ class RuleOracle:
             out.append(path)
         return out
 
-    def firing(self, head: int, relation: int, tail: int) -> list[tuple[int, list[tuple[int, ...]]]]:
+    def firing(self, head: int, relation: int, tail: int) -> list[tuple[int, Paths]]:
         """The rules that speak for an atom with their paths, best first."""
         found = [
             (place, self.paths(rule, head, tail))

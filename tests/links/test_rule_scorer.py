@@ -176,7 +176,8 @@ def test_pickled_scorers_and_threads_give_the_same() -> None:
     heads, relations = every_row()
     whole = scorer.entries(heads, relations)
     copy = pickle.loads(pickle.dumps(scorer))
-    assert len(scorer._rows) and not len(copy._rows)
+    assert len(scorer._rows)
+    assert not len(copy._rows)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: copy.entries(heads, relations), range(40)))
     for entries in found:
@@ -185,7 +186,7 @@ def test_pickled_scorers_and_threads_give_the_same() -> None:
 
 
 def test_shares_of_entities_make_up_the_rows() -> None:
-    scorer, oracle = scorer_of(4)
+    scorer, _ = scorer_of(4)
     heads, relations = map(torch.from_numpy, every_row())
     parts = [
         RuleScorer(scorer.rules, scorer.index, SIZE, shards=Shards(SIZE, rank, 2)).logits(

@@ -78,7 +78,8 @@ class Firings:
         atoms = numbers >> self.bits
         best = np.ones(len(atoms), dtype=bool)
         np.not_equal(atoms[len(SHARES) :], atoms[: -len(SHARES)], out=best[len(SHARES) :])
-        return numbers[best]
+        firsts: Ints = numbers[best]
+        return firsts
 
 
 class RuleJoins:
@@ -91,7 +92,7 @@ class RuleJoins:
         order = order[rules.active[order]]
         self.confidences = rules.confidence[order].astype(np.float64)  # by rank
         self.constants = rules.tail[order].astype(np.int64)  # NONE where the head ends in y
-        self.bits = max(1, int(len(order)).bit_length())
+        self.bits = max(1, len(order).bit_length())
         body = rules.body[order].astype(np.int64)
         ends = rules.end[order].astype(np.int64)
         ranks = np.arange(len(order))

@@ -85,16 +85,17 @@ class RuleScorer:
 
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
         """Log-odds of every tail, `[B] x [B] -> [B, N]`."""
-        shards = self.shards or Shards(self.num_entities)
+        width = self.num_entities if self.shards is None else self.shards.size
         if out is None:
-            out = torch.empty(len(heads), shards.size, device=self.device)
+            out = torch.empty(len(heads), width, device=self.device)
         out.fill_(self.floor)
         found = self.entries(heads.cpu().numpy(), relations.cpu().numpy())
-        tails = torch.from_numpy(found.tails)
-        local, columns = shards.inside(tails)
-        places = torch.from_numpy(found.rows)[local], columns[local]
-        logits = self.log_odds(torch.from_numpy(found.scores)[local])
-        out[tuple(each.to(out.device) for each in places)] = logits.to(out.device)
+        rows, columns, scores = map(torch.from_numpy, found)
+        if self.shards is not None and self.shards.world > 1:
+            local, columns = self.shards.inside(columns)
+            rows, columns, scores = rows[local], columns[local], scores[local]
+        places = rows.to(out.device), columns.to(out.device)
+        out[places] = self.log_odds(scores).to(out.device)
         return out
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
