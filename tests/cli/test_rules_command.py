@@ -1,4 +1,4 @@
-"""`tacit rules`: it lists rules in words and formulas, changes those of a run, reads and writes files."""
+"""`tacit rules`: rules in words and formulas, changes of a run, and files of rules."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rules_are_listed_in_words_and_formulas(path: str) -> None:
     assert lines[3].startswith("rule 0  0.250  if X borders Z, and Z is in continent Y, then")
     assert len(lines) == 6
     assert rules(path, "--top", "1") == FIRST
-    assert rules(path, "--relation", "borders") == ["no rule implies borders"]
+    assert rules(path, "--relation", "borders") == ["no rule is like that"]
     assert "right: Portugal is in continent Europe" in rules(path, "--examples", "1")[-1]
     (first, _) = json.loads("".join(rules(path, "--json", "--examples", "2")))
     assert (first["id"], first["support"], first["confidence"]) == (2, 2, 0.5)
@@ -77,6 +77,7 @@ def test_rules_are_written_switched_and_dropped(path: str) -> None:
     assert lines[0] == "rule 3  0.400  if Y borders X, then X borders Y  written by a person"
     assert lines[1].strip() == formula
     assert rules(path, "--relation", "borders")[1].strip() == formula
+    assert rules(path, "--written") == rules(path, "--relation", "borders")
     assert rules(path, "--off", "2", "--off", "0") == ["switched off: rule 2, rule 0"]
     assert [line[-3:] for line in rules(path) if line.startswith("rule")] == ["off", "son", "off"]
     assert rules(path, "--on", "0", "--drop", "3") == ["dropped: rule 3", "switched on: rule 0"]

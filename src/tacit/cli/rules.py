@@ -32,6 +32,7 @@ def rules(
         Option(autocompletion=complete_relations, help="Only rules that imply this relation."),
     ] = None,
     top: Annotated[int, Option(help="How many rules; the surest come first.")] = _SHOWN,
+    written: Annotated[bool, Option("--written", help="Only rules that a person wrote.")] = False,
     examples: Annotated[
         int, Option(help="Facts that each rule is right about, and pairs that it is not.")
     ] = 0,
@@ -113,7 +114,7 @@ def rules(
             say(f"{counted(absent, 'rule')} left out: labels that the format cannot hold")
     if changes or export is not None:
         return
-    listed = list_rules(graph, current, relation, top)
+    listed = list_rules(graph, current, relation, top, written=written)
     if json_:
         data = [rule.to_dict(examples) for rule in listed]
         typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
@@ -123,7 +124,7 @@ def rules(
     if not len(current):
         say(f"{source} has no rules; --write adds one")
     elif not listed:
-        say(f"no rule implies {relation}" if relation else "no rules were asked for")
+        say("no rule is like that")
 
 
 def _listed(ids: list[int]) -> str:

@@ -17,6 +17,7 @@ from tacit.engine.answers.evidence import EvidenceFact, NamedRule
 from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.fact_index import Ints
 from tacit.graph.graph import Graph
+from tacit.query.question import resolve_label
 from tacit.query.rule_text import parse_rule
 from tacit.query.rule_words import named_rule
 from tacit.run.answering import QuestionAnswering
@@ -92,26 +93,36 @@ class ListedRule(NamedRule):
 
 
 def list_rules(
-    graph: Graph, rules: RuleSet, relation: str | None = None, top: int | None = None
+    graph: Graph,
+    rules: RuleSet,
+    relation: str | None = None,
+    top: int | None = None,
+    *,
+    offset: int = 0,
+    written: bool = False,
 ) -> list[ListedRule]:
-    """The `top` rules that imply a relation, or any; those of the highest confidence first.
+    """The `top` rules from `offset` on that imply a relation, or any, the surest first.
 
-    A rule and its mirror image, which says the same of the inverse relation, are listed once.
+    With `written` they are those that a person wrote. A rule and its mirror image, which says the
+    same of the inverse relation, are listed once.
     """
     from tacit.links.rules.editing import first_forms
+    from tacit.links.rules.rule_set import WRITTEN
 
     if top is not None and top < 0:
         raise SettingsError(f"top is {top}; it must be at least 0", "top")
     places: Ints = np.arange(len(rules))
     if relation is not None:
-        chosen = graph.relations.id(relation) & ~1
+        chosen = resolve_label(graph.relations, relation) & ~1
         places = np.flatnonzero(rules.relation & ~1 == chosen)
+    if written:
+        places = places[(rules.flags[places] & WRITTEN) != 0]
     places = places[np.argsort(-rules.confidence[places], kind="stable")]
-    if top is not None:
-        places = places[: 2 * top]  # as many if all are in pairs
-    return [
-        ListedRule.at(graph, rules, place) for place in first_forms(rules, places)[:top].tolist()
-    ]
+    stop = None if top is None else offset + top
+    if stop is not None:
+        places = places[: 2 * stop]  # as many if all are in pairs
+    listed = first_forms(rules, places)[offset:stop].tolist()
+    return [ListedRule.at(graph, rules, place) for place in listed]
 
 
 def rules_of(run: RunFolder) -> RuleSet:
