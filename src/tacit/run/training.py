@@ -12,13 +12,12 @@ from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
-from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
+from tacit.run.rule_training import check_predictor, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
-from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES, RULES_MODEL
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES_MODEL
 from tacit.run_folder.folder import RunFolder, is_of_rules
-from tacit.settings import settings_of
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
 # Imports of torch are local.
@@ -56,15 +55,15 @@ def train(
     mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
     as `columns`, say how the graph is read.
     """
+    _check_either(resume, force)
     if settings.get("model") == RULES_MODEL:
-        return _train_rules(graph, out, resume, force, progress, settings)
+        return train_rules(graph, out, resume, force, progress, settings)
     from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
     from tacit.links.models import pick_device
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
 
-    _check_either(resume, force)
     reading = take_reading(settings)
     check_predictor(settings)
     config = TrainSettings.of(settings)
@@ -109,67 +108,6 @@ def train(
         fit(loaded, config, folder, progress, resume=resume, validate=validate)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
-
-
-def check_predictor(settings: Mapping[str, Any]) -> None:
-    """Raise a `SettingsError` for settings of models beside `model="rules"`, and the reverse."""
-    of_rules, of_models = (
-        {field.name for field in settings_of(kind)} for kind in (RuleSettings, TrainSettings)
-    )
-    model = settings.get("model", TrainSettings.model)
-    chosen, others = (of_rules, of_models) if model == RULES_MODEL else (of_models, of_rules)
-    for name in settings:
-        if name in others - chosen - {"model"}:
-            problem = (
-                f"{name} is a setting of models with vectors, and `model='{model}'` has none"
-                if model == RULES_MODEL
-                else f"{name} says how rules are mined, and `model='{model}'` mines none"
-            )
-            raise SettingsError(f"{problem}; leave it out", name)
-
-
-def _train_rules(
-    source: Facts | Sequence[Facts],
-    out: NameOrPath,
-    resume: bool,
-    force: bool,
-    progress: Progress | bool,
-    settings: dict[str, Any],
-) -> Run:
-    """Mine the rules of a graph, and write them to the folder `out` in the end.
-
-    A run of rules with all of its rules has nothing to resume.
-    """
-    from tacit.distributed.shards import world_size
-    from tacit.links.rules.rule_files import mine_timed, write_rules_run
-
-    _check_either(resume, force)
-    reading = take_reading(settings)
-    check_predictor(settings)
-    mining = {name: value for name, value in settings.items() if name != "model"}
-    config = RuleSettings.of(mining)
-    if world_size() > 1:
-        raise SettingsError("rules are mined by one process; leave torchrun out", "model")
-    resumes = resume and is_run(out)
-    if not resumes:
-        RunFolder(out).check_free(force)
-    graph = load(source, **reading)
-    if resumes:
-        folder = RunFolder.open(out)
-        folder.check(graph)
-        if not is_of_rules(folder):
-            raise RunError(
-                f"run '{out}' does not predict by rules alone; replace it by `force=True`, or "
-                "choose another folder"
-            )
-        stored = {name: v for name, v in folder.settings["train"].items() if name != "model"}
-        config = RuleSettings.of(stored).continued(**mining)
-        if folder.has(RULES):
-            return Run(folder)
-    rules, seconds = mine_timed(graph, config, progress)
-    if not resumes:
-        RunFolder(out).check_free(force)  # another training may have been faster
-    return Run(write_rules_run(out, graph, config, rules, seconds))
 
 
 @with_gradients
