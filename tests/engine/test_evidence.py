@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from random_rules import random_mixture, random_rules
+from tacit.cli import app
 from tacit.engine.answers import evidence_finder
 from tacit.engine.answers.answers import Answer
 from tacit.engine.answers.evidence import Evidence, EvidenceFact
@@ -22,6 +25,7 @@ from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
 from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
+from tacit.run.answering import QuestionAnswering
 
 FACTS = [
     ("Estonia", "borders", "Latvia"),
@@ -356,6 +360,70 @@ def test_of_a_large_relation_facts_with_an_end_of_the_atom_are_compared(
         model.entities.weight[entities.id("a50")] = model.entities.weight[entities.id("a0")]
     atom = atom_of(Engine(graph, model), ": r(a0, b1)")
     assert ("a50", "r", "b1") in map(labels_of, atom.analogies)
+
+
+class Ruled(QuestionAnswering):
+    """A graph and rules in both directions."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of both."""
+        mirrored = Rule((SPEAKS ^ 1, BORDERS ^ 1), SPEAKS ^ 1, NONE, NONE, 61, 214, 0.29)
+        return engine_of(NEIGHBOURS, mirrored)
+
+
+BECAUSE = (
+    "because Estonia borders Latvia, and Latvia speaks German: speaks is known for 61 of 214 such "
+    "pairs (confidence 29 %, rule 1)"
+)
+
+
+def test_completions_say_which_rule_speaks_for_them_best(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    missing = Ruled().complete(min_score=0.2, calibration="sigmoid", explain=True)
+    (fact,) = missing
+    assert tuple(fact[:3]) == ("Estonia", "speaks", "German")
+    assert fact[4:] == (BECAUSE,)
+    frame = missing.to_pandas()
+    assert list(frame.columns) == ["subject", "relation", "object", "score", "because"]
+    missing.write(tmp_path / "missing.tsv")
+    head, row = (tmp_path / "missing.tsv").read_text(encoding="utf-8").splitlines()
+    assert head.split("\t")[-1] == "because"
+    assert row.split("\t")[-1] == BECAUSE
+    missing.write(tmp_path / "missing.nt")
+    assert "because" not in (tmp_path / "missing.nt").read_text(encoding="utf-8")
+    (plain,) = Ruled().complete(min_score=0.2, calibration="sigmoid")
+    assert tuple(plain) == tuple(fact[:4])
+
+
+def test_the_command_that_completes_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.run.run.open", lambda *_, **__: Ruled())
+    call = ["complete", "any", "--min-score", "0.2", "--calibration", "sigmoid"]
+    plain, explained = (
+        CliRunner().invoke(app, [*call, *more], catch_exceptions=False).stdout.splitlines()
+        for more in ([], ["--explain"])
+    )
+    assert [each.split("  ")[1] for each in plain] == ["speaks(Estonia, German)"]
+    assert explained == [plain[0], f"       {BECAUSE}"]
+
+
+def test_a_score_and_predicted_facts_are_explained_in_python() -> None:
+    ruled = Ruled()
+    (atom,) = ruled.score("Estonia", "speaks", "German", explain=True).witnesses[0].atoms
+    assert atom.evidence[0].rule.id in (0, 1)
+    for explain in (False, True):
+        found = ruled.facts("Estonia", predicted=True, explain=explain)
+        (relatives,) = found.relations
+        texts = [each.text for each in relatives.facts[0].found.rules]
+        assert texts == [BECAUSE] * explain
+        data = json.loads(json.dumps(found.to_dict()))["relations"][0]["facts"][0]
+        assert [each["text"] for each in data.get("evidence", [])] == texts
+
+
+def test_notebooks_indent_evidence() -> None:
+    html = engine_of(NEIGHBOURS).explain(": speaks(Estonia, German)")._repr_html_()
+    assert "<i>&emsp;because Estonia borders Latvia, and Latvia speaks German: " in html
+    assert "<i>&emsp;&emsp;also Estonia borders Russia, and Russia speaks German</i>" in html
 
 
 def test_facts_alone_have_no_analogies() -> None:
