@@ -13,6 +13,7 @@ from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.atoms.derived_weights import DerivedWeights, row_keys
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts, KnownTails
 from tacit.engine.atoms.raw_scores import Block, entities_of, raw_scores
+from tacit.engine.atoms.sparse_rows import SparseRows
 from tacit.engine.logic import at, widest_share
 from tacit.errors import RunError, SettingsError
 from tacit.links.codes import Codes, shared_codes
@@ -139,6 +140,8 @@ class Atoms:
 
         Gradients reach the calibration.
         """
+        if self.capabilities.sparse and not self.differentiable:
+            return SparseRows(self).table(heads, relations)
         return self._scores(self.raw.rows(heads, relations), heads, relations)
 
     def single(

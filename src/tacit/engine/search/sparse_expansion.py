@@ -6,18 +6,16 @@ Most tails of a row have the same score, its floor. So `max_k v_k ⊤ s(k, t)` i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from tacit.distributed.threads import choose_again
 from tacit.engine.atoms.atoms import Atoms
+from tacit.engine.atoms.sparse_rows import SparseRows, SparseScores
 from tacit.engine.logic import ZERO, Logic
 from tacit.engine.search.block_expansion import by_relation
-from tacit.links.scorer import SparseScorer
 
 _ROWS = 2**12  # distinct rows at a time
 _ENTRIES = 2**21  # entries of pairs that are combined at a time
@@ -53,7 +51,7 @@ class SparseExpansion:
 
         The lowest value of a row that was raised is returned, `[B, 1]`.
         """
-        worth = self.logic.conjunction(self._floors(ids[:, :1], relations[:, None]), values)
+        worth = self.logic.conjunction(SparseRows(self.atoms).floors(relations), values)
         most, place = worth.max(dim=1, keepdim=True)
         best = ids.gather(1, place)
         others = worth.masked_fill(ids == best, ZERO).amax(dim=1, keepdim=True)
@@ -65,13 +63,6 @@ class SparseExpansion:
         loopless = constraints.without_loops[relations][:, None]
         out.scatter_(1, best, torch.where(loopless, at_best, out.gather(1, best)))
         return torch.where(loopless, others, most)
-
-    def _floors(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """The scores of atoms that are no entries, `[B, 1]`."""
-        scorer = cast(SparseScorer, self.atoms.scorer)
-        logits = torch.full(heads.shape, scorer.floor, device=heads.device)
-        tails = heads[:, 0]  # any: the calibration does not look at entities
-        return self.atoms.capped(self.atoms.calibration(logits, tails, relations[:, 0], tails))
 
     def _raise_by_rows(
         self, values: Tensor, ids: Tensor, relations: Tensor, least: Tensor, out: Tensor
@@ -87,6 +78,7 @@ class SparseExpansion:
         n = atoms.num_entities
         keys, row = torch.unique(relations[query] * n + ids[query, place], return_inverse=True)
         order = row.argsort(stable=True)
+        rows = SparseRows(atoms)
         sizes = torch.bincount(row // _ROWS, minlength=-(-len(keys) // _ROWS)).tolist()
         for number, pairs in enumerate(order.split(sizes)):
             choose_again()
@@ -96,39 +88,20 @@ class SparseExpansion:
                 keys[first : first + _ROWS] // n,
             )
             weights = values[query[pairs], place[pairs]]
-            for entries in self._rows(heads, along):
-                self._raise(entries, row[pairs] - first, query[pairs], weights, out)
-
-    def _rows(self, heads: Tensor, relations: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the calibrated entries of rows, then their known facts: rows, tails and scores."""
-        atoms = self.atoms
-        scorer = cast(SparseScorer, atoms.scorer)
-        device = heads.device
-        found = scorer.entries(heads.cpu().numpy(), relations.cpu().numpy())
-        rows, tails, scores = (torch.from_numpy(each).to(device) for each in found)
-        logits = scorer.log_odds(scores)[:, None]
-        calibrated = atoms.calibration(logits, heads[rows], relations[rows], tails)[:, 0]
-        scores = atoms.capped(calibrated)
-        if atoms.possible is not None:
-            loops = (heads[rows] == tails) & atoms.possible.without_loops[relations[rows]]
-            scores = scores.masked_fill(loops, ZERO)
-        yield rows, tails, scores
-        rows, tails = atoms.known_tails(heads, relations)
-        if len(rows):
-            yield rows, tails, torch.full_like(tails, atoms.observed, dtype=torch.float32)
+            for scores in (rows.entries(heads, along), rows.known(heads, along)):
+                self._raise(scores, row[pairs] - first, query[pairs], weights, out)
 
     def _raise(
         self,
-        entries: tuple[Tensor, Tensor, Tensor],
+        entries: SparseScores,
         rows: Tensor,
         queries: Tensor,
         weights: Tensor,
         out: Tensor,
     ) -> None:
         """Raise `out[B, N]` by entries, sorted by row, of weighted pairs of a query and a row."""
-        entry_rows, tails, scores = entries
         edges = torch.arange(int(rows.max()) + 2, device=rows.device)
-        offsets = torch.searchsorted(entry_rows, edges)
+        offsets = torch.searchsorted(entries.rows, edges)
         starts = offsets[rows]
         sizes = offsets[rows + 1] - starts
         totals = sizes.cumsum(0)
@@ -139,6 +112,6 @@ class SparseExpansion:
             pair = pairs.repeat_interleave(sizes[pairs])
             at = torch.arange(len(pair), device=rows.device)
             at += (starts + sizes - totals)[pair] + (totals[pairs[0]] - sizes[pairs[0]])
-            worth = self.logic.conjunction(scores[at], weights[pair])
-            places = queries[pair] * out.shape[1] + tails[at]
+            worth = self.logic.conjunction(entries.scores[at], weights[pair])
+            places = queries[pair] * out.shape[1] + entries.tails[at]
             out.view(-1).scatter_reduce_(0, places, worth, "amax")
