@@ -221,6 +221,12 @@ def test_a_hard_rule_makes_known_what_follows(tmp_path: Path) -> None:
     assert parts.deduced_by(ids[0], BORDERS, ids[4]) == rule.id
     assert parts.deduced_by(ids[4], BORDERS ^ 1, ids[0]) == rule.id
     assert parts.deduced_by(ids[0], BORDERS, ids[1]) is None
+    (deduced,) = run.score("Portugal", "borders", "France", explain=True).witnesses[0].atoms
+    (fact,) = run.score("Portugal", "borders", "Spain", explain=True).witnesses[0].atoms
+    assert (deduced.follows_by, fact.follows_by) == (rule.id, None)
+    assert str(deduced).endswith(f" known, follows by rule {rule.id}")
+    assert deduced.to_dict()["follows_by"] == rule.id
+    assert "follows_by" not in fact.to_dict()
     # nothing follows where nothing is known, and less where less is
     assert (
         not run.engine.with_settings(observed="none").score("Portugal", "borders", "France").known

@@ -186,6 +186,8 @@ class WitnessAtom(Schema):
     """How much of its score rules carry, from 0 to 1."""
     analogies: list[EvidenceFact] | None = None
     """The most similar known facts of the relation, where no rule speaks for the atom."""
+    follows_by: int | None = None
+    """The rule that a known atom follows by, where it is no fact of the graph."""
 
 
 class WitnessPart(Schema):

@@ -114,6 +114,19 @@ class EvidenceFinder:
                 return AtomEvidence((max(found, key=lambda each: each.rule.confidence),))
         return replace(self.of(subject, relation, obj), rules=())
 
+    def of_deduction(self, subject: int, relation: int, obj: int, id: int) -> AtomEvidence:
+        """How a forward fact follows by a rule that holds without exception."""
+        rules = self.parts.rule_scorer
+        index = self.parts.index
+        if rules is None or index is None:
+            return NO_EVIDENCE
+        alone = replace(rules, rules=rules.rules.take(np.array([id])), index=index)
+        atom = subject, relation, obj
+        if (rules.rules[id].relation ^ relation) & 1:
+            atom = obj, relation ^ 1, subject
+        (firing, *_) = alone.firings(*atom, 1, _LOOKED_AT)
+        return AtomEvidence((_evidence(self.parts.graph, firing._replace(id=id), PATHS, set()),))
+
     @property
     def _predicts(self) -> bool:
         """Whether scores are those of the link predictor and its rules."""

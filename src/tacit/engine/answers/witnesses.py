@@ -27,7 +27,8 @@ class WitnessAtom:
     """An atom of a witness by names: its score, and whether it is observed or predicted.
 
     A predicted atom has `evidence`, the rules that speak for it, and `rule_share`, how much of its
-    score they carry (None without rules). Where none does, `analogies` are similar known facts.
+    score they carry (None without rules). Where none does, `analogies` are similar known facts. A
+    known atom that is no fact of the graph `follows_by` the rule with an id.
     """
 
     subject: str
@@ -39,6 +40,7 @@ class WitnessAtom:
     subject_label: str = ""  # two entities may share a name
     object_label: str = ""
     found: AtomEvidence = NO_EVIDENCE
+    follows_by: int | None = None
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -57,11 +59,14 @@ class WitnessAtom:
 
     def to_dict(self) -> dict[str, Any]:
         """The atom as plain data for JSON."""
-        data = {name: value for name, value in vars(self).items() if name != "found"}
+        absent = {"found"} if self.follows_by is not None else {"found", "follows_by"}
+        data = {name: value for name, value in vars(self).items() if name not in absent}
         return data | self.found.to_dict()
 
     def __str__(self) -> str:
         mark = "known" if self.observed else "predicted"
+        if self.follows_by is not None:
+            mark += f", follows by rule {self.follows_by}"
         atom = f"{'not ' * self.negated}{self.relation}({self.subject}, {self.object})"
         return f"{atom}  {self.score:.3f} {mark}"
 
@@ -270,6 +275,11 @@ class _Naming:
         found = NO_EVIDENCE
         if self.finder is not None and proof.scored is not None and not proof.observed:
             found = self.finder.of(*proof.scored, negated)
+        rule = None
+        if self.finder is not None and proof.observed:
+            rule = self.finder.parts.deduced_by(s, r, o)
+        if self.finder is not None and rule is not None:
+            found = self.finder.of_deduction(s, r, o, rule)
         labels = entities[s], entities[o]
         score = math.exp(proof.score)
-        return WitnessAtom(*named, score, proof.observed, negated, *labels, found)
+        return WitnessAtom(*named, score, proof.observed, negated, *labels, found, rule)
