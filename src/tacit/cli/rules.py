@@ -58,10 +58,11 @@ def rules(
         list[int] | None, Option(metavar="ID", help="Drop a written rule; may be repeated.")
     ] = None,
     import_: Annotated[
-        Path | None, Option("--import", help="Add the rules of a file of AnyBURL.")
+        Path | None, Option("--import", metavar="FILE", help="Add the rules of a file of AnyBURL.")
     ] = None,
     export: Annotated[
-        Path | None, Option(help="Write the rules that are on to a file of AnyBURL.")
+        Path | None,
+        Option(metavar="FILE", help="Write the rules that are on to a file of AnyBURL."),
     ] = None,
 ) -> None:
     """Read and change the rules of a run.

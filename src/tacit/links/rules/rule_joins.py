@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.graph.fact_index import FactIndex, Flags, Ids, Ints, spread, within
-from tacit.links.rules.rule_set import LONGEST, NONE, RuleSet
+from tacit.links.rules.consequences import consequences
+from tacit.links.rules.rule_set import LONGEST, NONE, WRITTEN, Rule, RuleSet
 
 SHARES = (1.0, 0.5, 0.25)  # what the best rules of an atom count for, in falling order
 HIGHEST = 0.999  # the largest confidence of a prediction
@@ -123,6 +124,9 @@ class RuleJoins:
         self._closed = _table(last[closed], ends[closed] * 0, ranks[closed])
         self._free = _table(last[free], ends[free] * 0, ranks[free])
         self._bound = _table(last[bound], ends[bound], ranks[bound], num_entities)
+        own = ((rules.flags[order] & WRITTEN) != 0) & ~closed & (self.constants != NONE)
+        self._turned = [(int(rank), rules[int(order[rank])]) for rank in np.flatnonzero(own)]
+        self._heads: dict[int, Ints] = {}  # of what turned rules imply, by their rank
 
     def best(self, heads: Ints, relations: Ints) -> tuple[Ints, Ints, NDArray[np.float32]]:
         """The rows, tails and scores of the atoms that rules speak for, in order."""
@@ -133,12 +137,31 @@ class RuleJoins:
             part = slice(start, start + empty.most_rows)
             for paths in self._first_steps(heads[part], relations[part]):
                 self._follow(paths, firings)
+            for rank, rule in self._turned:
+                self._fire_turned(rank, rule, heads[part], relations[part], firings)
             rows, tails, scores = self._combined(firings.best())
             parts.append((rows + start, tails, scores))
         if not parts:
             return (*np.zeros((2, 0), dtype=np.int64), np.zeros(0, dtype=np.float32))
         rows, tails, scores = map(np.concatenate, zip(*parts, strict=True))
         return rows, tails, scores
+
+    def _fire_turned(
+        self, rank: int, rule: Rule, heads: Ints, relations: Ints, firings: Firings
+    ) -> None:
+        """Add what a rule with a constant in its head says, in rows that start at the constant.
+
+        Only written rules are read so; mined ones speak for the direction that they were mined for.
+        """
+        rows = np.flatnonzero((heads == rule.tail) & (relations == rule.relation ^ 1))
+        if not len(rows):
+            return
+        if rank not in self._heads:
+            blocks = [found for found, _ in consequences(self.index, rule)]
+            self._heads[rank] = np.concatenate([*blocks, np.zeros(0, dtype=np.int64)])
+        tails = self._heads[rank]
+        ranks = np.full(len(rows) * len(tails), rank, dtype=np.int32)
+        firings.add(np.repeat(rows, len(tails)), np.tile(tails, len(rows)), ranks)
 
     def _combined(self, numbers: Ints) -> tuple[Ints, Ints, NDArray[np.float32]]:
         """Combine the best confidences of each row and tail, `1 - Π (1 - share · confidence)`."""

@@ -18,7 +18,7 @@ from tacit.links.rules.deduction import Deductions, deduce
 from tacit.links.rules.groundings import groundings
 from tacit.links.rules.row_cache import Row, RowCache
 from tacit.links.rules.rule_joins import RuleJoins
-from tacit.links.rules.rule_set import NONE, Rule, RuleSet
+from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
 from tacit.links.scorer import Entries as Entries
 
 FLOOR = -20.0  # the logit of an atom that no rule speaks for
@@ -162,13 +162,19 @@ class RuleScorer:
     ) -> list[Firing]:
         """The best rules that speak for an atom, with some of the paths that they rest on."""
         found = list[Firing]()
-        for place in self._candidates(head, relation, tail).tolist():
+        candidates = [(place, head, tail) for place in self._candidates(head, relation, tail)]
+        turned = self._by_tail.tails(relation ^ 1, head)  # as `RuleJoins` reads them
+        turned = turned[(self.rules.flags[turned] & WRITTEN) != 0]
+        if len(turned):
+            candidates += [(place, tail, head) for place in turned]
+            candidates.sort(key=lambda each: (-self.rules.confidence[each[0]], each[0]))
+        for place, start, end in candidates:
             if len(found) == top:
                 break
-            rule = self.rules[place]
-            ground = groundings(self.index, rule, head, tail, paths)
+            rule = self.rules[int(place)]
+            ground = groundings(self.index, rule, start, end, paths)
             if ground.total:
-                found.append(Firing(place, rule, *ground))
+                found.append(Firing(int(place), rule, *ground))
         return found
 
     @cached_property
