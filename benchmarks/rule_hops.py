@@ -12,6 +12,7 @@ ends, and constant ones from two facts of an entity.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -114,7 +115,8 @@ def measure(given: argparse.Namespace) -> Measured:
     return Measured(figures, {"number of rules": len(rules)})
 
 
-if __name__ == "__main__":
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table and write the figures as JSON."""
     benchmark = Benchmark(__file__, __doc__)
     benchmark.add_argument("--rules", help="a file of tensors; rules are drawn without it")
     benchmark.size("--closed", 6_000, 20, "closed rules that are drawn")
@@ -123,4 +125,8 @@ if __name__ == "__main__":
     benchmark.size("--k", "64,256", "4", "sizes of the beam")
     benchmark.size("--queries", 100, 2, "in a batch")
     benchmark.size("--rounds", 3, 1)
-    benchmark.run(measure)
+    benchmark.run(measure, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -351,7 +351,7 @@ def test_analogies_are_the_nearest_facts_of_the_relation() -> None:
 def test_of_a_large_relation_facts_with_an_end_of_the_atom_are_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence_finder, "_COMPARED", 16)
+    monkeypatch.setattr(evidence_finder, "_COMPARED", 4)
     graph = Graph.of([(f"a{i}", "r", f"b{i % 7}") for i in range(60)] + [("a0", "q", "a1")])
     model = ComplEx(graph.num_entities, graph.num_relations, 3)
     model.reset(1.0, torch.Generator().manual_seed(1))

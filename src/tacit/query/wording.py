@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -34,6 +34,7 @@ _PREPOSITIONS = {
     "into",
     "as",
 }
+_CACHED = 4096  # relations whose wording is kept
 _LONGEST = 14  # letters of one word; a longer one is several without a space
 _NO_VERBS = {
     "alias",
@@ -117,6 +118,7 @@ def sentence(question: Conditions) -> str:
     return f"What {_predicates(question)}?"
 
 
+@lru_cache(_CACHED)
 def words_of(relation: str) -> Words:
     """The wording of a relation's label.
 

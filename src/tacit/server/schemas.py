@@ -162,6 +162,8 @@ class Evidence(Schema):
     """Groundings; none where better rules have shown all of them."""
     more: int
     """How many further groundings there are."""
+    more_at_least: bool = False
+    """Whether there may be still more."""
 
 
 class WitnessAtom(Schema):

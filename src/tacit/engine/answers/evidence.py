@@ -95,6 +95,7 @@ class Evidence:
     rule: NamedRule
     paths: tuple[EvidencePath, ...]
     more: int = 0  # groundings beside these
+    more_at_least: bool = False  # whether there may be still more
 
     def lines(self, denied: bool = False) -> list[str]:
         """The evidence as lines of text, one for each grounding; for a `denied` atom or not."""
@@ -110,7 +111,8 @@ class Evidence:
         lines = [f"{opening}{facts}{counts} ({', '.join(marks)})"]
         lines += [f"  also {path.text}" for path in self.paths[1:]]
         if self.more:
-            lines.append(f"  and in {self.more:,} more way{'s' * (self.more > 1)}")
+            least = "at least " * self.more_at_least
+            lines.append(f"  and in {least}{self.more:,} more way{'s' * (self.more > 1)}")
         return lines
 
     @property
@@ -124,7 +126,8 @@ class Evidence:
             {"text": path.text, "facts": [vars(fact) | {} for fact in path.facts]}
             for path in self.paths
         ]
-        return {"text": self.text, "rule": vars(self.rule) | {}, "paths": paths, "more": self.more}
+        more = {"more": self.more, "more_at_least": self.more_at_least}
+        return {"text": self.text, "rule": vars(self.rule) | {}, "paths": paths, **more}
 
 
 @dataclass(frozen=True)

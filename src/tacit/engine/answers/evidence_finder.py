@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tacit.engine.answers.evidence import (
     NO_EVIDENCE,
@@ -23,23 +24,24 @@ from tacit.engine.answers.evidence import (
 from tacit.engine.atoms.atoms import Atoms, RememberedAtoms
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.logic import at
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph
+from tacit.links.rules.rule_joins import SHARES
 from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import Rule
 from tacit.links.scorer import VectorScorer, shards_of
 from tacit.query.rule_words import path_in_words, read_forward
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tacit.engine.parts import EngineParts
 
-RULES = 3  # rules shown of an atom: those that its score is made of
+RULES = len(SHARES)  # shown of an atom: those that its score is made of
 PATHS = 2  # groundings shown of a rule
 ANALOGIES = 3
 _LOOKED_AT = 16  # groundings of a rule, among which those with facts of their own are shown
-_COMPARED = 4096  # facts of a relation that are compared with an atom
+_COMPARED = 4096  # facts of a relation that are compared with any atom
+_NEAR = 256  # further ones with an end of the atom
 
 
 def evidence_for(
@@ -75,7 +77,8 @@ def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Tri
             named = tuple(EvidenceFact.of(graph, fact) for fact in facts)
             paths.append(EvidencePath(path_in_words(graph, firing.rule, path), named))
     more = firing.total - (len(grounded) - len(fresh)) - len(paths)
-    return Evidence(NamedRule.of(graph, firing.rule, firing.id), tuple(paths), more)
+    rule = NamedRule.of(graph, firing.rule, firing.id)
+    return Evidence(rule, tuple(paths), more, not firing.exact)
 
 
 def path_facts(rule: Rule, path: Sequence[int]) -> list[Triple]:
@@ -93,7 +96,7 @@ class EvidenceFinder:
 
     parts: EngineParts
     _found: dict[tuple[int, int, int, bool], AtomEvidence] = field(default_factory=dict)
-    _facts: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    _relations: dict[int, _RelationVectors] = field(default_factory=dict)
 
     def of(self, head: int, relation: int, tail: int, denied: bool = False) -> AtomEvidence:
         """The evidence of a directed atom, read as it was scored; a denied one has no analogies."""
@@ -140,23 +143,28 @@ class EvidenceFinder:
         share = None
         if rules is not None:
             found = evidence_for(self.parts.graph, rules, head, relation, tail)
-            share = self._rule_share(head, relation, tail) if found else 0.0
+            share = self._rule_share(head, relation, tail, found) if found else 0.0
             # a rule may say of heads what none says of tails
             found = found or evidence_for(self.parts.graph, rules, tail, relation ^ 1, head)
         analogies = () if found or denied else self.analogies(head, relation, tail)
         return AtomEvidence(found, analogies, share)
 
-    def _rule_share(self, head: int, relation: int, tail: int) -> float:
-        """How much of an atom's score comes from rules: `λ p` of `(1-λ) c + λ p`."""
+    def _rule_share(
+        self, head: int, relation: int, tail: int, rules: tuple[Evidence, ...]
+    ) -> float:
+        """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`."""
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
-        atom = [torch.tensor([i], device=self.parts.scorer.device) for i in (head, relation, tail)]
-        rules = mixture.scorer
-        chance = float(rules.logits_of(*(i.to(rules.device) for i in atom)).sigmoid())
-        share = float(mixture.shares_of(*atom[:2]))
-        alone = math.exp(float(self._predictor_alone.pairs(*atom)))
-        return share * chance / ((1.0 - share) * alone + share * chance)
+        row = [torch.tensor([i], device=self.parts.scorer.device) for i in (head, relation)]
+        share = float(mixture.shares_of(*row))
+        confidences = [each.rule.confidence for each in rules]
+        missed = math.prod(1.0 - part * c for part, c in zip(SHARES, confidences, strict=False))
+        by_rules = share * (1.0 - missed)
+        atoms = self._predictor_alone
+        tails = row[0].new_tensor([tail])
+        alone = at(atoms.shards, atoms.rows(*row), torch.zeros_like(tails), tails).exp()
+        return by_rules / ((1.0 - share) * float(alone) + by_rules)
 
     @cached_property
     def _predictor_alone(self) -> Atoms:
@@ -181,7 +189,7 @@ class EvidenceFinder:
     ) -> tuple[EvidenceFact, ...]:
         """The known facts of a relation whose ends are most similar to an atom's, by cosine.
 
-        Of a large relation, facts with one of the atom's own ends are compared, and some others.
+        Of a large relation, some facts are compared, and some with one of the atom's own ends.
         """
         scorer = self.parts.scorer
         if not isinstance(scorer, VectorScorer) or shards_of(scorer).world > 1:
@@ -189,33 +197,55 @@ class EvidenceFinder:
         if relation % 2:
             head, tail = tail, head
         relation &= ~1
-        heads, tails = self._facts_of(relation)
-        alike = (heads == head) & (tails == tail)  # where facts are scored as if unknown
-        chosen = np.flatnonzero(~alike)
-        if len(chosen) > _COMPARED:
-            near = ((heads == head) | (tails == tail))[chosen]
-            near[:: -(-len(chosen) // _COMPARED)] = True
-            chosen = chosen[near][: 2 * _COMPARED]
-        if not len(chosen):
-            return ()
-        closeness = _cosines(scorer, heads[chosen], head) + _cosines(scorer, tails[chosen], tail)
-        order = closeness.argsort(descending=True, stable=True)[:top].cpu().numpy()
-        triples = ((int(heads[i]), relation, int(tails[i])) for i in chosen[order])
-        return tuple(EvidenceFact.of(self.parts.graph, triple) for triple in triples)
-
-    def _facts_of(self, relation: int) -> tuple[Ints, Ints]:
-        """The heads and tails of the facts of a relation."""
-        if relation not in self._facts:
-            heads = self._index.sources.tails(relation, 0).astype(np.int64)
-            rows, tails = self._index.neighbours(heads, np.full_like(heads, relation))
-            self._facts[relation] = heads[rows], tails.astype(np.int64)
-        return self._facts[relation]
+        if relation not in self._relations:
+            self._relations[relation] = _RelationVectors.of(scorer, self._index, relation)
+        nearest = self._relations[relation].nearest(head, tail, top)
+        return tuple(
+            EvidenceFact.of(self.parts.graph, (subject, relation, obj)) for subject, obj in nearest
+        )
 
 
-def _cosines(scorer: VectorScorer, entities: Ints, entity: int) -> Tensor:
-    """The cosine of the vector of each entity with that of one, `[n]`."""
-    ids, places = np.unique(entities, return_inverse=True)
-    several = scorer.entity_vectors(torch.from_numpy(ids).to(scorer.device)).float()
-    (one,) = scorer.entity_vectors(torch.tensor([entity], device=scorer.device)).float()
-    cosines = torch.nn.functional.cosine_similarity(several, one[None], dim=1)
-    return cosines[torch.from_numpy(places).to(cosines.device)]
+@dataclass(frozen=True, eq=False)
+class _RelationVectors:
+    """The facts of a relation, and the vectors of the ends of some, each of length 1."""
+
+    scorer: VectorScorer
+    heads: Ints  # [F] of all facts
+    tails: Ints
+    compared: Ints  # [C] places of the facts that are compared with any atom
+    head_vectors: NDArray[np.float32]  # [C, D]
+    tail_vectors: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, scorer: VectorScorer, index: FactIndex, relation: int) -> _RelationVectors:
+        """The facts of a forward relation."""
+        sources = index.sources.tails(relation, 0).astype(np.int64)
+        rows, ends = index.neighbours(sources, np.full_like(sources, relation))
+        heads, tails = sources[rows], ends.astype(np.int64)
+        compared = np.arange(0, len(heads), max(1, -(-len(heads) // _COMPARED)))
+        vectors = (_unit_vectors(scorer, each[compared]) for each in (heads, tails))
+        return cls(scorer, heads, tails, compared, *vectors)
+
+    def nearest(self, head: int, tail: int, top: int) -> list[tuple[int, int]]:
+        """The ends of the facts most similar to an atom, which is not among them."""
+        head_vector, tail_vector = _unit_vectors(self.scorer, np.array([head, tail]))
+        places = self.compared
+        closeness = self.head_vectors @ head_vector + self.tail_vectors @ tail_vector
+        if len(places) < len(self.heads):
+            near = np.flatnonzero((self.heads == head) | (self.tails == tail))
+            near = np.setdiff1d(near[:: max(1, -(-len(near) // _NEAR))], places)
+            closeness_near = _unit_vectors(self.scorer, self.heads[near]) @ head_vector
+            closeness_near += _unit_vectors(self.scorer, self.tails[near]) @ tail_vector
+            places = np.append(places, near)
+            closeness = np.append(closeness, closeness_near)
+        best = places[np.argsort(-closeness, kind="stable")[: top + 1]]
+        ends = [(int(self.heads[place]), int(self.tails[place])) for place in best]
+        return [each for each in ends if each != (head, tail)][:top]
+
+
+def _unit_vectors(scorer: VectorScorer, entities: Ints) -> NDArray[np.float32]:
+    """The vectors of entities, each of length 1, `[n] -> [n, D]`."""
+    vectors = scorer.entity_vectors(torch.from_numpy(entities).to(scorer.device))
+    units = torch.nn.functional.normalize(vectors.detach().float(), dim=1)
+    array: NDArray[np.float32] = units.cpu().numpy()
+    return array

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.distributed.shards import Shards
@@ -188,18 +187,25 @@ class RuleScorer:
         return FactIndex(np.stack(columns, axis=1).astype(np.int64), self.num_entities + 1)
 
     def _candidates(self, head: int, relation: int, tail: int) -> Ints:
-        """The rules that may speak for an atom, best first; of constant ones all that start so."""
+        """The rules that may speak for an atom by the facts at the ends of their paths, best first.
+
+        Constant rules of one step are those that do.
+        """
         rules = self.rules
-        constant = self._by_tail.tails(relation, tail)
-        body = rules.body[constant]
-        ends = rules.end[constant]
-        heads = np.full(len(constant), head)
-        short = body[:, 1] == NONE
-        starts = self.index.counts(heads, body[:, 0]) > 0
-        starts[short & (ends != NONE)] &= self.index.contains(heads, body[:, 0], ends)[
-            short & (ends != NONE)
-        ]
-        closed = self._by_tail.tails(relation, self.num_entities)
-        places = np.concatenate([constant[starts], closed])
-        confidences: NDArray[np.float32] = rules.confidence[places]
-        return places[np.lexsort((places, -confidences))].astype(np.int64)
+        groups = [self._by_tail.tails(relation, each) for each in (tail, self.num_entities)]
+        places = np.concatenate(groups).astype(np.int64)
+        body = rules.body[places]
+        lengths = (body != NONE).sum(axis=1)
+        closed = rules.tail[places] == NONE
+        ends = np.where(closed, tail, rules.end[places])
+        starts = self.index.counts(np.full(len(places), head), body[:, 0]) > 0
+        last = body[np.arange(len(places)), lengths - 1]
+        bound = np.flatnonzero(starts & (ends != NONE))
+        starts[bound] = self.index.counts(ends[bound], last[bound] ^ 1) > 0
+        short = bound[(lengths[bound] == 1) & starts[bound]]
+        heads = np.full(len(short), head)
+        starts[short] = self.index.contains(heads, body[short, 0], ends[short])
+        places = places[starts]
+        order = np.lexsort((places, -rules.confidence[places]))
+        sorted_places: Ints = places[order]
+        return sorted_places

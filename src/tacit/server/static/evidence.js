@@ -12,10 +12,10 @@ const list = (facts) => element("ul", { class: "grounding" }, ...facts.map((fact
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 /** A rule: how often it held, its formula, and its groundings. */
-function ruleItem({ rule, paths, more }) {
+function ruleItem({ rule, paths, more, more_at_least: least }) {
   const confidence = `confidence ${percent(rule.confidence)}`;
   const held = rule.statistic ? `${rule.statistic} (${confidence})` : confidence;
-  const further = `and in ${more.toLocaleString("en")} more way${more === 1 ? "" : "s"}`;
+  const further = `and in ${least ? "at least " : ""}${more.toLocaleString("en")} more way${more === 1 ? "" : "s"}`;
   return element("li", {},
     element("p", {}, `Rule ${rule.id}: ${held}`, rule.written ? element("span", { class: "mark" }, "written by a person") : null),
     element("p", {}, element("code", {}, rule.formula)),
