@@ -21,6 +21,11 @@ from tacit.run_folder.folder import RunFolder, is_of_rules
 from tacit.settings import settings_of
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
+# what the miner alone has; a seed is for both
+_MINING = {field.name for field in settings_of(RuleSettings)} - {
+    field.name for field in settings_of(TrainSettings)
+}
+
 # Imports of torch are local.
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
@@ -52,6 +57,8 @@ def train(
     `progress` receives every `Event`, or True shows them: as a bar on a terminal, as lines
     elsewhere. Settings are those of `TrainSettings`: model, rank, epochs, batch, lr, reg, device,
     seed and so on; the defaults of rank, epochs, batch and reg depend on the size of the graph.
+    Rules are mined as well, and mixed into the scores, unless `rules=False`; they have the settings
+    of `RuleSettings`.
     With `model="rules"` they are those of `RuleSettings`, and the run is written once all rules are
     mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
     as `columns`, say how the graph is read.
@@ -63,10 +70,12 @@ def train(
     from tacit.links.models import pick_device
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
+    from tacit.run.mixed_training import complete_rules
 
     _check_either(resume, force)
     reading = take_reading(settings)
     check_predictor(settings)
+    mining = {name: settings.pop(name) for name in _MINING & settings.keys()}
     config = TrainSettings.of(settings)
     pick_device(config.device)  # before anything is written
     meet_others(config.device)
@@ -86,7 +95,7 @@ def train(
                 f"run '{out}' holds rules, which are mined again with `force=True`; go on with it "
                 "by `model='rules'`, or choose another folder"
             )
-        stored = TrainSettings.of(folder.settings["train"])
+        stored = TrainSettings.stored(folder.settings["train"])
         config = stored.continued(**settings)
     else:
         sizes = len(loaded.train), loaded.num_entities
@@ -103,10 +112,12 @@ def train(
         shards.wait()
         folder = RunFolder.open(out)
     with folder.training("train") if shards.leads else nullcontext():
-        if shards.leads and TrainSettings.of(folder.settings["train"]) != stored:
+        if shards.leads and TrainSettings.stored(folder.settings["train"]) != stored:
             raise RunError(f"run '{out}' was replaced by another training; choose another folder")
         validate = validation(loaded, config, folder, shards)
         fit(loaded, config, folder, progress, resume=resume, validate=validate)
+        if shards.leads:
+            complete_rules(loaded, folder, config, mining, shards.world == 1, progress)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 
@@ -118,12 +129,14 @@ def check_predictor(settings: Mapping[str, Any]) -> None:
     )
     model = settings.get("model", TrainSettings.model)
     chosen, others = (of_rules, of_models) if model == RULES_MODEL else (of_models, of_rules)
+    if model != RULES_MODEL and settings.get("rules", True):
+        chosen = of_models | of_rules
     for name in settings:
         if name in others - chosen - {"model"}:
             problem = (
                 f"{name} is a setting of models with vectors, and `model='{model}'` has none"
                 if model == RULES_MODEL
-                else f"{name} says how rules are mined, and `model='{model}'` mines none"
+                else f"{name} says how rules are mined, and with `rules=False` none are"
             )
             raise SettingsError(f"{problem}; leave it out", name)
 
