@@ -18,6 +18,7 @@ from tacit.run_folder.folder import RunFolder, is_of_rules
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
+    from tacit.engine.atoms.mixture import RuleMixture
     from tacit.engine.engine import Engine
     from tacit.links.rules.rule_scorer import RuleScorer
     from tacit.links.run_retrievers import RunRetrievers
@@ -32,6 +33,7 @@ class LoadedWeights:
     retrievers: RunRetrievers
     encoder: Encoder | None = None
     rules: RuleScorer | None = None  # those beside the link predictor of a mixed run
+    mixture: RuleMixture | None = None  # of the link predictor and these rules
     # why the encoder cannot be used, beside a link predictor
     encoder_error: RunError | None = None
     # the states of the weight files when they were read, by part
@@ -123,12 +125,13 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
             "`shards` out"
         )
     reads_encoder = shards is None and (encoder_only or folder.has(ENCODER))
-    scorer = rules = None
+    scorer = None
+    read: dict[str, Any] = {"retrievers": retrievers, "files": files}
     if folder.has_predictor or not reads_encoder:
-        scorer, rules = _read_predictor(folder, device, shards)
+        scorer, read["rules"], read["mixture"] = _read_predictor(folder, device, shards)
         retrievers.watch(scorer)
     if scorer is not None and not reads_encoder:
-        return LoadedWeights(scorer, retrievers, rules=rules, files=files)
+        return LoadedWeights(scorer, **read)
     from tacit.encode.models import load_encoder
 
     try:
@@ -136,16 +139,20 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     except RunError as error:
         if scorer is None:
             raise
-        return LoadedWeights(scorer, retrievers, rules=rules, encoder_error=error, files=files)
+        return LoadedWeights(scorer, **read, encoder_error=error)
     retrievers.watch(encoder)
     predictor = encoder.scorer() if scorer is None else scorer
-    return LoadedWeights(predictor, retrievers, encoder, rules, files=files)
+    return LoadedWeights(predictor, **read, encoder=encoder)
 
 
 def _read_predictor(
     folder: RunFolder, device: str, shards: Shards | None
-) -> tuple[Scorer, RuleScorer | None]:
-    """The link predictor of a run, and the rules beside it; rules alone are the link predictor."""
+) -> tuple[Scorer, RuleScorer | None, RuleMixture | None]:
+    """The link predictor of a run, and the rules beside it with their mixture.
+
+    Rules alone are the link predictor.
+    """
+    from tacit.engine.atoms.mixture import RuleMixture
     from tacit.links.models import load_model
     from tacit.links.rules.rule_files import load_rules, rule_scorer
 
@@ -153,13 +160,16 @@ def _read_predictor(
     if not is_of_rules(folder):
         model = load_model(folder, device, shards)
         if not folder.has(RULES):
-            return model, None
-        return model, rule_scorer(load_rules(folder)[0], graph, device)
+            return model, None, None
+        content, weights = load_rules(folder)
+        rules = rule_scorer(content, graph, device)
+        with folder.fits(RULES, "train the run again"):
+            return model, rules, RuleMixture.from_tensors(rules, weights) if weights else None
     if shards is not None:
         raise RunError(
             f"run '{folder.path}' holds rules, which processes cannot share out; leave `shards` out"
         )
-    return rule_scorer(load_rules(folder)[0], graph, device), None
+    return rule_scorer(load_rules(folder)[0], graph, device), None, None
 
 
 def engine_of(
@@ -183,7 +193,11 @@ def engine_of(
         if weights.encoder is None
         else weights.encoder.reasoner(trained=describe_encoder(folder))
     )
-    parts: dict[str, Any] = {"retrievers": weights.retrievers, "encoder": encoder}
+    parts: dict[str, Any] = {
+        "retrievers": weights.retrievers,
+        "encoder": encoder,
+        "rules": weights.mixture,
+    }
     config = EngineSettings.of({**defaults, **settings})
     config.check_explicit(settings)
     if not adapted or config.preset or not folder.has(ADAPTER):
@@ -191,10 +205,12 @@ def engine_of(
     from tacit.adapt.adapter import load_adapter
     from tacit.adapt.calibrated import Adapted
     from tacit.engine.atoms.calibration import calibration
+    from tacit.engine.atoms.mixture import mixed
 
     adapter, trained_for = load_adapter(folder, scorer)
     # the engine sets the observed facts that it counts
-    adapted_calibration = Adapted(calibration(trained_for.calibration), adapter)
+    rules = weights.mixture if trained_for.rules else None
+    adapted_calibration = Adapted(mixed(calibration(trained_for.calibration), rules), adapter)
     unadapted = {name: getattr(config, name) for name in trained_for.engine}
     adapted_calibration.unadapted_defaults = unadapted
     config = EngineSettings.of({**defaults, **trained_for.engine})

@@ -304,3 +304,36 @@ def test_a_file_of_rules_adds_those_that_are_not_there(tmp_path: Path) -> None:
     assert [(rule.id, rule.written) for rule in run.rules("speaks")] == [(3, False)]
     # a rule that nobody wrote is no deduction, however sure its file is
     assert not run.score("Spain", "speaks", "French").known
+
+
+def test_a_run_of_vectors_takes_own_rules_which_count_whole(tmp_path: Path) -> None:
+    run = of_vectors(tmp_path / "run")
+    assert run.rules() == []
+    with pytest.raises(RunError, match="has no rules"):
+        run.switch_rules(off=[0])
+    questions = [f"?y : {name}(Spain, ?y)" for name in ("borders", "speaks", "in_continent")]
+    before = [{each.entity: each.score for each in run.ask(q, top=None)} for q in questions]
+    rule = run.add_rule(NEIGHBOURS, 0.8)
+    assert (rule.id, rule.written, run.rules()) == (0, True, [rule])
+    after = [{each.entity: each.score for each in run.ask(q, top=None)} for q in questions]
+    assert before[1]["French"] < 0.5
+    assert after[1].pop("French") == pytest.approx(0.8, abs=1e-3)
+    before[1].pop("French")
+    for old, new in zip(before, after, strict=True):
+        assert new == pytest.approx(old, rel=1e-5)
+    (atom,) = run.score("Spain", "speaks", "French", explain=True).witnesses[0].atoms
+    assert [each.rule.id for each in atom.evidence] == [0]
+    run.drop_rule(0)
+    again = [{each.entity: each.score for each in run.ask(q, top=None)} for q in questions]
+    assert again[1]["French"] < 0.5
+    rule = run.add_rule("borders(?x, ?y) => borders(?y, ?x)", 1.0)
+    assert run.score("Spain", "borders", "Portugal").known
+    assert run.engine.parts.rule_scorer is not None
+
+
+def test_an_adapter_without_rules_is_dropped_before_there_are_rules(tmp_path: Path) -> None:
+    run = of_vectors(tmp_path / "run")
+    (run.folder.path / "adapter.safetensors").write_bytes(b"")
+    with pytest.raises(RunError, match="an adapter that was trained without rules") as error:
+        add_rule(run.folder.path, NEIGHBOURS)
+    assert error.value.command == f"adapt {run.folder.path} --drop"

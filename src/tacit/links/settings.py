@@ -88,6 +88,7 @@ class TrainSettings(Settings, LossSettings, OptimizationSettings):
     patience: int = setting(
         4, "Validations without a better MRR before training ends.", least=1, resumes=True
     )
+    rules: bool = setting(True, "Mine rules, too, and mix them into the scores.", resumes=True)
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
 
     def check(self) -> None:
@@ -104,6 +105,11 @@ class TrainSettings(Settings, LossSettings, OptimizationSettings):
                 f"predict relations; leave it out, or use a model of {', '.join(BILINEAR)}",
                 "relation_weight",
             )
+
+    @classmethod
+    def stored(cls, table: Mapping[str, Any]) -> TrainSettings:
+        """The settings of a trained run, which has no rules if an earlier version trained it."""
+        return cls.of({"rules": False, **table})
 
     @classmethod
     def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:

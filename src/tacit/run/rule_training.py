@@ -27,12 +27,14 @@ def check_predictor(settings: Mapping[str, Any]) -> None:
     )
     model = settings.get("model", TrainSettings.model)
     chosen, others = (of_rules, of_models) if model == RULES_MODEL else (of_models, of_rules)
+    if model != RULES_MODEL and settings.get("rules", True):
+        chosen = of_models | of_rules
     for name in settings:
         if name in others - chosen - {"model"}:
             problem = (
                 f"{name} is a setting of models with vectors, and `model='{model}'` has none"
                 if model == RULES_MODEL
-                else f"{name} says how rules are mined, and `model='{model}'` mines none"
+                else f"{name} says how rules are mined, and with `rules=False` none are"
             )
             raise SettingsError(f"{problem}; leave it out", name)
 

@@ -22,7 +22,7 @@ from tacit.query.rule_text import parse_rule
 from tacit.query.rule_words import named_rule
 from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import own_run
-from tacit.run_folder.files import MODEL, OUTDATED, RULES
+from tacit.run_folder.files import ADAPTER, MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath
 
@@ -220,6 +220,11 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
             )
         if not (adds or run.has(RULES)):
             raise RunError(f"run '{run.path}' has no rules")
+        if run.has(ADAPTER) and not run.has(RULES):
+            raise RunError(
+                f"run '{run.path}' has an adapter that was trained without rules; drop it first",
+                command=run.repair(ADAPTER),
+            )
         graph = run.graph()
         before, weights = _content(run, graph)
         rules = edit(graph, before)

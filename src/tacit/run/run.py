@@ -124,6 +124,7 @@ class Run(RuleAccess):
                 train_queries,
                 config,
                 valid=valid_queries,
+                rules=weights.mixture,
                 run=folder,
                 progress=progress,
                 resume=resume,

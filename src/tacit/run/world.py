@@ -14,7 +14,7 @@ from tacit.disk import LOCK, exists, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
-from tacit.run_folder.files import FORMAT, SETTINGS
+from tacit.run_folder.files import FORMAT, RULES, SETTINGS
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_run, is_world
 
@@ -129,7 +129,7 @@ def world_run() -> Path:
 def _is_trained(path: Path) -> bool:
     from tacit.links.training.finished import is_complete
 
-    return is_run(path) and is_complete(RunFolder.open(path))
+    return is_run(path) and is_complete(run := RunFolder.open(path)) and run.has(RULES)
 
 
 def world_folder(graph: Graph) -> Path:

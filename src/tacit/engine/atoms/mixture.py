@@ -17,13 +17,12 @@ from tacit.engine.atoms.calibration import (
     Calibration,
     CalibrationCapabilities,
     Tails,
-    moved_odds,
 )
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.rules.rule_set import WRITTEN
 
-_MOST = 0.999  # of a score that comes from rules, so that an atom without any keeps its order
+LARGEST_SHARE = 0.999  # so that atoms without a rule keep their order
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +30,9 @@ class RuleMixture:
     """Rules, and the share that they have in scores: `λ(h, r) = λ_r + (1-λ_r) · c / (c + n_h)`.
 
     `n_h` is the number of facts of the head, so that rules count for more where a vector was
-    learned from few. The log-odds `x` of a mixed score become `scale · x + shift`, and no score is
-    below the probability by the rules that a person wrote, which count whole.
+    learned from few. Confidences are shares of pairs that are facts already; the log-odds `x` of
+    those that are none become `scale · x + shift` first. No score is below the confidence by the
+    rules that a person wrote, which count whole.
     """
 
     scorer: RuleScorer
@@ -40,11 +40,6 @@ class RuleMixture:
     few: float = 0.0  # c
     scale: float = 1.0
     shift: float = 0.0
-
-    @property
-    def recalibrates(self) -> bool:
-        """Whether mixed scores are calibrated again."""
-        return (self.scale, self.shift) != (1.0, 0.0)
 
     @cached_property
     def written(self) -> RuleScorer | None:
@@ -54,11 +49,10 @@ class RuleMixture:
         return replace(self.scorer, rules=rules.take(places)) if len(places) else None
 
     @cached_property
-    def _degrees(self) -> Tensor:
-        """The number of facts of each entity, both directions, `[N]`."""
+    def degrees(self) -> Tensor:
+        """The number of facts of each entity, in both directions, `[N]`."""
         index = self.scorer.index
-        heads = index.keys // index.num_relations
-        counts = np.bincount(heads, np.diff(index.offsets), self.scorer.num_entities)
+        counts = np.bincount(index.heads, np.diff(index.offsets), self.scorer.num_entities)
         return torch.from_numpy(counts).to(self.scorer.device)
 
     @cached_property
@@ -69,8 +63,14 @@ class RuleMixture:
         """`λ(h, r)` of some rows, `[B]` in float64."""
         shares = self._shares[relations]
         if self.few:
-            shares = shares + (1.0 - shares) * self.few / (self.few + self._degrees[heads])
-        return shares.clamp(max=_MOST)
+            shares = shares + (1.0 - shares) * self.few / (self.few + self.degrees[heads])
+        return shares.clamp(max=LARGEST_SHARE)
+
+    def chances(self, scores: Tensor) -> Tensor:
+        """The probabilities of atoms by rules, of their scores by confidences, in float64."""
+        if (self.scale, self.shift) == (1.0, 0.0):
+            return scores.double()
+        return torch.sigmoid(self.scale * torch.logit(scores.double()) + self.shift)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The weights as tensors by name."""
@@ -109,11 +109,8 @@ class Mixed(Calibration):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The upper bound of the calibration, lower where scores are calibrated down."""
-        highest = self.calibration.supremum
-        if not self.rules.recalibrates or self.rules.written is not None:
-            return highest
-        return min(highest, float(self._recalibrated(torch.tensor([[highest]]))))
+        """The upper bound of the calibration, which no mixed score exceeds."""
+        return self.calibration.supremum
 
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -131,26 +128,29 @@ class Mixed(Calibration):
         """The mixed log-scores of parts of rows, `[B, n]`."""
         scores = self.calibration.summed(logits, heads, relations, tails, log_sums)
         shares = self.rules.shares_of(heads, relations)
-        rows, columns, chances = self._entries(self.rules.scorer, heads, relations, tails, scores)
+        rows, columns, confidences = self._entries(
+            self.rules.scorer, heads, relations, tails, scores
+        )
+        chances = self.rules.chances(confidences)
         alone = scores[rows, columns].double()
         # by few numbers, whose logarithms are the same in any batch in 64 bits alone
         mixed = torch.logaddexp(
             alone + torch.log1p(-shares)[rows], shares.log()[rows] + chances.log()
         )
         mixed = mixed.masked_fill(torch.isneginf(alone), -torch.inf)
-        mixed = mixed.clamp(max=self.calibration.supremum).to(scores.dtype)
+        mixed = mixed.clamp(max=self.supremum).to(scores.dtype)
         rest = torch.log1p(-shares).to(scores.dtype)[:, None]
         if scores.requires_grad:
             scores = (scores + rest).index_put((rows, columns), mixed)
         else:
             scores.add_(rest)[rows, columns] = mixed
-        if self.rules.recalibrates:
-            scores = self._recalibrated(scores)
         if self.rules.written is None:
             return scores
-        rows, columns, chances = self._entries(self.rules.written, heads, relations, tails, scores)
+        rows, columns, confidences = self._entries(
+            self.rules.written, heads, relations, tails, scores
+        )
         before = scores[rows, columns]
-        whole = chances.log().clamp(max=self.calibration.supremum).to(scores.dtype)
+        whole = confidences.double().log().clamp(max=self.supremum).to(scores.dtype)
         lifted = torch.maximum(before, whole.masked_fill(torch.isneginf(before), -torch.inf))
         return scores.index_put((rows, columns), lifted)
 
@@ -161,7 +161,7 @@ class Mixed(Calibration):
     def _entries(
         self, scorer: RuleScorer, heads: Tensor, relations: Tensor, tails: Tails, scores: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The places in `scores` of atoms that rules speak for, and their probabilities."""
+        """The places in `scores` of atoms that rules speak for, and their confidences."""
         found = scorer.entries(heads.cpu().numpy(), relations.cpu().numpy())
         if isinstance(tails, Tensor):
             columns = np.zeros_like(found.tails)
@@ -174,11 +174,10 @@ class Mixed(Calibration):
         return (
             torch.from_numpy(found.rows[inside].astype(np.int64)).to(device),
             torch.from_numpy(columns[inside].astype(np.int64)).to(device),
-            torch.from_numpy(found.scores[inside]).to(device, torch.float64),
+            torch.from_numpy(found.scores[inside]).to(device),
         )
 
-    def _recalibrated(self, scores: Tensor) -> Tensor:
-        scale, shift = (
-            scores.new_full((1, 1), number) for number in (self.rules.scale, self.rules.shift)
-        )
-        return moved_odds(scores, scale, shift).clamp(max=self.calibration.supremum)
+
+def mixed(calibration: Calibration, rules: RuleMixture | None) -> Calibration:
+    """A calibration with rules beside it, if there are any."""
+    return calibration if rules is None else Mixed(calibration, rules)
