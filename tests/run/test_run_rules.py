@@ -10,10 +10,11 @@ import torch
 import tacit
 from rank_processes import in_processes
 from rule_worlds import implied, triples_of
+from tacit.engine.atoms.mixture import RuleMixture
 from tacit.errors import LimitError, QueryError, RunError, SettingsError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.links.models import make_model, save_model
-from tacit.links.rules.rule_files import load_rules, save_rules
+from tacit.links.rules.rule_files import load_rules, rule_scorer, save_rules
 from tacit.links.rules.rule_set import NONE, Rule, RuleSet
 from tacit.run.rules import add_rule, import_rules
 from tacit.run.run import Run
@@ -337,3 +338,18 @@ def test_an_adapter_without_rules_is_dropped_before_there_are_rules(tmp_path: Pa
     with pytest.raises(RunError, match="an adapter that was trained without rules") as error:
         add_rule(run.folder.path, NEIGHBOURS)
     assert error.value.command == f"adapt {run.folder.path} --drop"
+
+
+def test_the_weights_of_a_mixture_stay(tmp_path: Path) -> None:
+    run = of_vectors(tmp_path / "run")
+    shares = torch.linspace(0.1, 0.6, GRAPH.num_relations)
+    scorer = rule_scorer(RuleSet.of(MINED), GRAPH)
+    save_rules(run.folder, RuleSet.of(MINED), RuleMixture(scorer, shares, few=2.0).to_tensors())
+    run = Run(RunFolder.open(run.folder.path), device="cpu")
+    run.add_rule(NEIGHBOURS, 0.7)
+    run.switch_rules(off=[2])
+    rules, weights = load_rules(run.folder)
+    assert len(rules) == 5
+    assert weights["shares"].equal(shares)
+    assert run.score("Spain", "speaks", "French").score >= 0.699
+    assert [rule.off for rule in run.rules()] == [False, True, False]
