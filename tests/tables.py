@@ -7,6 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.graph.fact_index import Integers
+from tacit.links.scorer import Entries
+
 
 class TableScorer:
     """`tables[r][s, t]` is the probability of an atom; inverse relations read it transposed."""
@@ -32,3 +35,19 @@ class FactorScorer(TableScorer):
 
     def keys(self) -> Tensor:
         return torch.eye(self.num_entities)
+
+
+class SparseScorer(TableScorer):
+    """The same scores as sparse rows, without what is as low as the lowest score of all."""
+
+    def __init__(self, tables: list[NDArray[np.float64]]) -> None:
+        super().__init__(tables)
+        self.floor = float(self._logits.min())
+
+    def entries(self, heads: Integers, relations: Integers) -> Entries:
+        logits = self._logits[torch.from_numpy(relations), torch.from_numpy(heads)]
+        rows, tails = (logits > self.floor).nonzero(as_tuple=True)
+        return Entries(rows.numpy(), tails.numpy(), logits[rows, tails].numpy())
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        return scores.clone()

@@ -20,6 +20,9 @@ SHARE = re.compile(
     r"^\s+(?P<what>\d of \d atoms) (?P<mark>predicted)$|^(?P<shown>4 shown, .*) lists "
     r"(?P<more>more)$"
 )
+EVIDENCE = re.compile(
+    r"^ {10,}(?P<what>because|against it|also|and in|rules carry|no rule|nearest)\b.*(?P<mark>)$"
+)
 
 
 def shown() -> tuple[str, str]:
@@ -31,7 +34,11 @@ def shown() -> tuple[str, str]:
 
 def lines(printed: str) -> list[tuple[str, str, float]]:
     """The parts of an answer's lines: the answer, its atom or count, its mark, its score."""
-    found = [LINE.match(line) or SHARE.match(line) for line in printed.splitlines()[1:]]
+    forms = LINE, SHARE, EVIDENCE
+    found = [
+        next(filter(None, (form.match(line) for form in forms)), None)
+        for line in printed.splitlines()[1:]
+    ]
     assert all(found), printed
     named = [{"shown": None, "more": None, "score": 1} | line.groupdict() for line in found if line]
     return [

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import tacit
 from family_runs import families
-from tables import FactorScorer, TableScorer
+from tables import FactorScorer, SparseScorer, TableScorer
 from tacit.cli import app
 from tacit.engine import completion
 from tacit.engine.atoms.atoms import Atoms
@@ -76,7 +76,7 @@ def by_fact(predictions: list[Prediction]) -> dict[tuple[str, str, str], float]:
     return out
 
 
-@pytest.mark.parametrize("kind", [TableScorer, FactorScorer])
+@pytest.mark.parametrize("kind", [TableScorer, FactorScorer, SparseScorer])
 @pytest.mark.parametrize("how", ["sigmoid", "softmax-count", "minmax"])
 @pytest.mark.parametrize("typed", [False, True])
 @pytest.mark.parametrize("least", [0.05, 0.4])

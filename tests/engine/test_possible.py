@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from served_graphs import Untrained
-from tables import FactorScorer, TableScorer
+from tables import FactorScorer, SparseScorer, TableScorer
 from tacit.engine.atoms.calibration import CALIBRATIONS
 from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
@@ -33,7 +33,7 @@ def make_engine(kind: type[TableScorer] = FactorScorer, **settings: object) -> E
     )
 
 
-@pytest.mark.parametrize("kind", [TableScorer, FactorScorer])
+@pytest.mark.parametrize("kind", [TableScorer, FactorScorer, SparseScorer])
 @pytest.mark.parametrize("how", sorted(CALIBRATIONS))
 @pytest.mark.parametrize("search", ["beam", "exact"])
 def test_a_relation_that_never_loops_predicts_no_loop(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries
-from tables import FactorScorer, TableScorer
+from tables import FactorScorer, SparseScorer, TableScorer
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
 from tacit.engine.atoms.known_facts import KnownFacts
@@ -29,7 +29,10 @@ from tacit.query.sampling.shapes import SHAPES
 def tables(draw: st.DrawFn) -> dict[str, Values]:
     size = draw(st.integers(len(ENTITIES), 6))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return {name: random.random((size, size)) * 0.98 + 0.01 for name in RELATIONS}
+    least = draw(st.sampled_from([0.0, 0.5]))  # of most atoms, in the second case
+    return {
+        name: np.maximum(random.random((size, size)), least) * 0.98 + 0.01 for name in RELATIONS
+    }
 
 
 def slots(prepared: CompiledQuery) -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,15 +57,16 @@ def observed_facts(scores: dict[str, Values], seed: int) -> tuple[FactIndex, dic
 
 @given(
     queries(), tables(), st.sampled_from(sorted(LOGICS)), st.sampled_from(sorted(NEGATIONS)),
-    st.booleans(), st.booleans(), st.integers(0, 1000), st.sampled_from([200, 1e6]),
+    st.sampled_from([TableScorer, FactorScorer, SparseScorer]), st.booleans(),
+    st.integers(0, 1000), st.sampled_from([200, 1e6]),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_search_has_the_value_of_the_formula(
     query: Query, scores: dict[str, Values], norm: str, negation: str,
-    blocked: bool, observed: bool, seed: int, memory: float,
+    kind: type[TableScorer], observed: bool, seed: int, memory: float,
 ) -> None:  # fmt: skip
     facts = None
-    scorer = (FactorScorer if blocked else TableScorer)([scores[name] for name in RELATIONS])
+    scorer = kind([scores[name] for name in RELATIONS])
     if observed:
         index, scores = observed_facts(scores, seed)
         facts = KnownFacts(index)
@@ -76,17 +80,22 @@ def test_search_has_the_value_of_the_formula(
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [FactorScorer, SparseScorer])
 @pytest.mark.parametrize("norm", sorted(LOGICS))
 @pytest.mark.parametrize("negation", sorted(NEGATIONS))
 @pytest.mark.parametrize("shape", sorted(SHAPES))
-def test_batches_of_every_shape(shape: str, norm: str, negation: str) -> None:
+def test_batches_of_every_shape(
+    shape: str, norm: str, negation: str, kind: type[TableScorer]
+) -> None:
     """A batch of queries with different entities and relations, each against the definition."""
     random = np.random.default_rng(7)
     size = 7
     plan = SHAPES[shape].plan
     template = SHAPES[shape].query
-    scores = {name: random.random((size, size)) * 0.98 + 0.01 for name in RELATIONS}
-    scorer = FactorScorer([scores[name] for name in RELATIONS])
+    scores = {
+        name: np.maximum(random.random((size, size)), 0.3) * 0.98 + 0.01 for name in RELATIONS
+    }
+    scorer = kind([scores[name] for name in RELATIONS])
     entities = torch.tensor(random.integers(0, len(ENTITIES), (9, plan.num_entities)))
     relations = torch.tensor(2 * random.integers(0, len(RELATIONS), (9, plan.num_relations)))
     reasoner = MessageReasoner(Atoms(scorer, Sigmoid()), Logic(norm, negation), size)
@@ -157,12 +166,18 @@ def test_the_graph_as_a_scorer_gives_the_symbolic_answers(
     st.sampled_from(sorted(LOGICS)),
     st.sampled_from(sorted(NEGATIONS)),
     st.integers(1, 4),
+    st.sampled_from([FactorScorer, SparseScorer]),
 )
 @settings(max_examples=75, deadline=None)
 def test_bounds_hold_whatever_the_beam_drops(
-    query: Query, scores: dict[str, Values], norm: str, negation: str, k: int
+    query: Query,
+    scores: dict[str, Values],
+    norm: str,
+    negation: str,
+    k: int,
+    kind: type[TableScorer],
 ) -> None:
-    scorer = FactorScorer([scores[name] for name in RELATIONS])
+    scorer = kind([scores[name] for name in RELATIONS])
     prepared = compile_query(query, safe=False)
     exact = BruteForce(scores, norm, negation).answers(query)
     reasoner = MessageReasoner(Atoms(scorer, Sigmoid()), Logic(norm, negation), k)

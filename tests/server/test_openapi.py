@@ -30,6 +30,7 @@ def test_every_route_is_described_with_its_errors(service: Running) -> None:
         "/read",
     }
     expected |= {
+        "/rules",
         "/facts",
         "/facts/remove",
         "/health",

@@ -16,7 +16,10 @@ from tacit.engine.logic import LOG2_E, log1mexp, steadily
 
 
 class Adapted(Calibration):
-    """`log σ(x(1 + α) + β)` of the raw score `x`, or of the log-odds of softmax-count."""
+    """`log σ(x(1 + α) + β)` of the raw score `x`, or of the log-odds of softmax-count.
+
+    Beside rules the log-odds are those of the mixture.
+    """
 
     def __init__(self, calibration: Calibration, adapter: Adapter) -> None:
         super().__init__()
@@ -28,7 +31,7 @@ class Adapted(Calibration):
         self.by_odds = capabilities.by_odds
         self.capabilities = replace(
             capabilities,
-            monotone=adapter.by_row,
+            monotone=capabilities.monotone and adapter.by_row,
             rowwise=(
                 capabilities.rowwise
                 and adapter.by_row
@@ -37,7 +40,8 @@ class Adapted(Calibration):
             shareable=adapter.by_relation,
         )
         self.name = f"{calibration.name}, adapted"
-        self.kind = calibration.name
+        self.kind = calibration.kind
+        self.rules = calibration.rules
 
     @property
     def supremum(self) -> float:  # type: ignore[override]

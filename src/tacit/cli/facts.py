@@ -23,7 +23,7 @@ _SHOWN = 20  # facts, where there is no file to write
 
 @options.of_settings(EngineSettings, only=_ENGINE, defaults={"typed": True})
 def complete(
-    source: Annotated[str, options.run_argument("A run, or world.")],
+    source: Annotated[str, options.run_argument("A run, world, or any graph.", "RUN|GRAPH")],
     settings: options.Values,
     relation: Annotated[
         list[str] | None,
@@ -36,10 +36,14 @@ def complete(
         Path | None,
         Option(help="A .tsv, .csv, .jsonl, .parquet, .nt or .ttl file; else the best are shown."),
     ] = None,
+    explain: Annotated[
+        bool, Option("--explain", help="Say which rule, or which known facts, speak for each.")
+    ] = False,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
     """Predict the facts that a graph is missing: those that score best from both of their ends."""
+    from tacit.engine.completion import ExplainedPrediction
     from tacit.fitting.interruption import stop_on_signals
     from tacit.graph.builder import counted
     from tacit.graph.formats.writing import check_format
@@ -47,12 +51,13 @@ def complete(
 
     if out is not None:
         check_format(out)  # before hours of work
-    run = open(source, device=device, adapted=not unadapted)
+    run = open(source, device=device, adapted=not unadapted, progress=True)
     missing = run.complete(
         relation or (),
         entity or (),
         min_score=min_score,
         top=_SHOWN if top is None and out is None else top,
+        explain=explain,
         progress=True,
         **settings,
     )
@@ -68,6 +73,8 @@ def complete(
         facts = list(missing.until(stop))
     for fact in facts:
         say(f"{fact.score:.3f}  {fact.relation}({fact.subject}, {fact.object})")
+        if isinstance(fact, ExplainedPrediction) and fact.because:
+            say(f"       {fact.because}")
     if missing.more:
         say(
             f"{len(facts)} shown, and more have a score of {min_score} or above; a higher --top or "

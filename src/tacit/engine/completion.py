@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tacit.disk import is_device, written
+from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.engine import Engine
 from tacit.engine.logic import check_numbers
@@ -44,6 +46,16 @@ class Prediction(NamedTuple):
     relation: str
     object: str
     score: float
+
+
+class ExplainedPrediction(NamedTuple):
+    """The same, with the best rule that speaks for it in words, or else similar known facts."""
+
+    subject: str
+    relation: str
+    object: str
+    score: float
+    because: str
 
 
 class _BestFacts:
@@ -101,6 +113,7 @@ class Completion:
         *,
         min_score: float = 0.5,
         top: int | None = None,
+        explain: bool = False,
         progress: Progress | bool = False,
     ) -> None:
         if not isinstance(min_score, int | float) or not 0.0 < min_score <= 1.0:
@@ -127,16 +140,18 @@ class Completion:
         self.relations = self.relations or list(range(0, graph.num_relations, 2))
         self.entities = sorted({graph.entities.id(name) for name in entities})
         self.more = False
+        self.form = ExplainedPrediction if explain else Prediction
 
-    def __iter__(self) -> Iterator[Prediction]:
+    def __iter__(self) -> Iterator[Prediction | ExplainedPrediction]:
         return self.until(Event())
 
-    def until(self, stop: Event) -> Iterator[Prediction]:
+    def until(self, stop: Event) -> Iterator[Prediction | ExplainedPrediction]:
         """Yield the facts; once `stop` is set, those found by then.
 
         A `stop` set too late to leave anything out is cleared.
         """
         graph = self.engine.graph
+        explained = partial(_explained, EvidenceFinder(self.engine.parts), self.form)
         device = self.engine.scorer.device
         most = None if self.top is None else self.top + 1  # one more shows that there are others
         best = _BestFacts(self.least, most, device)
@@ -148,11 +163,11 @@ class Completion:
                 with torch.no_grad():
                     _add_rows(best, self.engine, heads, relations, self.entities[:number], stop)
                 if self.top is None:
-                    yield from best.predictions(graph)
+                    yield from map(explained, best.predictions(graph))
                     best = _BestFacts(self.least, None, device)
                 report(number + 1)
             stop.clear()
-        yield from islice(best.predictions(graph), self.top)
+        yield from map(explained, islice(best.predictions(graph), self.top))
         self.more = self.top is not None and len(best.scores) > self.top
 
     def _rows(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -185,7 +200,7 @@ class Completion:
             raise DataError("is a folder; give the name of a file", path)
         draft = path if is_device(path) else path.with_name(f"partial-{path.name}")
         with stop_on_signals() as stop:
-            count = write_scored(draft, self.until(stop), prefixes)
+            count = write_scored(draft, self.until(stop), prefixes, self.form._fields)
         if stop.is_set():
             raise Stopped(f"interrupted; {counted(count, 'fact')} found so far: {draft}")
         if draft != path:
@@ -197,7 +212,19 @@ class Completion:
         """One row per fact."""
         import pandas as pd
 
-        return pd.DataFrame(list(self), columns=list(Prediction._fields))
+        return pd.DataFrame(list(self), columns=list(self.form._fields))
+
+
+def _explained(
+    finder: EvidenceFinder, form: type[Prediction | ExplainedPrediction], fact: Prediction
+) -> Prediction | ExplainedPrediction:
+    """A fact with what speaks for it, where the form has a place for that."""
+    if form is Prediction:
+        return fact
+    entities = finder.parts.graph.entities
+    ids = entities.id(fact.subject), finder.parts.graph.relations.id(fact.relation)
+    found = finder.of_prediction(*ids, entities.id(fact.object))
+    return ExplainedPrediction(*fact, next(found.lines(), ""))
 
 
 def _add_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,6 +10,7 @@ from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.execute import execute
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
+from tacit.engine.atoms.mixture import RuleMixture
 from tacit.engine.parts import EngineParts
 from tacit.engine.questions import (
     AskOptions,
@@ -44,7 +45,8 @@ class Engine:
 
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name;
     `reasoner` replaces the search that the settings name; `retrievers` find candidates by a run's
-    index and lists; `encoder` is the reasoner behind `search="encoder"`, or the error it raises.
+    index and lists; `encoder` is the reasoner behind `search="encoder"`, or the error it raises;
+    `rules` are mixed into scores, and True or False says whether those of a run are.
     Weights may change between questions; see `forget` for writes that torch cannot see.
 
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -64,21 +66,18 @@ class Engine:
         reasoner: Reasoner | None = None,
         retrievers: RunRetrievers | None = None,
         encoder: Reasoner | RunError | None = None,
+        rules: RuleMixture | bool | None = None,
         **changes: Any,
     ) -> None:
         self.graph = graph
         self.scorer = scorer
         self.adapter = adapter
-        self.settings = (settings or EngineSettings()).changed(**changes)
-        self.settings.check_explicit(changes)
-        if reasoner is not None and "search" in changes:
-            raise SettingsError(
-                f"search is given beside {reasoner.name}, a reasoner that takes its place; leave "
-                "one out",
-                "search",
-            )
+        if isinstance(rules, bool):
+            changes["rules"] = rules
+            rules = None
+        self.settings = _changed(settings or EngineSettings(), reasoner, changes)
         self.parts = EngineParts(
-            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder
+            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder, rules
         )
         self.logic = self.parts.logic
         self._adapter_choice = AdapterChoice(adapter, adapter is not None)
@@ -116,12 +115,12 @@ class Engine:
         engine = Engine(
             self.graph,
             self.scorer,
-            settings,
+            _changed(settings, parts.reasoner, changes),
             adapter=choice.adapter if choice.used else None,
             reasoner=parts.reasoner,
             retrievers=parts.retrievers,
             encoder=parts.encoder,
-            **changes,
+            rules=parts.rules,
         )
         engine._adapter_choice = choice
         return engine
@@ -292,3 +291,18 @@ class Engine:
     def __repr__(self) -> str:
         settings = f"k={self.settings.k}, {self.settings.logic}"
         return f"Engine({self.graph!r}, {self.resolved_search}, {settings})"
+
+
+def _changed(
+    settings: EngineSettings, reasoner: Reasoner | None, changes: Mapping[str, Any]
+) -> EngineSettings:
+    """The settings after changes, none of which may be in vain."""
+    after = settings.changed(**changes)
+    after.check_explicit(changes)
+    if reasoner is not None and "search" in changes:
+        raise SettingsError(
+            f"search is given beside {reasoner.name}, a reasoner that takes its place; leave one "
+            "out",
+            "search",
+        )
+    return after

@@ -6,11 +6,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.engine.answers.evidence import NO_EVIDENCE, AtomEvidence
+from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.errors import SettingsError
@@ -20,11 +23,20 @@ _CHECKS = 20  # of the time, at least, until it is over
 
 
 class Related(NamedTuple):
-    """The other end of a fact: its label, its readable name, and the fact's score in [0, 1]."""
+    """The other end of a fact: its label, its readable name, and the fact's score in [0, 1].
+
+    A predicted fact may have evidence: the best rule that speaks for it, or analogies.
+    """
 
     entity: str
     name: str
     score: float
+    found: AtomEvidence = NO_EVIDENCE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The end as plain data for JSON."""
+        data = {"entity": self.entity, "name": self.name, "score": self.score}
+        return data | self.found.to_dict()
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Relatives:
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain data for JSON."""
-        return vars(self) | {"facts": [fact._asdict() for fact in self.facts]}
+        return vars(self) | {"facts": [fact.to_dict() for fact in self.facts]}
 
 
 @dataclass(frozen=True)
@@ -136,6 +148,24 @@ def predicted_facts(
         _collect(engine, center, False, ends),
         next=relations[pending[searched]] if searched < len(pending) else None,
     )
+
+
+def with_evidence(engine: Engine, facts: EntityFacts) -> EntityFacts:
+    """The same predicted facts, each with the best rule that speaks for it, or analogies."""
+    finder = EvidenceFinder(engine.parts)
+    entities = engine.graph.entities
+    center = entities.id(facts.entity)
+
+    def explained(relation: int, fact: Related) -> Related:
+        ends = center, entities.id(fact.entity)
+        subject, obj = ends[::-1] if relation % 2 else ends
+        return fact._replace(found=finder.of_prediction(subject, relation & ~1, obj))
+
+    relations = []
+    for each in facts.relations:
+        directed = partial(explained, engine.graph.relations.id(each.relation))
+        relations.append(replace(each, facts=tuple(map(directed, each.facts))))
+    return replace(facts, relations=tuple(relations))
 
 
 def _collect(

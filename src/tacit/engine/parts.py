@@ -11,6 +11,7 @@ import torch
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
+from tacit.engine.atoms.mixture import RuleMixture, mixed
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.search.continuous import ContinuousReasoner
@@ -23,8 +24,11 @@ from tacit.graph.graph import Graph, no_triples
 from tacit.links.codes import shared_codes
 from tacit.links.index import WORTH
 from tacit.links.retrievers import ScanRetriever, TopKRetriever
+from tacit.links.rules.deduction import Deductions
+from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.run_retrievers import RunRetrievers, require_bilinear
 from tacit.links.scorer import Scorer, check_sizes, shards_of
+from tacit.query.rule_words import named_rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,8 @@ class EngineParts:
     """A graph, a scorer and settings, checked together, and the parts built from them.
 
     `adapter` is a calibration with a trained adapter, `reasoner` replaces the search, `retrievers`
-    belong to a run, and `encoder` is the reasoner behind `search="encoder"` or the error it raises.
+    belong to a run, `encoder` is the reasoner behind `search="encoder"` or the error it raises, and
+    `rules` are mixed into scores where the settings say so.
     """
 
     graph: Graph
@@ -42,9 +47,12 @@ class EngineParts:
     reasoner: Reasoner | None = None
     retrievers: RunRetrievers | None = None
     encoder: Reasoner | RunError | None = None
+    rules: RuleMixture | None = None
 
     def __post_init__(self) -> None:
         check_sizes("link predictor", self.scorer, self.graph)
+        if self.rules is not None:
+            check_sizes("rules", self.rules.scorer, self.graph)
         for name in ("adapter", "reasoner", "encoder"):
             check_sizes(name, getattr(self, name), self.graph)
         if self.settings.search == "encoder" and self.override is None:
@@ -58,6 +66,26 @@ class EngineParts:
                 "leave the adapter out with `adapted=False`, or leave `calibration` out",
                 "calibration",
             )
+        if self.adapter is not None and (self.adapter.rules is None) != (self.mixture is None):
+            without = "without" if self.adapter.rules is None else "with"
+            present = "not used" if self.mixture is None else "used"
+            raise SettingsError(
+                f"rules are {present}, and the adapter was trained {without} them; leave the "
+                "adapter out with `adapted=False`, or leave `rules` out",
+                "rules",
+            )
+
+    @property
+    def mixture(self) -> RuleMixture | None:
+        """The rules that the settings mix into scores; None where there are none."""
+        return self.rules if self.settings.rules else None
+
+    @property
+    def rule_scorer(self) -> RuleScorer | None:
+        """The rules that scores come from, mixed with a link predictor's or alone."""
+        if isinstance(self.scorer, RuleScorer):
+            return self.scorer
+        return None if self.mixture is None else self.mixture.scorer
 
     @property
     def encoder_reasoner(self) -> Reasoner | None:
@@ -84,7 +112,10 @@ class EngineParts:
         """
         override = self.override
         calibrated = self.settings.search != "symbolic" if override is None else override.calibrated
-        config = self.settings.to_dict() | {"adapted": calibrated and self.adapter is not None}
+        config = self.settings.to_dict() | {
+            "adapted": calibrated and self.adapter is not None,
+            "rules": calibrated and self.mixture is not None,
+        }
         if not calibrated:
             config["calibration"] = "none"
         if override is not None:
@@ -92,9 +123,27 @@ class EngineParts:
         return config | {"candidates": self.candidates, "search": self.resolved_search}
 
     @cached_property
+    def deductions(self) -> Deductions | None:
+        """What follows from the known facts by rules that hold without exception."""
+        rules = self.rule_scorer
+        if rules is None or not self.settings.observed:
+            return None
+        facts = self.graph.index(*self.settings.observed)
+        return rules.deductions(facts, lambda id: named_rule(self.graph, rules.rules[id], id))
+
+    def deduced_by(self, head: int, relation: int, tail: int) -> int | None:
+        """The id of the rule that a known triple follows by; None where it is a fact."""
+        deductions = self.deductions
+        return None if deductions is None else deductions.rule_of(head, relation, tail)
+
+    @cached_property
     def index(self) -> FactIndex | None:
-        """The facts that count as known; None where none do."""
-        return self.graph.index(*self.settings.observed) if self.settings.observed else None
+        """The facts that count as known, with what follows from them; None where none do."""
+        if not self.settings.observed:
+            return None
+        deductions = self.deductions
+        facts = self.graph.index(*self.settings.observed)
+        return facts if deductions is None else deductions.index
 
     @cached_property
     def facts(self) -> KnownFacts | None:
@@ -112,7 +161,7 @@ class EngineParts:
         settings = self.settings
         device = self.scorer.device
         facts = self.facts or KnownFacts(self.graph.index("train"), device)
-        kind = self.adapter or calibration(settings.calibration, facts)
+        kind = self.adapter or mixed(calibration(settings.calibration, facts), self.mixture)
         return Atoms(
             self.scorer,
             kind.counting(facts, shards_of(self.scorer)),
@@ -144,7 +193,7 @@ class EngineParts:
             raise SettingsError(
                 f"candidates is '{candidates}', and lists cannot serve what the engine asks for: "
                 "they take a model that scores by products, on the CPU, sigmoid or softmax-count, "
-                "nothing typed, no adapter by tail; leave it out",
+                "nothing typed, no adapter by tail, no rules; leave it out",
                 "candidates",
             )
         return candidates

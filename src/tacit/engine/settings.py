@@ -19,6 +19,7 @@ NEGATIONS = ("standard", "cosine")
 CANDIDATES = ("auto", "rows", "scan", "index")
 NOTHING_KNOWN = "new leaves out what is known, and with `observed='none'` nothing is; leave one out"
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
+MIXED = "softmax-count"  # the calibration that rules are mixed with
 # the settings that an encoder does not use, by a search that does
 UNUSED_BY_ENCODERS = {
     "beam": (
@@ -31,6 +32,7 @@ UNUSED_BY_ENCODERS = {
         "negation",
         "strength",
         "calibration",
+        "rules",
         "ceiling",
         "observed_score",
         "typed",
@@ -103,7 +105,11 @@ class ScoreSettings:
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
     strength: float = setting(1.0, "How strongly negation excludes.", above=0)
     calibration: str = setting(
-        "softmax-count", "What makes scores of the link predictor's numbers.", choices=CALIBRATIONS
+        MIXED, "What makes scores of the link predictor's numbers.", choices=CALIBRATIONS
+    )
+    rules: bool = setting(
+        True,
+        f"Mix the rules of the run into the scores; off with presets and without {MIXED}.",
     )
 
 
@@ -182,7 +188,9 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
         """The explicit settings, and defaults of the preset and of continuous search."""
         preset = PRESETS[explicit["preset"]].settings if explicit.get("preset") else {}
         smooth = {"calibration": "sigmoid"} if explicit.get("search") == "continuous" else {}
-        return {**preset, **smooth, **explicit}
+        chosen = {**preset, **smooth, **explicit}
+        unmixed = bool(preset) or chosen.get("calibration", MIXED) != MIXED
+        return {"rules": False, **chosen} if unmixed else chosen
 
     def check(self) -> None:
         """Raise a `SettingsError` where settings contradict each other."""
@@ -194,6 +202,14 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
             )
         if self.new and not self.observed:
             raise SettingsError(NOTHING_KNOWN, "new")
+        if self.rules and (self.preset or self.calibration != MIXED):
+            other = f"`calibration='{self.calibration}'`"
+            if self.preset:
+                other = f"`preset='{self.preset}'`"
+            raise SettingsError(
+                f"rules is True, and with {other} no rules are mixed into scores; leave one out",
+                "rules",
+            )
         by_lists = self.search in ("auto", "beam", "certified")
         if self.candidates in ("scan", "index") and not by_lists:
             raise SettingsError(

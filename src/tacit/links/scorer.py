@@ -6,15 +6,16 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.distributed.shards import Shards
 from tacit.errors import SettingsError
-from tacit.graph.fact_index import FactIndex
+from tacit.graph.fact_index import FactIndex, Integers, Ints
 from tacit.graph.graph import Graph
 
 State = tuple[tuple[int, object], ...]
@@ -79,6 +80,32 @@ class VectorScorer(Scorer, Protocol):
 
     def score_all(self, heads: Tensor, relations: Tensor) -> Tensor:
         """`[B, D] x [B] -> [B, N]`, the scores of every tail from head vectors."""
+
+
+class Entries(NamedTuple):
+    """The tails of some rows with scores of their own, sorted by row, then by tail."""
+
+    rows: Ints
+    tails: Ints
+    scores: NDArray[np.float32]  # probabilities
+
+
+@runtime_checkable
+class SparseScorer(Scorer, Protocol):
+    """A scorer that gives most tails of a row the same logit, its `floor`, and none a lower one.
+
+    Engines use it to follow the other tails alone.
+    """
+
+    @property
+    def floor(self) -> float:
+        """The logit of a tail that is no entry of its row."""
+
+    def entries(self, heads: Integers, relations: Integers) -> Entries:
+        """The tails of rows `relation(head, ·)` that may have other logits."""
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """The logits of entries by their scores."""
 
 
 def shards_of(scorer: Scorer) -> Shards:

@@ -108,8 +108,8 @@ def bind(compiled: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:
     tacit.errors.UnknownName: unknown relation 'boarders' at column 6; did you mean 'borders'?
     """
     return (
-        [_resolve(graph, graph.entities, name, compiled.text) for name in compiled.entities],
-        [_resolve(graph, graph.relations, name, compiled.text) for name in compiled.relations],
+        [resolve_name(graph, graph.entities, name, compiled.text) for name in compiled.entities],
+        [resolve_name(graph, graph.relations, name, compiled.text) for name in compiled.relations],
     )
 
 
@@ -123,7 +123,8 @@ def labels_at(
         return None
 
 
-def _resolve(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
+def resolve_name(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> int:
+    """The id of a name; an error suggests others, and points at its first use in the text."""
     try:
         return resolve_label(vocabulary, *_label_of(graph, name), name)
     except UnknownName as error:

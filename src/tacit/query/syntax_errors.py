@@ -16,6 +16,7 @@ _STARTS = (
     f"a question starts with the variable it asks for, as in {_EXAMPLE}, or with ':' where the "
     "answer is yes or no, as in ': borders(France, Spain)'"
 )
+_RULE = "'borders(?x, ?z) & in_continent(?z, ?y) => in_continent(?x, ?y)'"
 _EXPECTED = {
     "VARIABLE": "a variable such as ?x",
     "NAME": "a name",
@@ -25,6 +26,7 @@ _EXPECTED = {
     "COLON": "':'",
     "DOT": "'.'",
     "_AND": "'&'",
+    "_IMPLIES": "'=>'",
     "_OR": "'|'",
     "_NOT": "'!'",
     "_EXISTS": "'exists'",
@@ -37,24 +39,35 @@ _IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "_UNEQUAL"}
 _BARE_IRI = re.compile(r"\w://[^\s<>(),\"'“”‘’]*$")
 
 
-def explain_syntax_error(error: UnexpectedInput, text: str) -> QueryError:
-    """Explains a parser's error, with its line and column."""
+def explain_syntax_error(error: UnexpectedInput, text: str, start: str = "query") -> QueryError:
+    """Explains a parser's error about a question or a rule, with its line and column."""
     details: Any = error  # what it carries depends on its class
-    start: int = details.pos_in_stream
+    at: int = details.pos_in_stream
     if isinstance(error, UnexpectedCharacters):
-        word = text[start]
+        word = text[at]
         expected = set(details.allowed or ())
     else:
         word = str(details.token)
         expected = set(details.accepts or details.expected)
         if details.token.type == "$END":
-            start = len(text)
+            at = len(text)
             word = ""
-    return QueryError(_message(word, expected, text[:start].rstrip()), *position_of(text, start))
+    message = _about_rule if start == "rule" else _message
+    return QueryError(message(word, expected, text[:at].rstrip()), *position_of(text, at))
+
+
+def _about_rule(word: str, expected: set[str], before: str) -> str:
+    """The error of a rule, where questions have advice of their own for its beginning and end."""
+    if word == "=":
+        return "unexpected '='; the atoms and what they imply are joined by '=>'"
+    if before and (word or "_IMPLIES" not in expected):
+        return _message(word, expected, before).replace("the question ends", "the rule ends")
+    what = "the rule ends without '=>'" if before else _unexpected(word, "the rule is empty")
+    return f"{what}; a rule is written as atoms that imply one, as in {_RULE}"
 
 
 def _message(word: str, expected: set[str], before: str) -> str:
-    unexpected = f"unexpected {_excerpt(word)}" if word else "the question ends"
+    unexpected = _unexpected(word, "the question ends")
     if not before:
         return f"{unexpected if word else 'the question is empty'}; {_STARTS}"
     if word in tuple(tokens.OPENING):
@@ -71,6 +84,10 @@ def _message(word: str, expected: set[str], before: str) -> str:
         return f"{unexpected}; {rule}, as in {_EXAMPLE}"
     hint = _hint(word, expected, before)
     return f"{unexpected}, where {_alternatives(expected)} should follow{hint}"
+
+
+def _unexpected(word: str, end: str) -> str:
+    return f"unexpected {_excerpt(word)}" if word else end
 
 
 def _hint(word: str, expected: set[str], before: str) -> str:

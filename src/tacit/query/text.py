@@ -57,25 +57,41 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     >>> parse("?c : borders($who, ?c)", {"who": 'the "Free" State'})
     <?c : borders("the \\"Free\\" State", ?c)>
     """
-    from lark import UnexpectedInput
-
-    from tacit.query.syntax_errors import explain_syntax_error
-
-    if not isinstance(text, str):
-        raise QueryError(f"a question is a text here, not {type(text).__name__}")
-    _check_size(text)
-    try:
-        parsed: Any = _parser().parse(text)
-    except UnexpectedInput as error:
-        raise explain_syntax_error(error, text) from None
-    if "\\" in text:
-        _check_escapes(text)
-    targets, formula, count = parsed  # as `_Builder.query` returns them
+    targets, formula, count = _parsed(text, "query")  # as `_Builder.query` returns them
     if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula = fill_parameters(formula, parameters or {})
     return Query(targets, quantified(formula, formula.free.difference(targets)), count, text)
+
+
+def parse_implication(text: str) -> tuple[list[Atom], Atom]:
+    """Parses a rule, `body => head`, whose body are atoms joined by `and`.
+
+    >>> parse_implication("borders(?x, ?z) & in_continent(?z, ?y) => in_continent(?x, ?y)")
+    ([<borders(?x, ?z)>, <in_continent(?z, ?y)>], <in_continent(?x, ?y)>)
+    """
+    body, head = _parsed(text, "rule")  # as `_Builder.rule` returns them
+    return body, head
+
+
+def _parsed(text: object, start: str) -> Any:
+    """What the grammar's rule `start` makes of a text."""
+    from lark import UnexpectedInput
+
+    from tacit.query.syntax_errors import explain_syntax_error
+
+    if not isinstance(text, str):
+        what = "question" if start == "query" else start
+        raise QueryError(f"a {what} is a text here, not {type(text).__name__}")
+    _check_size(text)
+    try:
+        parsed: Any = _parser(start).parse(text)
+    except UnexpectedInput as error:
+        raise explain_syntax_error(error, text, start) from None
+    if "\\" in text:
+        _check_escapes(text)
+    return parsed
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
@@ -156,15 +172,15 @@ def _check_size(text: str) -> None:
 _QUOTED = re.compile(tokens.UNCLOSED, re.DOTALL)
 
 
-@lru_cache(maxsize=1)
-def _parser() -> Lark:
+@lru_cache(maxsize=2)
+def _parser(start: str) -> Lark:
     from lark import Lark
 
     grammar = files("tacit.query").joinpath("grammar.lark").read_text(encoding="utf-8")
     grammar = re.sub(
         "<([A-Z]+)>", lambda word: getattr(tokens, word[1]).replace("/", r"\/"), grammar
     )
-    return Lark(grammar, start="query", parser="lalr", transformer=_Builder())
+    return Lark(grammar, start=start, parser="lalr", transformer=_Builder())
 
 
 class _Builder:
@@ -174,6 +190,9 @@ class _Builder:
         *tokens, formula = parts
         count = bool(tokens) and tokens[0].type == "COUNT"
         return tuple(map(_variable, tokens[count:])), formula, count
+
+    def rule(self, parts: list[Any]) -> tuple[list[Atom], Atom]:
+        return parts[:-1], parts[-1]
 
     def disjunction(self, parts: list[Formula]) -> Formula:
         return Or(tuple(parts))

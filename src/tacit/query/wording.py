@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -34,6 +34,7 @@ _PREPOSITIONS = {
     "into",
     "as",
 }
+_CACHED = 4096  # relations whose wording is kept
 _LONGEST = 14  # letters of one word; a longer one is several without a space
 _NO_VERBS = {
     "alias",
@@ -117,6 +118,7 @@ def sentence(question: Conditions) -> str:
     return f"What {_predicates(question)}?"
 
 
+@lru_cache(_CACHED)
 def words_of(relation: str) -> Words:
     """The wording of a relation's label.
 
@@ -145,6 +147,33 @@ def words_of(relation: str) -> Words:
     return Words(
         "noun", noun=words if all(len(word) <= _LONGEST for word in words.split()) else f"“{words}”"
     )
+
+
+def fact_in_words(relation: str, subject: str, other: str) -> str:
+    """Words a fact by the names in it.
+
+    >>> fact_in_words("borders", "France", "Spain"), fact_in_words("capital", "France", "Paris")
+    ('France borders Spain', 'France has Paris as its capital')
+    """
+    return f"{subject} {_predicate(Statement(relation, other))}"
+
+
+def infinitive(step: Statement) -> str:
+    """Words a statement about several things, after "to".
+
+    >>> infinitive(Statement("speaks", "German")), infinitive(Statement("currency", "Euro"))
+    ('speak German', 'have Euro as their currency')
+    """
+    words = words_of(step.relation)
+    other = _object_phrase(step)
+    if step.inverse:
+        return f"be {words.noun} of {other}" if words.leads else f"be what {_clause(step)}"
+    if words.kind == "noun":
+        return f"have {other} as their {words.noun}"
+    noun = f" {words.noun}" * bool(words.noun)
+    if words.kind == "verb":
+        return f"{words.plain}{noun} {other}"
+    return f"be {words.verb}{noun} {other}"
 
 
 def _article(word: str) -> str:

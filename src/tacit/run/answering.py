@@ -150,22 +150,25 @@ class QuestionAnswering(ABC):
         min_score: float = 0.5,
         top: int | None = None,
         typed: bool = True,
+        explain: bool = False,
         progress: Progress | bool = False,
         **settings: Any,
     ) -> Completion:
         """Predict the most probable missing facts of all or some relations and entities.
 
         One iterates over them, or has them written:
-        `run.complete(min_score=0.8).write("facts.ttl")`. `top` keeps the best of all; settings are
-        those of `EngineSettings`. `progress` hears an `Event` after each relation or entity, or
-        True shows it.
+        `run.complete(min_score=0.8).write("facts.ttl")`. `top` keeps the best of all; with
+        `explain` each says which rule speaks for it best, or which known facts are most similar.
+        Settings are those of `EngineSettings`. `progress` hears an `Event` after each relation or
+        entity, or True shows it.
         """
         from tacit.engine.completion import Completion
 
         # single links need calibrated scores, which an encoder has too
         engine = self.engine.with_settings(**{"search": "beam", "typed": typed, **settings})
         labels = ([names] if isinstance(names, str) else names for names in (relations, entities))
-        return Completion(engine, *labels, min_score=min_score, top=top, progress=progress)
+        options: dict[str, Any] = {"top": top, "explain": explain, "progress": progress}
+        return Completion(engine, *labels, min_score=min_score, **options)
 
     def plan(self, question: Question, /, **parameters: str) -> str:
         """The plan of a question, as a tree of steps with their costs."""
@@ -214,16 +217,18 @@ class QuestionAnswering(ABC):
         *,
         predicted: bool = False,
         min_score: float = 0.1,
+        explain: bool = False,
     ) -> EntityFacts:
         """The known facts about an entity, or `predicted` ones that score at least `min_score`.
 
         They are grouped by relation and direction. `relation` selects a single one, such as
-        `speaks^-1` for the subjects that speak the entity.
+        `speaks^-1` for the subjects that speak the entity. With `explain`, each predicted one has
+        the best rule that speaks for it, or the most similar known facts.
         """
-        from tacit.engine.entity_facts import known_facts, predicted_facts
+        from tacit.engine.entity_facts import known_facts, predicted_facts, with_evidence
 
         if not predicted:
             return known_facts(self.engine, entity, relation)
-        return predicted_facts(
-            self.engine.with_settings(typed=True), entity, relation, min_score=min_score
-        )
+        engine = self.engine.with_settings(typed=True)
+        found = predicted_facts(engine, entity, relation, min_score=min_score)
+        return with_evidence(engine, found) if explain else found

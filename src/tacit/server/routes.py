@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tacit.query.text import MAX_CHARACTERS
-from tacit.server import schemas
+from tacit.server import graph_schemas, schemas
 from tacit.server.admission import OPEN
 from tacit.server.service import Runs, Service
 from tacit.server.workers.jobs import EntityJob, Job, failure, success
@@ -89,7 +89,7 @@ async def read(request: schemas.ReadRequest, service: RequestedService) -> Respo
     return await service.answer(Job("read", request.query))
 
 
-@questions.get("/entities", response_model=schemas.MatchesReply, tags=["names"])
+@questions.get("/entities", response_model=graph_schemas.MatchesReply, tags=["names"])
 def entities(  # in a thread, since it may search many names
     service: RequestedService,
     q: Typed = "",
@@ -109,7 +109,7 @@ def entities(  # in a thread, since it may search many names
     return success({"matches": service.snapshot.names.entities(q, limit, relation, end)}).response()
 
 
-@questions.get("/relations", response_model=schemas.MatchesReply, tags=["names"])
+@questions.get("/relations", response_model=graph_schemas.MatchesReply, tags=["names"])
 async def relations(
     service: RequestedService, q: Typed = "", limit: CountParameter = 10
 ) -> Response:
@@ -117,7 +117,7 @@ async def relations(
     return success({"matches": service.snapshot.names.relations(q, limit)}).response()
 
 
-@questions.get("/examples", response_model=schemas.ExamplesReply, tags=["names"])
+@questions.get("/examples", response_model=graph_schemas.ExamplesReply, tags=["names"])
 def example_questions(service: RequestedService) -> Response:
     """Questions that the loaded graph has answers to, one for each of several shapes."""
     return success({"examples": service.snapshot.examples}).response()
@@ -200,13 +200,13 @@ async def known(
 Known = Annotated[EntityJob, Depends(known)]
 
 
-@about_entities.get("/entity", response_model=schemas.EntityReply)
+@about_entities.get("/entity", response_model=graph_schemas.EntityReply)
 async def entity(service: RequestedService, job: Known) -> Response:
     """The known facts about an entity, by relation and direction."""
     return await service.answer(job)
 
 
-@about_entities.get("/entity/predictions", response_model=schemas.EntityReply)
+@about_entities.get("/entity/predictions", response_model=graph_schemas.EntityReply)
 async def predictions(
     service: RequestedService,
     job: Known,
@@ -220,11 +220,14 @@ async def predictions(
             description="The relation to go on with, as `next` of the reply before named it.",
         ),
     ] = None,
+    explain: Annotated[
+        bool,
+        Query(description="Whether to say which rule, or which known facts, speak for each."),
+    ] = False,
 ) -> Response:
     """The facts about an entity that the graph is most probably missing, by relation and
     direction, best first.
     """
     typed = (("typed", True),)  # as facts are completed
-    return await service.answer(
-        replace(job, changes=typed, predicted=True, min_score=min_score, start=start)
-    )
+    predicted = replace(job, changes=typed, predicted=True, explain=explain)
+    return await service.answer(replace(predicted, min_score=min_score, start=start))

@@ -112,6 +112,60 @@ class ReadReply(Schema):
     """A SPARQL query with the same answers."""
 
 
+class EvidenceFact(Schema):
+    """A known fact, by names and by labels."""
+
+    subject: str
+    relation: str
+    object: str
+    subject_label: str
+    relation_label: str
+    object_label: str
+
+
+class EvidencePath(Schema):
+    """Facts for which the body of a rule holds."""
+
+    text: str
+    """The facts in words."""
+    facts: list[EvidenceFact]
+
+
+class NamedRule(Schema):
+    """A rule by names."""
+
+    id: int
+    words: str
+    """As a sentence: if …, then …"""
+    formula: str
+    """As a formula, with labels as a question writes them; `?_` is anything."""
+    statistic: str
+    """Support and groundings in words; empty where they were not counted."""
+    support: int
+    """For how many groundings what the rule says is a fact."""
+    groundings: int
+    """For how many pairs, or entities, its body holds."""
+    confidence: float
+    exact: bool
+    """Whether the counts are no estimates."""
+    written: bool
+    """Whether a person wrote the rule."""
+
+
+class Evidence(Schema):
+    """A rule that speaks for an atom, and the facts that it rests on."""
+
+    text: str
+    """The rule and its first grounding, as one line."""
+    rule: NamedRule
+    paths: list[EvidencePath]
+    """Groundings; none where better rules have shown all of them."""
+    more: int
+    """How many further groundings there are."""
+    more_at_least: bool = False
+    """Whether there may be still more."""
+
+
 class WitnessAtom(Schema):
     """One atom of a witness."""
 
@@ -128,6 +182,14 @@ class WitnessAtom(Schema):
     """The label of the subject, whose name `subject` is."""
     object_label: str = ""
     """The label of the object, whose name `object` is."""
+    evidence: list[Evidence] | None = None
+    """The rules that speak for a predicted atom, best first; absent where there are no rules."""
+    rule_share: float | None = None
+    """How much of its score rules carry, from 0 to 1."""
+    analogies: list[EvidenceFact] | None = None
+    """The most similar known facts of the relation, where no rule speaks for the atom."""
+    follows_by: int | None = None
+    """The rule that a known atom follows by, where it is no fact of the graph."""
 
 
 class WitnessPart(Schema):
@@ -248,80 +310,6 @@ class PlanReply(Schema):
     query: str
     plan: str
     """An indented tree, a step a line, with what each costs."""
-
-
-class Match(Schema):
-    """A label that completes what was typed."""
-
-    label: str
-    name: str
-    """What people call it; the label where it has no name."""
-    text: str
-    """What a question writes: the name, or the label where others have that name, too."""
-    words: str = ""
-    """What a sentence calls a relation."""
-
-
-class MatchesReply(Schema):
-    """Labels that complete what was typed, the shortest first."""
-
-    matches: list[Match]
-
-
-class Example(Schema):
-    """A question that the loaded graph can answer."""
-
-    query: str
-    shape: str
-    """The name of its structure in the BetaE benchmarks."""
-    title: str
-    """The question as a sentence."""
-
-
-class ExamplesReply(Schema):
-    """Questions to start with."""
-
-    examples: list[Example]
-
-
-class RelatedRow(Schema):
-    """The other end of a fact about an entity."""
-
-    entity: str
-    """Its label."""
-    name: str
-    """What people call it; the label where it has no name."""
-    score: float
-    """The fact's score, in [0, 1]."""
-
-
-class RelativesRow(Schema):
-    """The facts about an entity by one relation in one direction."""
-
-    relation: str
-    """The relation as a question writes it: `speaks^-1` leads to who speaks."""
-    name: str
-    """What people call the relation, whatever the direction."""
-    inverse: bool
-    """Whether the entity is the object of these facts."""
-    count: int
-    """How many facts there are."""
-    facts: list[RelatedRow]
-    """Some of them: known ones by name, predicted ones by score."""
-
-
-class EntityReply(Schema):
-    """Facts about an entity, by relation and direction."""
-
-    entity: str
-    """Its label."""
-    name: str
-    """What people call it; the label where it has no name."""
-    known: bool
-    """Whether these are known facts; otherwise they are predicted."""
-    relations: list[RelativesRow]
-    next: str | None
-    """The relation to go on with, as `start`; null where all were looked at."""
 
 
 class RunReply(Schema):

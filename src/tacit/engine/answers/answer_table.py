@@ -83,7 +83,7 @@ class AnswerTable:
             named = "".join(f"<td><b>{escape(cell)}</b></td>" for cell in cells)
             meter = f'<meter value="{answer.score:.4f}" min="0" max="1"></meter> {answer.score:.3f}'
             lines = (
-                escape(text) if carries else f"<i>{escape(text)}</i>"
+                _html_line(text) if carries else f"<i>{_html_line(text)}</i>"
                 for _, text, carries in reason_lines(answer)
             )
             reasons = f'<td style="text-align:left">{"<br>".join(lines)}</td>' if explained else ""
@@ -189,6 +189,12 @@ def reason_lines(answer: Answer) -> Iterator[tuple[int, str, bool]]:
         if number:
             yield 0, f"or {witness.score:.3f}, because", False
         yield from ((2, text, carries) for text, carries in witness.lines())
+
+
+def _html_line(text: str) -> str:
+    """A line as HTML, which keeps its indentation."""
+    words = text.lstrip(" ")
+    return "&emsp;" * ((len(text) - len(words)) // 2) + escape(words)
 
 
 def _cells(answers: Answers) -> list[list[str]]:

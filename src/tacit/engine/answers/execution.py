@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
+from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.answers.witnesses import witness
 from tacit.engine.logic import ZERO
 from tacit.engine.questions import AskOptions, BoundQuery, Span, lowest
@@ -175,6 +176,10 @@ class Execution:
         return best, None
 
     @cached_property
+    def _evidence(self) -> EvidenceFinder:
+        return EvidenceFinder(self.parts)
+
+    @cached_property
     def _explainer(self) -> Reasoner:
         return self.parts.search.explaining(by_scores=True)
 
@@ -214,7 +219,7 @@ class Execution:
             entity = labels[variable]
         proofs = explanation.proofs(end, self.paths, known) if explanation is not None else ()
         witnesses = tuple(
-            witness(graph, self.bound.compiled, proof, known and not place)
+            witness(graph, self.bound.compiled, proof, known and not place, self._evidence)
             for place, proof in enumerate(proofs)
         )
         return Answer(

@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tacit.engine.answers.aligned_cells import escape_control_chars
+from tacit.engine.answers.evidence import (
+    NO_EVIDENCE,
+    AtomEvidence,
+    Evidence,
+    EvidenceFact,
+)
 
 if TYPE_CHECKING:
+    from tacit.engine.answers.evidence_finder import EvidenceFinder
     from tacit.engine.search.proofs import Proof
     from tacit.graph.graph import Graph
     from tacit.query.plans.plan import CompiledQuery
@@ -17,7 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WitnessAtom:
-    """An atom of a witness by names: its score, and whether it is observed or predicted."""
+    """An atom of a witness by names: its score, and whether it is observed or predicted.
+
+    A predicted atom has `evidence`, the rules that speak for it, and `rule_share`, how much of its
+    score they carry (None without rules). Where none does, `analogies` are similar known facts. A
+    known atom that is no fact of the graph `follows_by` the rule with an id.
+    """
 
     subject: str
     relation: str
@@ -27,9 +39,34 @@ class WitnessAtom:
     negated: bool = False
     subject_label: str = ""  # two entities may share a name
     object_label: str = ""
+    found: AtomEvidence = NO_EVIDENCE
+    follows_by: int | None = None
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The rules that speak for the atom, or for what it denies."""
+        return self.found.rules
+
+    @property
+    def analogies(self) -> tuple[EvidenceFact, ...]:
+        """The known facts most similar to an atom that no rule speaks for."""
+        return self.found.analogies
+
+    @property
+    def rule_share(self) -> float | None:
+        """How much of the score rules carry, from 0 to 1; None where there are none."""
+        return self.found.share
+
+    def to_dict(self) -> dict[str, Any]:
+        """The atom as plain data for JSON."""
+        absent = {"found"} if self.follows_by is not None else {"found", "follows_by"}
+        data = {name: value for name, value in vars(self).items() if name not in absent}
+        return data | self.found.to_dict()
 
     def __str__(self) -> str:
         mark = "known" if self.observed else "predicted"
+        if self.follows_by is not None:
+            mark += f", follows by rule {self.follows_by}"
         atom = f"{'not ' * self.negated}{self.relation}({self.subject}, {self.object})"
         return f"{atom}  {self.score:.3f} {mark}"
 
@@ -73,7 +110,8 @@ class WitnessPart:
     def lines(self) -> list[tuple[str, bool]]:
         """The part as lines of text, each with whether it carries the answer."""
         if self.atom is not None:
-            return [(str(self.atom), True)]
+            evidence = [(text, False) for text in self.atom.found.lines(self.atom.negated)]
+            return [(str(self.atom), True), *_indented(evidence, False)]
         if self.text:
             return [(self.text, True)]
         if self.kind == "or":
@@ -99,7 +137,7 @@ class WitnessPart:
         """The part as plain data for JSON."""
         data: dict[str, Any] = {"kind": self.kind, "score": self.score, "carried": self.carried}
         if self.atom is not None:
-            data["atom"] = vars(self.atom) | {}
+            data["atom"] = self.atom.to_dict()
         if self.text:
             data["text"] = self.text
         if self.parts:
@@ -155,7 +193,7 @@ class Witness:
             "score": self.score,
             "variables": self.variables,
             "labels": self.labels,
-            "atoms": [vars(atom) | {} for atom in self.atoms],
+            "atoms": [atom.to_dict() for atom in self.atoms],
             "facts": len(self.atoms),
             "predicted": self.predicted,
             "known": self.known,
@@ -163,15 +201,24 @@ class Witness:
         }
 
 
-def witness(graph: Graph, compiled: CompiledQuery, proof: Proof, known: bool = False) -> Witness:
-    """Turn a proof into a witness by names; its answer may be `known`."""
+def witness(
+    graph: Graph,
+    compiled: CompiledQuery,
+    proof: Proof,
+    known: bool = False,
+    finder: EvidenceFinder | None = None,
+) -> Witness:
+    """Turn a proof into a witness by names; its answer may be `known`.
+
+    The `finder` finds the evidence of predicted atoms.
+    """
     names = _distinct_names(compiled.variables)
     entities = graph.entities
     chosen = [(names[v], e) for v, e in sorted(proof.substitution().items())]
     return Witness(
         math.exp(proof.score),
         {variable: entities.name(e) for variable, e in chosen},
-        _part(graph, names, proof, known=known),
+        _Naming(graph, names, known, finder).part(proof),
         {variable: entities[e] for variable, e in chosen},
         known,
     )
@@ -186,36 +233,53 @@ def _distinct_names(names: Sequence[str]) -> list[str]:
     return [name + "'" * names[:place].count(name) for place, name in enumerate(names)]
 
 
-def _part(
-    graph: Graph,
-    names: Sequence[str],
-    proof: Proof,
-    negated: bool = False,
-    carried: bool = True,
-    known: bool = False,
-) -> WitnessPart:
-    """Turn a proof into a part by names.
+@dataclass(frozen=True, eq=False)
+class _Naming:
+    """Turns proofs into parts by names.
 
     Within a `known` answer, a branch of an `or` that known facts imply carries it.
     """
-    entities = graph.entities
-    score = math.exp(proof.score)
-    atom = None
-    text = ""
-    if proof.atom is not None:
+
+    graph: Graph
+    names: Sequence[str]
+    known: bool
+    finder: EvidenceFinder | None
+
+    def part(self, proof: Proof, negated: bool = False, carried: bool = True) -> WitnessPart:
+        """A proof by names, which may be negated, and may carry the answer."""
+        entities = self.graph.entities
+        score = math.exp(proof.score)
+        text = ""
+        if proof.sides is not None:
+            text = f"{'not ' * negated}{' != '.join(map(entities.name, proof.sides))}"
+        carriers = proof.parts
+        if self.known and proof.implied:
+            carriers = tuple(part for part in proof.parts if part.implied) or proof.parts
+        best = max((part.score for part in carriers), default=0.0)
+        flipped = negated ^ (proof.kind == "not")
+        parts = []
+        for part in proof.parts:
+            carries = proof.kind != "or" or (part.score == best and part in carriers)
+            parts.append(self.part(part, flipped, carries))
+        variables = {self.names[v]: entities.name(e) for v, e in proof.values}
+        atom = self.atom(proof, negated)
+        return WitnessPart(proof.kind, score, tuple(parts), atom, variables, carried, text)
+
+    def atom(self, proof: Proof, negated: bool) -> WitnessAtom | None:
+        """The atom of a proof by names; None where it is joined of smaller proofs."""
+        if proof.atom is None:
+            return None
         s, r, o = proof.atom
-        named = entities.name(s), graph.relations.name(r), entities.name(o)
-        atom = WitnessAtom(*named, score, proof.observed, negated, entities[s], entities[o])
-    if proof.sides is not None:
-        text = f"{'not ' * negated}{' != '.join(map(entities.name, proof.sides))}"
-    carriers = proof.parts
-    if known and proof.implied:
-        carriers = tuple(part for part in proof.parts if part.implied) or proof.parts
-    best = max((part.score for part in carriers), default=0.0)
-    flipped = negated ^ (proof.kind == "not")
-    parts = []
-    for part in proof.parts:
-        carries = proof.kind != "or" or (part.score == best and part in carriers)
-        parts.append(_part(graph, names, part, flipped, carries, known))
-    variables = {names[v]: entities.name(e) for v, e in proof.values}
-    return WitnessPart(proof.kind, score, tuple(parts), atom, variables, carried, text)
+        entities = self.graph.entities
+        named = entities.name(s), self.graph.relations.name(r), entities.name(o)
+        found = NO_EVIDENCE
+        if self.finder is not None and proof.scored is not None and not proof.observed:
+            found = self.finder.of(*proof.scored, negated)
+        rule = None
+        if self.finder is not None and proof.observed:
+            rule = self.finder.parts.deduced_by(s, r, o)
+        if self.finder is not None and rule is not None:
+            found = self.finder.of_deduction(s, r, o, rule)
+        labels = entities[s], entities[o]
+        score = math.exp(proof.score)
+        return WitnessAtom(*named, score, proof.observed, negated, *labels, found, rule)

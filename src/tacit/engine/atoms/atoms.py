@@ -13,10 +13,11 @@ from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.atoms.derived_weights import DerivedWeights, row_keys
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts, KnownTails
 from tacit.engine.atoms.raw_scores import Block, entities_of, raw_scores
+from tacit.engine.atoms.sparse_rows import SparseRows
 from tacit.engine.logic import at, widest_share
 from tacit.errors import RunError, SettingsError
 from tacit.links.codes import Codes, shared_codes
-from tacit.links.scorer import BilinearScorer, Scorer, shards_of
+from tacit.links.scorer import BilinearScorer, Scorer, SparseScorer, shards_of
 from tacit.query.plans.plan import Plan, single_atom
 
 _CACHED = 2**18  # floats that stay in cache beside what a calibration makes of them
@@ -34,6 +35,7 @@ class Capabilities:
     blockwise: bool  # in blocks of columns, each by itself
     listable: bool  # from lists of tails, which a CPU finds by products in the order of logits
     codable: bool  # by codes of the keys, whose table exceeds the cache
+    sparse: bool = False  # by entries, with one score for all other tails of a relation's rows
 
     @classmethod
     @torch.inference_mode(False)
@@ -41,10 +43,12 @@ class Capabilities:
         cls, scorer: Scorer, calibration: Calibration, constraints: AtomConstraints | None
     ) -> Capabilities:
         """The capabilities of a scorer and a calibration."""
-        if not isinstance(scorer, BilinearScorer):
-            return cls(False, False, False)
         needs = calibration.capabilities
         untyped = constraints is None or not constraints.typed
+        if not isinstance(scorer, BilinearScorer):
+            by_logit = needs.pointwise and needs.monotone and needs.shareable
+            sparse = isinstance(scorer, SparseScorer) and shards_of(scorer).world == 1
+            return cls(False, False, False, sparse=sparse and by_logit and untyped)
         alone = scorer.device.type == "cpu" and shards_of(scorer).world == 1
         calibrated = needs.monotone and (needs.pointwise or needs.by_sum)
         listable = calibrated and untyped and alone
@@ -136,6 +140,8 @@ class Atoms:
 
         Gradients reach the calibration.
         """
+        if self.capabilities.sparse and not self.differentiable:
+            return SparseRows(self).table(heads, relations)
         return self._scores(self.raw.rows(heads, relations), heads, relations)
 
     def single(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,9 @@ from tacit.distributed.shards import Shards
 from tacit.engine.atoms.hop_kernels import log_sums
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import largest, log_positive
+
+if TYPE_CHECKING:
+    from tacit.engine.atoms.mixture import RuleMixture
 
 EVERY = slice(None)
 Tails = slice | Tensor
@@ -68,7 +71,8 @@ class Calibration(nn.Module):
     def __init__(self, shards: Shards | None = None) -> None:
         super().__init__()
         self.shards = shards or Shards(0)
-        self.kind = self.name  # without an adapter in it
+        self.kind = self.name  # without an adapter or rules in it
+        self.rules: RuleMixture | None = None  # that are mixed into its scores
         # engine settings that an adapter replaces, as they are without it
         self.unadapted_defaults: dict[str, Any] = {}
 

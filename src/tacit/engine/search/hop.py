@@ -1,7 +1,8 @@
 """One hop from a fuzzy set over a relation: `out[t] = max_s source[s] ⊤ c_r(s, t)`.
 
 A hop expands candidates: the best `k` of the set, or all. How their rows are computed and joined is
-an `Expansion`: by blocks of calibrated scores, or by a kernel over raw scores on a GPU.
+an `Expansion`: by blocks of calibrated scores, by a kernel over raw scores on a GPU, or by the
+entries of sparse rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.logic import ZERO, Logic, gather_columns
 from tacit.engine.search.block_expansion import BlockExpansion
 from tacit.engine.search.kernel_expansion import KernelExpansion
+from tacit.engine.search.sparse_expansion import SparseExpansion
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,15 @@ class Hop:
     memory: int  # bytes
 
     @property
-    def expansion(self) -> BlockExpansion | KernelExpansion:
+    def expansion(self) -> BlockExpansion | KernelExpansion | SparseExpansion:
         """Choose how candidates are expanded.
 
         A kernel calibrates raw scores, where known facts top predictions and no gradient is needed.
+        Sparse rows take the same facts, and a calibration without gradients.
         """
         atoms = self.atoms
+        if atoms.capabilities.sparse and atoms.facts_on_top and not atoms.differentiable:
+            return SparseExpansion(atoms, self.logic, self.memory)
         by_kernel = (
             hop_kernels.on_gpu(atoms.device, self.logic.norm)
             and not torch.is_grad_enabled()

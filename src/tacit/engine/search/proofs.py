@@ -42,6 +42,7 @@ class Proof:
     sides: tuple[int, int] | None = None  # of an inequality
     observed: bool = False  # whether the atom is a known fact
     values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
+    scored: tuple[int, int, int] | None = None  # head, directed relation and tail of the atom's row
 
     @property
     def implied(self) -> bool:
@@ -108,10 +109,12 @@ class SearchProofs(Fold[int, Proof]):
         atoms = self.atoms
         s = place.start
         t = place.end
-        fact = [torch.tensor([i], device=atoms.device) for i in (s, relation, t)]
+        scored = s, relation, t
+        fact = [torch.tensor([i], device=atoms.device) for i in scored]
         observed = atoms.facts is not None and bool(atoms.facts.contains(*fact))
         atom = (t, relation & ~1, s) if relation & 1 else (s, relation, t)
-        return Proof("atom", float(atoms.pairs(*fact)), atom=atom, observed=observed)
+        score = float(atoms.pairs(*fact))
+        return Proof("atom", score, atom=atom, observed=observed, scored=scored)
 
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Proof:
         same = place.start == place.end

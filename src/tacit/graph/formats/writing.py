@@ -20,7 +20,7 @@ from tacit.graph.formats.duckdb_tables import connected
 from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
-Scored = tuple[str, str, str, float]
+Scored = tuple[str, str, str, float] | tuple[str, str, str, float, str]
 Cells = Sequence[Any]
 # the types of columns
 TEXT = "VARCHAR"
@@ -39,18 +39,23 @@ def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "fac
         raise SettingsError(f"out is '{path}'; a file of {what} must end in {named}", "out")
 
 
-def write_scored(path: str | Path, facts: Iterable[Scored], prefixes: Prefixes) -> int:
+def write_scored(
+    path: str | Path,
+    facts: Iterable[Scored],
+    prefixes: Prefixes,
+    columns: Sequence[str] = tuple(COLUMNS),
+) -> int:
     """Writes a stream of scored facts in the file's format; returns their number.
 
     The file appears under its name once it is whole. Turtle has each score in an annotation
     (RDF-star), N-Triples leaves scores out; both leave out facts with a literal as subject, which
-    RDF does not allow.
+    RDF does not allow. A table may have further `columns`, which are texts.
     """
     path = Path(path)
     check_format(path)
     kind = extension(path)
     if kind not in RDF:
-        return write_table(path, COLUMNS, facts)
+        return write_table(path, dict.fromkeys(columns, TEXT) | COLUMNS, facts)
     return write_lines(
         path, filter(None, (_statement(fact, prefixes, kind == ".ttl") for fact in facts))
     )

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.graph.fact_index import FactIndex, Integers, Ints
-from tacit.links.rules.rule_set import NONE, Rule, RuleSet
+from tacit.distributed.shards import Shards
+from tacit.graph.fact_index import FactIndex, Integers, Ints, spread
+from tacit.links.rules.deduction import Deductions, deduce
+from tacit.links.rules.groundings import groundings
+from tacit.links.rules.row_cache import Row, RowCache
+from tacit.links.rules.rule_joins import RuleJoins
+from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
+from tacit.links.scorer import Entries as Entries
 
 FLOOR = -20.0  # the logit of an atom that no rule speaks for
-SHARES = (1.0, 0.5, 0.25)  # what the best rules of an atom count for, in falling order
-_HIGHEST = 0.999  # the largest confidence of a prediction
-
-
-class Entries(NamedTuple):
-    """The tails of some rows that rules speak for, sorted by row, then by tail."""
-
-    rows: Ints
-    tails: Ints
-    scores: NDArray[np.float32]  # probabilities
+_CACHED = 2**23  # entries of the rows that are cached
+_ATOMS = 2**12  # rows that single atoms are looked up in at a time
+_BUILT = (
+    "_deductions",
+    "joins",
+    "_by_tail",
+    "_closed",
+)  # from the rules, where they are first needed
 
 
 class Firing(NamedTuple):
@@ -32,7 +37,8 @@ class Firing(NamedTuple):
     id: int
     rule: Rule
     paths: list[tuple[int, ...]]  # the first few, each from x on
-    total: int  # how many there are
+    total: int  # how many there are; at least so many where it is not exact
+    exact: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,100 +46,166 @@ class RuleScorer:
     """The rules of a graph as a scorer: log-odds of `1 - Π (1 - share · confidence)`.
 
     The product is over the three best rules that speak for an atom. Bodies are looked up in
-    `index`. An atom that no rule speaks for has the logit `FLOOR`.
+    `index`, which holds facts in both directions. An atom that no rule speaks for has the logit
+    `FLOOR`. Threads may share one. With `shards` rows have the columns of this process.
     """
 
     rules: RuleSet
     index: FactIndex
     num_entities: int
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    shards: Shards | None = None
+    floor = FLOOR
+    _rows: RowCache = field(default_factory=lambda: RowCache(_CACHED), init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state of a copy, without what is built from the rules."""
+        return {name: value for name, value in vars(self).items() if name not in _BUILT}
 
     @property
     def num_relations(self) -> int:
         """The number of relation ids, inverses included."""
         return self.index.num_relations
 
+    @cached_property
+    def _deductions(self) -> dict[FactIndex, Deductions | None]:
+        return {}
+
+    def deductions(self, facts: FactIndex, name: Callable[[int], str]) -> Deductions | None:
+        """What follows from facts by hard rules, computed once; see `deduce`."""
+        if facts not in self._deductions:
+            self._deductions[facts] = deduce(facts, self.rules, name)
+        return self._deductions[facts]
+
+    @cached_property
+    def joins(self) -> RuleJoins:
+        """The rules, ready to be joined with the facts."""
+        return RuleJoins(self.rules, self.index, self.num_entities)
+
     def logits(self, heads: Tensor, relations: Tensor, out: Tensor | None = None) -> Tensor:
         """Log-odds of every tail, `[B] x [B] -> [B, N]`."""
+        width = self.num_entities if self.shards is None else self.shards.size
         if out is None:
-            out = torch.empty(len(heads), self.num_entities, device=self.device)
-        out.fill_(FLOOR)
+            out = torch.empty(len(heads), width, device=self.device)
+        out.fill_(self.floor)
         found = self.entries(heads.cpu().numpy(), relations.cpu().numpy())
-        places = (torch.from_numpy(each).to(out.device) for each in found[:2])
-        out[tuple(places)] = torch.logit(torch.from_numpy(found.scores)).to(out.device)
+        rows, columns, scores = map(torch.from_numpy, found)
+        if self.shards is not None and self.shards.world > 1:
+            local, columns = self.shards.inside(columns)
+            rows, columns, scores = rows[local], columns[local], scores[local]
+        places = rows.to(out.device), columns.to(out.device)
+        out[places] = self.log_odds(scores).to(out.device)
         return out
 
     def logits_of(self, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
         """Log-odds of single atoms, `[B] x [B] x [B] -> [B]`."""
-        rows = self.logits(heads, relations)
-        return rows.gather(1, tails[:, None].to(rows.device))[:, 0]
+        n = self.num_entities
+        columns = [each.cpu().numpy() for each in (heads, relations, tails)]
+        out = np.full(len(heads), self.floor, dtype=np.float32)
+        apart = np.flatnonzero(columns[0] != columns[2])  # no rule speaks for a loop
+        keys = columns[0][apart] * self.num_relations + columns[1][apart]
+        order = np.argsort(keys, kind="stable")
+        distinct, starts = np.unique(keys[order], return_index=True)
+        for first in range(0, len(distinct), _ATOMS):
+            rows = distinct[first : first + _ATOMS]
+            stops = starts[first + _ATOMS : first + _ATOMS + 1]
+            atoms = order[starts[first] : stops[0] if len(stops) else None]
+            found = self.entries(*np.divmod(rows, self.num_relations))
+            present = found.rows * n + found.tails
+            numbers = np.searchsorted(rows, keys[atoms]) * n + columns[2][apart[atoms]]
+            at = np.minimum(np.searchsorted(present, numbers), max(0, len(present) - 1))
+            hits = present[at] == numbers if len(present) else np.zeros(len(atoms), dtype=bool)
+            scores = torch.from_numpy(found.scores[at[hits]])
+            out[apart[atoms[hits]]] = self.log_odds(scores).numpy()
+        return torch.from_numpy(out).to(heads.device)
+
+    def log_odds(self, scores: Tensor) -> Tensor:
+        """The logits of entries, none of which is below the floor."""
+        return torch.logit(scores).clamp_(min=self.floor)
 
     def entries(self, heads: Integers, relations: Integers) -> Entries:
-        """The tails that rules speak for in rows `relation(head, ·)`, and their scores."""
-        found = []
-        for row, (head, relation) in enumerate(
-            zip(heads.tolist(), relations.tolist(), strict=True)
-        ):
-            confidences: dict[int, list[float]] = {}
-            for place in np.flatnonzero(
-                (self.rules.relation == relation) & self.rules.active
-            ).tolist():
-                rule = self.rules[place]
-                for tail in {
-                    path[-1] if rule.tail == NONE else rule.tail for path in self._paths(rule, head)
-                }:
-                    confidences.setdefault(tail, []).append(rule.confidence)
-            found += [
-                (row, tail, combined(sorted(confidences[tail], reverse=True)))
-                for tail in sorted(confidences)
-            ]
-        columns = zip(*found, strict=True) if found else [()] * 3
-        kinds = (np.int64, np.int64, np.float32)
-        return Entries(*(np.array(c, k) for c, k in zip(columns, kinds, strict=True)))
+        """The tails that rules speak for in rows `relation(head, ·)`, and their scores.
+
+        Rows that were used of late come from a cache.
+        """
+        keys = np.asarray(heads, dtype=np.int64) * self.num_relations + relations
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        rows = self._distinct_rows(distinct)
+        sizes = np.array([len(tails) for tails, _ in rows], dtype=np.int64)
+        empty = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
+        tails, scores = map(np.concatenate, zip(*rows, empty, strict=True))
+        ends = np.cumsum(sizes)
+        places, at = spread((ends - sizes)[inverse], ends[inverse])
+        if len(distinct) == len(keys) and bool((np.diff(inverse) > 0).all()):
+            return Entries(places, tails, scores)
+        return Entries(places, tails[at], scores[at])
+
+    def _distinct_rows(self, keys: Ints) -> list[Row]:
+        """The rows of distinct numbers `head · R + relation`."""
+        names = keys.tolist()
+        rows = self._rows.rows(names)
+        missing = [place for place, row in enumerate(rows) if row is None]
+        if missing:
+            columns = np.divmod(keys[missing], self.num_relations)
+            found, tails, scores = self.joins.best(*columns)
+            bounds = np.searchsorted(found, np.arange(len(missing) + 1)).tolist()
+            for place, start, stop in zip(missing, bounds, bounds[1:], strict=False):
+                # copies, so that a cached row does not keep the others
+                row = tails[start:stop].copy(), scores[start:stop].copy()
+                rows[place] = row
+                self._rows.add(names[place], row)
+        return [row for row in rows if row is not None]
 
     def firings(
         self, head: int, relation: int, tail: int, top: int = 3, paths: int = 3
     ) -> list[Firing]:
         """The best rules that speak for an atom, with some of the paths that they rest on."""
-        found = []
-        places = np.flatnonzero((self.rules.relation == relation) & self.rules.active)
-        for place in places[np.argsort(-self.rules.confidence[places], kind="stable")].tolist():
-            rule = self.rules[place]
-            if rule.tail not in (NONE, tail):
-                continue
-            grounded = [
-                path for path in self._paths(rule, head) if rule.tail != NONE or path[-1] == tail
-            ]
-            if grounded:
-                found.append(Firing(place, rule, grounded[:paths], len(grounded)))
+        found = list[Firing]()
+        candidates = [(place, head, tail) for place in self._candidates(head, relation, tail)]
+        turned = self._by_tail.tails(relation ^ 1, head)  # as `RuleJoins` reads them
+        turned = turned[(self.rules.flags[turned] & WRITTEN) != 0]
+        if len(turned):
+            candidates += [(place, tail, head) for place in turned]
+            candidates.sort(key=lambda each: (-self.rules.confidence[each[0]], each[0]))
+        for place, start, end in candidates:
             if len(found) == top:
                 break
+            rule = self.rules[int(place)]
+            ground = groundings(self.index, rule, start, end, paths)
+            if ground.total:
+                found.append(Firing(int(place), rule, *ground))
         return found
 
-    def _paths(self, rule: Rule, head: int) -> list[tuple[int, ...]]:
-        """The groundings of a body from an entity on, in rising order."""
-        if head == rule.tail or head == rule.end:
-            return []
-        paths: list[tuple[int, ...]] = [(head,)]
-        for place, relation in enumerate(rule.body):
-            last = place == len(rule.body) - 1
-            paths = [
-                (*path, int(node))
-                for path in paths
-                for node in self.index.tails(path[-1], relation)
-                if node not in path
-                and (
-                    node == rule.end
-                    if last and rule.end != NONE
-                    else node not in (rule.tail, rule.end)
-                )
-            ]
-        return paths
+    @cached_property
+    def _by_tail(self) -> FactIndex:
+        """`(relation, constant tail, or N without one) -> rules` that are not switched off."""
+        rules = self.rules
+        places = np.flatnonzero(rules.active)
+        tails = np.where(rules.tail[places] == NONE, self.num_entities, rules.tail[places])
+        columns = rules.relation[places], tails, places
+        # relation and tail take the places of head and relation
+        return FactIndex(np.stack(columns, axis=1).astype(np.int64), self.num_entities + 1)
 
+    def _candidates(self, head: int, relation: int, tail: int) -> Ints:
+        """The rules that may speak for an atom by the facts at the ends of their paths, best first.
 
-def combined(confidences: list[float]) -> float:
-    """`1 - Π (1 - share · confidence)` of confidences in falling order."""
-    rest = 1.0
-    for share, confidence in zip(SHARES, confidences, strict=False):
-        rest *= 1.0 - share * confidence
-    return min(1.0 - rest, _HIGHEST)
+        Constant rules of one step are those that do.
+        """
+        rules = self.rules
+        groups = [self._by_tail.tails(relation, each) for each in (tail, self.num_entities)]
+        places = np.concatenate(groups).astype(np.int64)
+        body = rules.body[places]
+        lengths = (body != NONE).sum(axis=1)
+        closed = rules.tail[places] == NONE
+        ends = np.where(closed, tail, rules.end[places])
+        starts = self.index.counts(np.full(len(places), head), body[:, 0]) > 0
+        last = body[np.arange(len(places)), lengths - 1]
+        bound = np.flatnonzero(starts & (ends != NONE))
+        starts[bound] = self.index.counts(ends[bound], last[bound] ^ 1) > 0
+        short = bound[(lengths[bound] == 1) & starts[bound]]
+        heads = np.full(len(short), head)
+        starts[short] = self.index.contains(heads, body[short, 0], ends[short])
+        places = places[starts]
+        order = np.lexsort((places, -rules.confidence[places]))
+        sorted_places: Ints = places[order]
+        return sorted_places

@@ -176,6 +176,7 @@ async function start() {
   document.documentElement.removeAttribute("data-ready");
   service.useRun(address.read().settings.run ?? null);
   byId("home").href = addressOf({});
+  byId("rules").href = addressOf({}).replace("/", "/static/rules.html");
   const mine = (starts += 1);
   try {
     const about = await service.health();

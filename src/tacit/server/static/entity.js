@@ -1,6 +1,7 @@
 // An entity's page: the graph around it, and its facts by relation in both directions; known ones at once, predicted ones after.
 import { around } from "./around.js";
 import { button, byId, element } from "./element.js";
+import { evidence } from "./evidence.js";
 import { addressOf, entityLink, inside } from "./links.js";
 import * as service from "./service.js";
 import { quoted } from "./syntax.js";
@@ -8,6 +9,7 @@ import { words } from "./words.js";
 
 const SHOWN = 20; // facts of a relation, until more are wanted
 const PARTS = 3; // times that predictions are fetched without being asked for, where each has relations left
+const EXPLAINED = { explain: true };
 const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const empty = () => ({ count: 0, facts: [] });
 
@@ -93,8 +95,8 @@ export class EntityPage {
   list(group, kind, facts) {
     const list = group[`${kind}List`];
     list.hidden = false;
-    list.append(...facts.map(({ entity, name, score }) => element("li", {}, entityLink(entity, name),
-      kind === "known" ? null : element("span", { class: "odds" }, element("span", { class: "unseen" }, "predicted, "), score.toFixed(2)))));
+    list.append(...facts.map(({ entity, name, score, ...why }) => element("li", {}, entityLink(entity, name),
+      kind === "known" ? null : element("span", { class: "odds" }, element("span", { class: "unseen" }, "predicted, "), score.toFixed(2)), evidence(why, { short: true }))));
     group.total.textContent = ["known", "predicted"].filter((each) => group[each].count).map((each) => `${group[each].count.toLocaleString("en")} ${each}`).join(", ");
     const hidden = ["known", "predicted"].filter((each) => group[each].facts.length < group[each].count);
     group.more.replaceChildren(...hidden.map((each) => {
@@ -109,7 +111,7 @@ export class EntityPage {
     const before = group[`${kind}List`].children.length;
     const ask = kind === "known" ? service.entity : service.predictions;
     try {
-      this.add(await ask(this.entity.entity, { relation: group.relation, limit: 5 * SHOWN, offset: group[kind].facts.length }, signal));
+      this.add(await ask(this.entity.entity, { ...(kind === "known" ? {} : EXPLAINED), relation: group.relation, limit: 5 * SHOWN, offset: group[kind].facts.length }, signal));
       group[`${kind}List`].children[before]?.querySelector("a").focus();
     } catch (error) {
       if (error.name !== "AbortError") group.more.append(` ${error.message}`);
@@ -123,7 +125,7 @@ export class EntityPage {
     try {
       for (let part = 0; part < PARTS && (part === 0 || next); part += 1) {
         this.tell("looking for what is missing …");
-        const found = await service.predictions(this.entity.entity, { limit: SHOWN, ...(next ? { start: next } : {}) }, signal);
+        const found = await service.predictions(this.entity.entity, { ...EXPLAINED, limit: SHOWN, ...(next ? { start: next } : {}) }, signal);
         this.add(found);
         next = found.next;
       }

@@ -1,7 +1,7 @@
 // Why an answer came: its reason as a small graph, and as text.
 import { drawing, keyLines, kindOf } from "./drawing.js";
 import { button, element } from "./element.js";
-import { entityLink } from "./links.js";
+import { evidence, factCode } from "./evidence.js";
 import { shown } from "./words.js";
 
 /** What the lines mean, as far as they occur. */
@@ -32,13 +32,14 @@ function atomsOf(part, denied = false, other = false) {
 }
 
 function fact(atom, denied) {
-  const end = (which) => entityLink(atom[`${which}_label`] || atom[which], atom[which]);
   return element(
     "li",
     {},
-    element("code", {}, atom.negated !== denied ? element("span", { class: "not" }, "not ") : null, `${atom.relation}(`, end("subject"), ", ", end("object"), ")"),
+    factCode(atom, atom.negated !== denied ? element("span", { class: "not" }, "not ") : null),
     element("span", { class: `mark ${atom.observed ? "known" : "predicted"}` }, atom.observed ? "known" : "predicted"),
+    typeof atom.follows_by === "number" ? element("span", { class: "mark" }, `follows by rule ${atom.follows_by}`) : null,
     element("span", { class: "score" }, shown(atom.score)),
+    evidence(atom, { denied: atom.negated }),
   );
 }
 

@@ -54,6 +54,7 @@ export async function health() {
   return about;
 }
 export const examples = () => request("/examples");
+export const rules = (filters) => request(`/rules?${new URLSearchParams(filters)}`);
 const about = (path) => (label, { limit, ...more }, signal) =>
   request(`${path}?${new URLSearchParams({ label, limit: allowed(limit), ...more })}`, { signal });
 export const entity = about("/entity");

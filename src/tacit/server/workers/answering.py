@@ -10,12 +10,13 @@ from typing import Any
 
 from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
-from tacit.engine.entity_facts import known_facts, predicted_facts
+from tacit.engine.entity_facts import known_facts, predicted_facts, with_evidence
 from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves
 from tacit.query.question import is_sparql
 from tacit.query.wording import QuestionReader
+from tacit.run.rules import list_rules
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import results, serialized
 from tacit.server.workers.jobs import (
@@ -23,6 +24,7 @@ from tacit.server.workers.jobs import (
     EntityJob,
     Job,
     Reply,
+    RulesJob,
     encoded,
     failure,
     refusal,
@@ -74,6 +76,8 @@ class Answerer:
     def _reply(self, job: Job) -> Reply:
         if isinstance(job, EntityJob):
             return self._entity(job)
+        if isinstance(job, RulesJob):
+            return self._rules(job)
         if job.kind == "read":
             return success(self.reader.describe(job.question))
         engine = self._engine_with(job.changes)
@@ -122,7 +126,24 @@ class Answerer:
             )
         else:
             facts = known_facts(engine, label, relation)
-        return success(facts.page(job.top, job.offset, self.limits.top).to_dict())
+        page = facts.page(job.top, job.offset, self.limits.top)
+        return success((with_evidence(engine, page) if job.explain else page).to_dict())
+
+    def _rules(self, job: RulesJob) -> Reply:
+        """The rules of the engine."""
+        scorer = self.engine.parts.rule_scorer
+        if scorer is None:
+            return success({"rules": [], "count": 0})
+        listed = list_rules(
+            self.engine.graph,
+            scorer.rules,
+            job.question or None,
+            job.top,
+            offset=job.offset,
+            written=job.written,
+        )
+        rows = [rule.to_dict(job.examples) for rule in listed]
+        return success({"rules": rows, "count": len(scorer.rules)})
 
     def _prepare(self, job: Job, engine: Engine) -> BoundQuery:
         """The question of a job, within the limits; SPARQL without LIMIT gets likely answers."""

@@ -13,7 +13,7 @@ from tacit.query.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity"]
+Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity", "rules"]
 JSON = "application/json"
 # the unread rest of the body would look like the next request
 CLOSE = {"connection": "close"}
@@ -65,11 +65,32 @@ class EntityJob(Job):
     relation: str | None = None
     predicted: bool = False  # facts of at least `min_score`; known ones otherwise
     start: str | None = None
+    explain: bool = False  # whether predicted facts have evidence
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal jobs alone: two predictions could take all of the time limit."""
-        return (*super().key, self.question, self.relation, self.predicted, self.start)
+        return (
+            *super().key,
+            self.question,
+            self.relation,
+            self.predicted,
+            self.start,
+            self.explain,
+        )
+
+
+@dataclass(frozen=True)
+class RulesJob(Job):
+    """`top` rules from `offset` on that imply a relation, its question, or any if that is empty."""
+
+    written: bool = False  # only those that a person wrote
+    examples: int = 0  # of each
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal jobs alone."""
+        return (*super().key, self.question, self.written, self.examples)
 
 
 def _blank(word: re.Match[str]) -> str:

@@ -1,0 +1,147 @@
+"""`tacit rules`: the rules of a run or graph, to read and to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from tacit.cli import options
+from tacit.cli.data import check_unread, read_graph
+from tacit.cli.terminal import complete_relations, say
+from tacit.errors import SettingsError
+from tacit.graph.settings import ReadSettings
+
+if TYPE_CHECKING:
+    from tacit.run.rules import ListedRule
+
+_SHOWN = 20  # rules, where no number is asked for
+
+
+@options.of_settings(ReadSettings, "reading")
+def rules(
+    source: Annotated[
+        str, options.run_argument("A run, world, or any graph, whose rules are mined.", "RUN|GRAPH")
+    ],
+    reading: options.Values,
+    relation: Annotated[
+        str | None,
+        Option(autocompletion=complete_relations, help="Only rules that imply this relation."),
+    ] = None,
+    top: Annotated[int, Option(help="How many rules; the surest come first.")] = _SHOWN,
+    written: Annotated[bool, Option("--written", help="Only rules that a person wrote.")] = False,
+    examples: Annotated[
+        int, Option(help="Facts that each rule is right about, and pairs that it is not.")
+    ] = 0,
+    json_: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    off: Annotated[
+        list[int] | None, Option(metavar="ID", help="Switch a rule off; may be repeated.")
+    ] = None,
+    on: Annotated[
+        list[int] | None, Option(metavar="ID", help="Switch a rule on again; may be repeated.")
+    ] = None,
+    write: Annotated[
+        str | None,
+        Option(metavar="FORMULA", help="Add an own rule: 'borders(?x, ?y) => borders(?y, ?x)'."),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        Option(
+            help="Of the rule to write: above 0, and 1 for one without exception; by default that "
+            "of the graph."
+        ),
+    ] = None,
+    drop: Annotated[
+        list[int] | None, Option(metavar="ID", help="Drop a written rule; may be repeated.")
+    ] = None,
+    import_: Annotated[
+        Path | None, Option("--import", metavar="FILE", help="Add the rules of a file of AnyBURL.")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Write the rules that are on to a file of AnyBURL."),
+    ] = None,
+) -> None:
+    """Read and change the rules of a run.
+
+    A graph without a run has the rules that are mined of it, to read alone.
+
+    A service that serves the run answers by the rules before until it gets SIGHUP.
+    """
+    from tacit.graph.builder import counted
+    from tacit.links.rules.anyburl import write_rules
+    from tacit.run.mined import find_or_mine, holds_facts
+    from tacit.run.rules import (
+        add_rule,
+        drop_rules,
+        import_rules,
+        list_rules,
+        rules_of,
+        switch_rules,
+    )
+
+    if confidence is not None and write is None:
+        raise SettingsError("confidence is that of a rule to write; give `write` too", "confidence")
+    of_facts = holds_facts(source)
+    if not of_facts:
+        check_unread(reading, "those of a run were")
+    facts = read_graph(source, **reading) if of_facts else source
+    folder = find_or_mine(facts, progress=True)
+    changes = import_ is not None or write is not None or bool(off or on or drop)
+    if import_ is not None:
+        count, notes = import_rules(folder.path, import_)
+        say(f"{counted(count, 'rule')} added from {import_}")
+        for note in notes:
+            say(note)
+    if drop:
+        drop_rules(folder.path, drop)
+        say(f"dropped: {_listed(drop)}")
+    if off or on:
+        switch_rules(folder.path, off or (), on or ())
+        for ids, state in ((off, "off"), (on, "on")):
+            if ids:
+                say(f"switched {state}: {_listed(ids)}")
+    if write is not None:
+        _print(add_rule(folder.path, write, confidence), examples)
+    graph = folder.graph()
+    current = rules_of(folder)
+    if export is not None:
+        absent = write_rules(export, graph, current)
+        say(f"wrote the rules of {source} to {export}")
+        if absent:
+            say(f"{counted(absent, 'rule')} left out: labels that the format cannot hold")
+    if changes or export is not None:
+        return
+    listed = list_rules(graph, current, relation, top, written=written)
+    if json_:
+        data = [rule.to_dict(examples) for rule in listed]
+        typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+        return
+    for rule in listed:
+        _print(rule, examples)
+    if not len(current):
+        say(f"{source} has no rules; --write adds one")
+    elif not listed:
+        say("no rule is like that")
+
+
+def _listed(ids: list[int]) -> str:
+    return ", ".join(f"rule {id}" for id in ids)
+
+
+def _print(rule: ListedRule, examples: int) -> None:
+    """Print a rule in words, as a formula and with its counts."""
+    marks = ["written by a person"] * rule.written + ["off"] * rule.off
+    say(f"rule {rule.id}  {rule.confidence:.3f}  {'  '.join([rule.words, *marks])}")
+    lines = [rule.formula, rule.statistic]
+    for what, facts in (
+        ("right", rule.examples(examples)),
+        ("not known", rule.counter_examples(examples)),
+    ):
+        if facts:
+            lines.append(f"{what}: {'; '.join(map(str, facts))}")
+    for line in filter(None, lines):
+        say(f"    {line}")
