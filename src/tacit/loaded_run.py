@@ -187,7 +187,7 @@ def engine_of(
     defaults = {}
     if not (settings.get("preset") or folder.has(MODEL)):
         # confidences are probabilities already
-        defaults = {"calibration": "sigmoid"} if folder.has(RULES) else {"search": "encoder"}
+        defaults = {"calibration": "sigmoid"} if folder.has_predictor else {"search": "encoder"}
     encoder = (
         weights.encoder_error
         if weights.encoder is None

@@ -161,8 +161,8 @@ class RunFolder(GraphFolder):
 
     @property
     def has_predictor(self) -> bool:
-        """Whether the run has a link predictor: vectors, rules, or both."""
-        return self.has(MODEL) or self.has(RULES)
+        """Whether the run has a link predictor: rules in a run of rules, vectors in others."""
+        return self.has(RULES if is_of_rules(self) else MODEL)
 
     def depends(self, settings: SettingsTable, part: str) -> bool:
         """Whether an evaluation with these settings depends on a part of the run.

@@ -8,13 +8,13 @@ from tacit.errors import RunError, TacitError
 from tacit.fitting.checkpoint import read_state
 from tacit.links.settings import TrainSettings
 from tacit.run_folder.files import CHECKPOINT, ENCODER, ENCODING, MODEL, RULES
-from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.folder import RunFolder, is_of_rules
 
 
 def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
     """Whether the training of a run has finished, and with these `settings` would not go on."""
     if not run.has(MODEL):
-        return run.has(RULES)
+        return run.has_predictor
     if not run.has(CHECKPOINT):
         if settings is not None and "train" not in run.results():
             raise RunError(
@@ -57,17 +57,17 @@ def notes_on_training(run: RunFolder) -> list[str]:
 
 def without_predictor(run: RunFolder) -> str:
     """A note on an encoder that answers since a run's link predictor is missing, or ""."""
-    if run.has(MODEL) or "train" not in run.settings or not run.has(ENCODER):
+    if run.has_predictor or "train" not in run.settings or not run.has(ENCODER):
         return ""
     return (
-        f"run '{run.path}' has no {MODEL}, and its encoder answers instead; go on with the "
+        f"run '{run.path}' has no {RULES if is_of_rules(run) else MODEL}, and its encoder answers instead; go on with the "
         "training of its link predictor, or train the run again"
     )
 
 
 def unfinished_encoder(run: RunFolder) -> str:
     """A note on an encoder beside a link predictor whose training was stopped, or ""."""
-    if not (run.has(MODEL) and run.has(ENCODING)):
+    if not (run.has_predictor and run.has(ENCODING)):
         return ""
     return (
         f"the training of an encoder of run '{run.path}' has not finished; repeat its command with "
