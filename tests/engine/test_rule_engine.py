@@ -20,7 +20,7 @@ from bruteforce import LOGICS, Interpreter, Values
 from random_engine import CYCLES, KINDS, questions, same
 from rank_processes import on_ranks
 from rule_oracle import RuleOracle, facts_of, random_rules
-from tables import TableScorer
+from tables import SparseScorer, TableScorer
 from tacit.adapt.adaptation import adapt
 from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.settings import AdaptSettings
@@ -41,6 +41,7 @@ from tacit.graph.split import split
 from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.rules.rule_set import RuleSet
 from tacit.query.plans import plan as p
+from tacit.query.sampling.shapes import SHAPES
 
 SIZE = 12
 LABELS = ("r", "q", "p")
@@ -173,6 +174,26 @@ def test_cycles_and_other_kinds_of_questions(text: str, search: str) -> None:
         assert [each.score for each in found] == pytest.approx(
             [each.score for each in expected], abs=1e-6
         )
+
+
+@pytest.mark.parametrize("logic", sorted(LOGICS))
+@pytest.mark.parametrize("how", [{"search": "exact"}, {"search": "beam", "k": 3}])
+def test_high_floors_leave_forbidden_loops_out(logic: str, how: dict[str, Any]) -> None:
+    """Most atoms are worth 0.6, so the best candidate decides everywhere but at itself."""
+    graph = Graph.of([(f"e{i}", LABELS[i % 3], f"e{i + 1}") for i in range(SIZE - 1)])
+    shape = SHAPES["2p"]
+    entities = torch.arange(SIZE)[:, None]
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        chances = list(np.maximum(0.6, 0.95 * random.random((3, SIZE, SIZE))))
+        relations = torch.from_numpy(random.integers(0, 6, (SIZE, 2)))
+        found, expected = (
+            Engine(graph, kind(chances), calibration="sigmoid", logic=logic, **how).reasoner.scores(
+                shape.plan, entities, relations
+            )
+            for kind in (SparseScorer, TableScorer)
+        )
+        torch.testing.assert_close(found, expected)
 
 
 def test_hops_are_followed_by_entries_where_these_decide() -> None:
