@@ -40,6 +40,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "reproduce fb15k237": ("fb15k237", "--rows", "cqd-a-1percent,link-prediction"),
     "reproduce nell995-systems": ("nell995-systems", "--rows", "gqe,qto,fit,cqd-hybrid"),
     "reproduce fb15k237-ablation": ("fb15k237-ablation", "--rows", "cqd-f,cqd-af,cqd-r,cqd-c"),
+    "rules": (),
     "sampling": (),
     "scale": (),
     "scale --files": ("--files",),

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.graph.fact_index import Floats, Ints, distinct, spread
 from tacit.links.rules.closed_rules import Bodies, Closed, bodies, bodies_along, confident
-from tacit.links.rules.loopless_facts import CHUNK, LooplessFacts, chunks, counted, summed
+from tacit.links.rules.loopless_facts import LooplessFacts, chunks, counted, summed
 
 PAIRS_PER_SECOND = 10_000_000  # joined on 2 cores
 SHARE_OF_SEARCH = 0.3  # of the work, to find bodies
@@ -95,7 +95,7 @@ def candidates(
     few = max(1, int(np.searchsorted(np.cumsum(costs), lookups)))
     heads, tails, costs = heads[:few], tails[:few], costs[:few]
     found: list[tuple[Ints, Ints]] = [(np.zeros(0, dtype=np.int64),) * 2]
-    for part in chunks(costs, min(CHUNK, 2**62 // size**3)):  # rows and codes share 64 bits
+    for part in chunks(costs, 2**62 // size**3):  # rows and codes share 64 bits
         found += _bodies_between(facts, heads[part], tails[part], random)
     codes, hits = summed(*(np.concatenate(column) for column in zip(*found, strict=True)))
     codes, hits = codes[hits >= 2], hits[hits >= 2]

@@ -140,12 +140,13 @@ def _grouped(groups: Ids, count: int) -> tuple[Ints, Ints]:
     return order, np.searchsorted(groups[order], np.arange(count + 1))
 
 
-def chunks(sizes: Integers, most: int = CHUNK) -> Iterator[slice]:
+def chunks(sizes: Integers, most: int | None = None) -> Iterator[slice]:
     """Spans of rows of at most so many in total, or of a single row.
 
     >>> list(chunks(np.array([3, 3, 9, 1]), 6))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
+    most = CHUNK if most is None else min(CHUNK, most)
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
