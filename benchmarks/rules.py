@@ -68,8 +68,9 @@ def mrr(graph: Graph, rules: RuleSet, split: str, limit: int) -> float:
         )
         rows = np.repeat(np.arange(len(part)), part.hard.counts)
         scores = scorer.logits(torch.from_numpy(heads), torch.from_numpy(relations))
-        answers = (rows, part.hard.ids, *known.neighbours(heads, relations))
-        found = ranks(scores, *(torch.from_numpy(np.asarray(each)) for each in answers))
+        answers = (rows, np.asarray(part.hard.ids), *known.neighbours(heads, relations))
+        row, hard, known_row, others = map(torch.from_numpy, answers)
+        found = ranks(scores, row, hard, known_row, others)
         total += float(by_query(found, torch.from_numpy(rows))["mrr"].sum())
     return total / max(1, len(queries))
 

@@ -250,7 +250,9 @@ def test_the_best_constants_of_a_body_and_of_a_head_are_kept(
     for rule in [rule for rules in of_head.values() for rule in rules[:2]]:
         of_body.setdefault((rule.relation, *rule.body, rule.end), []).append(rule)
     assert max(map(len, of_body.values())) > 1
-    best = {min(rules, key=lambda r: (-r.confidence, -r.support, r.tail)) for rules in of_body.values()}
+    best = {
+        min(rules, key=lambda r: (-r.confidence, -r.support, r.tail)) for rules in of_body.values()
+    }
     assert few == best
 
 
@@ -261,7 +263,7 @@ def test_estimates_are_flagged_and_near(
     exact = named(mined(medium, length=2))
     monkeypatch.setattr(closed_rules, bound, 600)
     estimates = [rule for rule in mined(medium, length=2) if not rule.exact]
-    assert len(estimates) > 50
+    assert len(estimates) > 20
     assert all(len(rule.body) == 2 and rule.tail == NONE for rule in estimates)
     errors = [
         (rule.support / of[0], rule.groundings / of[1])
@@ -309,18 +311,18 @@ def test_entities_of_very_many_facts_count_with_some_of_them(
 
 
 def test_a_rule_that_holds_too_seldom_is_left_out() -> None:
-    """`r0 => r2` holds for 2 of 195 pairs, `r0 => r4` for 2 of 196."""
-    pairs = [(i, 200 + i) for i in range(195)]
+    """A rule that holds for 2 of 1,995 pairs is one in a thousand, with the five for all."""
+    pairs = [(i, 2000 + i) for i in range(1995)]
     facts = {(h, 0, t) for h, t in pairs} | {(h, 2, t) for h, t in pairs[:2]}
     assert [
         (rule.support, rule.groundings)
-        for rule in mined(graph_of(facts, 400, 2), length=1)
+        for rule in mined(graph_of(facts, 4000, 2), length=1)
         if rule.tail == NONE and rule.body == (0,)
-    ] == [(2, 195)]
-    facts.add((195, 0, 395))
+    ] == [(2, 1995)]
+    facts.add((1995, 0, 3995))
     assert not [
         rule
-        for rule in mined(graph_of(facts, 400, 2), length=1)
+        for rule in mined(graph_of(facts, 4000, 2), length=1)
         if rule.tail == NONE and rule.body == (0,)
     ]
 

@@ -16,7 +16,7 @@ from tacit.links.rules.loopless_facts import LooplessFacts, chunks, counted, sum
 from tacit.links.rules.rule_set import PRIOR
 
 LEAST_SUPPORT = 2
-LEAST_CONFIDENCE = 0.01
+LEAST_CONFIDENCE = 0.001  # what is improbable still orders the tails that nothing else speaks for
 MOST_LOOKUPS = 2**26  # of neighbours, to find the bodies for a relation; beyond, from a sample
 MOST_PAIRS = 2**24  # paths that the groundings of a body are counted from; beyond, from a sample
 
@@ -68,7 +68,8 @@ def confident(rules: Closed) -> Closed:
     """The rules with enough support and confidence."""
     enough = rules.support >= LEAST_CONFIDENCE * (rules.groundings + PRIOR)
     enough &= rules.support >= LEAST_SUPPORT
-    return Closed(*(column[enough] for column in rules))
+    columns: list[Any] = [column[enough] for column in rules]
+    return Closed(*columns)
 
 
 def bodies(facts: LooplessFacts) -> Bodies:
@@ -202,7 +203,9 @@ def _reached(
         counts += np.bincount(
             distinct(keys) // (len(chosen) * facts.num_entities), minlength=len(onwards)
         )
-    return counts if random is None else np.round(counts * (len(ways) / len(order))).astype(np.int64)
+    return (
+        counts if random is None else np.round(counts * (len(ways) / len(order))).astype(np.int64)
+    )
 
 
 def double_atoms(

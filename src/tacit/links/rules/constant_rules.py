@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from tacit.links.rules.rule_set import NONE, PRIOR, confidence_of
 
 LEAST_SUPPORT = 2
 LEAST_CONFIDENCE = 0.02
+LEAST_OF_ANY = 0.001  # of `p(x, z)`, whose rules say which tails are frequent
 MOST_FEATURES = 2**13  # of an entity; of one with more, so many drawn ones
-TAILS = 20  # heads of a relation with a constant that a body `p(x, c)` implies, at most
+TAILS = 20  # d that a body `p(x, c)` implies for a relation, at most
+TAILS_OF_ANY = 50  # and a body `p(x, z)`
 BODIES = 50  # bodies `p(x, c)` that imply a head, at most
 
 
@@ -88,13 +90,14 @@ class ConstantMiner:
             rules = self._rules(features, heads, support[few], sampled[tails])
             rules = self._counted(relation, rules)
             rules = self._better_than_any_end(rules)
-            found.append(_best(rules, rules.tail, BODIES))
+            found.append(_best(rules, rules.tail, BODIES, None))
         if not found:
             nothing = np.zeros(0, dtype=np.int64)
             return Constant(nothing, nothing, nothing, nothing, nothing, nothing > 0)
-        rules = Constant(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        columns: list[Any] = [np.concatenate(column) for column in zip(*found, strict=True)]
+        rules = Constant(*columns)
         features = rules.body * (self.facts.num_entities + 1) + rules.end + 1
-        return _best(rules, features, TAILS)
+        return _best(rules, features, TAILS, TAILS_OF_ANY)
 
     def _rules(self, features: Ints, tails: Ints, support: Ints, sampled: Flags) -> Constant:
         """The rules from features for heads that they occur with, x, z and d not told apart."""
@@ -126,7 +129,8 @@ class ConstantMiner:
         fewer[~constant] = self._only_own(relation, tail, body)
         support = np.maximum(rules.support - fewer, 0)
         rules = rules._replace(support=support, groundings=rules.groundings - less)
-        enough = rules.support >= LEAST_CONFIDENCE * (rules.groundings + PRIOR)
+        least = np.where(constant, LEAST_CONFIDENCE, LEAST_OF_ANY)
+        enough = rules.support >= least * (rules.groundings + PRIOR)
         return _chosen(rules, enough & (rules.support >= LEAST_SUPPORT))
 
     def _better_than_any_end(self, rules: Constant) -> Constant:
@@ -147,10 +151,11 @@ class ConstantMiner:
     def _not_through(self, tails: Ints, body: Ints) -> Ints:
         """How many x have p(x, z) for no z but d, or are d itself."""
         index = self.facts.index
-        own = index.counts(tails, body) > 0
+        own = (index.counts(tails, body) > 0).astype(np.int64)
         keys = tails * self.facts.num_relations + (body ^ 1)
         at = np.minimum(np.searchsorted(index.keys, keys), len(index.keys) - 1)
-        return own + np.where(index.keys[at] == keys, self.singles[at], 0)
+        through: Ints = own + self.singles[at] * (index.keys[at] == keys)
+        return through
 
     def _only_own(self, relation: int, tails: Ints, body: Ints) -> Ints:
         """How many facts r(x, d) have p(x, d), but p(x, z) for no other z."""
@@ -170,27 +175,19 @@ class ConstantMiner:
         return found
 
 
-def _best(rules: Constant, groups: Ints, most: int) -> Constant:
-    """The best rules with a constant in each group, and all that hold for anything there."""
-    constant = np.flatnonzero(rules.end != NONE)
-    groups = groups[constant]
-    confidence, support, body, end, tail = (
-        column[constant]
-        for column in (
-            confidence_of(rules.support, rules.groundings),
-            rules.support,
-            rules.body,
-            rules.end,
-            rules.tail,
-        )
-    )
-    order = np.lexsort((tail, end, body, -support, -confidence, groups))
-    groups = groups[order]
-    rank = np.arange(len(groups)) - np.searchsorted(groups, groups)
-    chosen = np.append(constant[order[rank < most]], np.flatnonzero(rules.end == NONE))
-    return _chosen(rules, chosen)
+def _best(rules: Constant, groups: Ints, most: int, most_of_any: int | None) -> Constant:
+    """The best rules with a constant in each group, and of those with anything there."""
+    confidence = confidence_of(rules.support, rules.groundings)
+    order = np.lexsort((rules.tail, rules.end, rules.body, -rules.support, -confidence, groups))
+    constant = rules.end[order] != NONE
+    chosen = []
+    for kind, limit in ((order[constant], most), (order[~constant], most_of_any)):
+        rank = np.arange(len(kind)) - np.searchsorted(groups[kind], groups[kind])
+        chosen.append(kind if limit is None else kind[rank < limit])
+    return _chosen(rules, np.concatenate(chosen))
 
 
 def _chosen(rules: Constant, places: Ints | Flags) -> Constant:
     """Some of the rules."""
-    return Constant(*(column[places] for column in rules))
+    columns: list[Any] = [column[places] for column in rules]
+    return Constant(*columns)

@@ -74,7 +74,8 @@ def mirrored(codes: Ints, size: int) -> Ints:
     """The bodies read backwards."""
     rest, third = np.divmod(codes, size)
     first, second = np.divmod(rest, size)
-    return ((third ^ 1) * size + (second ^ 1)) * size + (first ^ 1)
+    backwards: Ints = ((third ^ 1) * size + (second ^ 1)) * size + (first ^ 1)
+    return backwards
 
 
 def candidates(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from tacit.fitting.progress import Progress, counting
-from tacit.graph.fact_index import Flags, Ints
+from tacit.graph.fact_index import Flags, Integers, Ints
 from tacit.graph.graph import Graph
 from tacit.links.rules import closed_rules
 from tacit.links.rules.closed_rules import Closed
@@ -42,7 +44,9 @@ def mine(
 
 
 def _closed(
-    facts: LooplessFacts, settings: RuleSettings, counts: Callable[[str, int], Callable[[int], None]]
+    facts: LooplessFacts,
+    settings: RuleSettings,
+    counts: Callable[[str, int], Callable[[int], None]],
 ) -> list[RuleSet]:
     """The best closed rules of each relation, those of three atoms beside the shorter ones."""
     size = facts.num_relations
@@ -89,16 +93,29 @@ def _constant_set(rules: Constant, relation: int) -> RuleSet:
 
 
 def _rule_set(
-    body: Ints, relation: Ints, end: Ints, tail: Ints, support: Ints, groundings: Ints, sampled: Flags
+    body: Integers,
+    relation: Ints,
+    end: Ints,
+    tail: Ints,
+    support: Ints,
+    groundings: Ints,
+    sampled: Flags,
 ) -> RuleSet:
-    columns = (column.astype(np.int32) for column in (body, relation, end, tail, support, groundings))
+    most = np.iinfo(np.int32).max  # which estimates may exceed
+    columns: list[Any] = [
+        np.minimum(column, most).astype(np.int32)
+        for column in (body, relation, end, tail, support, groundings)
+    ]
     confidence = confidence_of(support, groundings)
-    return RuleSet(*columns, confidence, np.where(sampled, SAMPLED, 0).astype(np.uint8))
+    columns += [confidence, np.where(sampled, SAMPLED, 0).astype(np.uint8)]
+    return RuleSet(*columns)
 
 
 def _joined(parts: list[RuleSet]) -> RuleSet:
-    names = RuleSet.__dataclass_fields__
-    return RuleSet(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    columns: list[Any] = [
+        np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(RuleSet)
+    ]
+    return RuleSet(*columns)
 
 
 def ordered(rules: RuleSet) -> RuleSet:

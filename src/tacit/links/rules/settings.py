@@ -23,5 +23,7 @@ class RuleSettings(Settings):
     seconds: float = setting(
         10.0, "Time for bodies of three atoms, on 2 cores.", least=0, most=1_000_000
     )
-    rules_per_relation: int = setting(150, "Closed rules of a relation, at most; as many of three atoms.", least=1)
+    rules_per_relation: int = setting(
+        150, "Closed rules of a relation, at most; of three atoms as many.", least=1
+    )
     seed: int = setting(0, "Seed of the samples that rules are estimated from.", least=0)
