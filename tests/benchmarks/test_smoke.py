@@ -41,6 +41,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "reproduce nell995-systems": ("nell995-systems", "--rows", "gqe,qto,fit,cqd-hybrid"),
     "reproduce fb15k237-ablation": ("fb15k237-ablation", "--rows", "cqd-f,cqd-af,cqd-r,cqd-c"),
     "rule_hops": (),
+    "rules": (),
     "sampling": (),
     "scale": (),
     "scale --files": ("--files",),

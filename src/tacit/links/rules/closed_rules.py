@@ -7,7 +7,7 @@ them are counted: those for forward relations, and bodies that come before their
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from tacit.links.rules.loopless_facts import LooplessFacts, chunks, counted, sum
 from tacit.links.rules.rule_set import PRIOR
 
 LEAST_SUPPORT = 2
-LEAST_CONFIDENCE = 0.01
+LEAST_CONFIDENCE = 0.001  # what is improbable still orders the tails that nothing else speaks for
+MOST_LOOKUPS = 2**26  # of neighbours, to find the bodies for a relation; beyond, from a sample
 MOST_PAIRS = 2**24  # paths that the groundings of a body are counted from; beyond, from a sample
 
 
@@ -47,8 +48,7 @@ def single_atoms(facts: LooplessFacts) -> Closed:
     """All rules of one atom for forward relations."""
     size = facts.num_relations
     pairs = facts.pairs
-    codes: list[Ints] = []
-    counts: list[Ints] = []
+    found: list[tuple[Ints, Ints]] = [(np.zeros(0, dtype=np.int64),) * 2]
     widths = np.diff(pairs.offsets)
     for part in chunks(widths**2):
         low, high = pairs.offsets[part.start], pairs.offsets[part.stop]
@@ -57,10 +57,8 @@ def single_atoms(facts: LooplessFacts) -> Closed:
         body = pairs.relations[low:high].astype(np.int64)[row]
         head = pairs.relations[place]
         forward = (body != head) & (head % 2 == 0)
-        found = counted(body[forward] * size + head[forward])
-        codes.append(found[0])
-        counts.append(found[1])
-    code, support = summed(np.concatenate([*codes, []]).astype(np.int64), np.concatenate([*counts, []]))
+        found.append(counted(body[forward] * size + head[forward]))
+    code, support = summed(*(np.concatenate(column) for column in zip(*found, strict=True)))
     body, relation = np.divmod(code, size)
     groundings = np.bincount(facts.relations, minlength=size)[body]
     return confident(Closed(body, relation, support, groundings, np.zeros(len(code), dtype=bool)))
@@ -70,83 +68,84 @@ def confident(rules: Closed) -> Closed:
     """The rules with enough support and confidence."""
     enough = rules.support >= LEAST_CONFIDENCE * (rules.groundings + PRIOR)
     enough &= rules.support >= LEAST_SUPPORT
-    return Closed(*(column[enough] for column in rules))
+    columns: list[Any] = [column[enough] for column in rules]
+    return Closed(*columns)
 
 
 def bodies(facts: LooplessFacts) -> Bodies:
     """All bodies of two atoms that hold somewhere."""
     index = facts.index
     size = index.num_relations
+    relations = facts.key_relations
     tails = np.diff(index.offsets)
     keys = np.searchsorted(index.keys, np.arange(facts.num_entities + 1) * size)
-    relations = index.relations
-    starts, ends = keys[index.heads], keys[index.heads + 1]
     found: list[tuple[Ints, Ints, Ints]] = []
-    for part in chunks(ends - starts):
-        row, there = spread(starts[part], ends[part])
-        row += part.start
-        codes = (relations[row] ^ 1) * size + relations[there]
-        paths = tails[row] * tails[there]
-        order = np.argsort(codes, kind="stable")
-        codes = codes[order]
-        first = np.flatnonzero(np.diff(codes, prepend=-1))
-        # no more of the pairs through one z than the smaller of its sides have x = y
-        least = paths - np.minimum(tails[row], tails[there])
+    for inverse in range(size):
+        inwards = facts.keys_of(inverse)  # (z, p^-1), whose tails are the x of p(x, z)
+        middles = index.keys[inwards] // size
+        row, outwards = spread(keys[middles], keys[middles + 1])
+        into, out = tails[inwards[row]], tails[outwards]
+        paths = np.bincount(relations[outwards], weights=into * out, minlength=size)
+        least = np.zeros(size, dtype=np.int64)
+        # of the pairs through one z no more than the smaller of its sides have x = y
+        np.maximum.at(least, relations[outwards], into * out - np.minimum(into, out))
+        onwards = np.flatnonzero(paths)
         found.append(
-            (
-                codes[first],
-                np.add.reduceat(paths[order], first),
-                np.maximum.reduceat(least[order], first),
-            )
+            ((inverse ^ 1) * size + onwards, paths[onwards].astype(np.int64), least[onwards])
         )
-    if not found:
-        return Bodies(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-    codes, paths = summed(columns[0], columns[1])
-    least = np.zeros(len(codes), dtype=np.int64)
-    np.maximum.at(least, np.searchsorted(codes, columns[0]), columns[2])
-    return Bodies(codes, paths, least)
+    codes, paths, least = (np.concatenate(column) for column in zip(*found, strict=True))
+    rising = np.argsort(codes)
+    return Bodies(codes[rising], paths[rising], least[rising])
 
 
-def supports(facts: LooplessFacts, places: Ints) -> tuple[Ints, Ints]:
-    """The bodies of two atoms that lead from head to tail of some facts, and of how many."""
+def supports(
+    facts: LooplessFacts, relation: int, random: np.random.Generator
+) -> tuple[Ints, Ints, bool]:
+    """The bodies of two atoms that lead along facts of a relation, along how many, if exactly."""
+    places = facts.facts_of(relation)
     pairs = facts.pairs
-    size = facts.num_relations
-    widths = np.diff(pairs.offsets)
-    found: list[tuple[Ints, Ints]] = []
-    for row, out, onwards in _triangles(facts, places):
-        ways = widths[out] * widths[onwards]
-        ends = np.cumsum(np.append(0, ways))
-        stops = np.searchsorted(row, np.arange(row[-1] + 2)) if len(row) else np.zeros(1, np.int64)
-        for part in chunks(np.diff(ends[stops])):  # those of one fact together
-            span = slice(stops[part.start], stops[part.stop])
-            of, way = spread(np.zeros(span.stop - span.start, dtype=np.int64), ways[span])
-            of += span.start
-            first, second = np.divmod(way, widths[onwards[of]])
-            body = pairs.relations[pairs.offsets[out[of]] + first].astype(np.int64) * size
-            body += pairs.relations[pairs.offsets[onwards[of]] + second]
-            found.append(counted(distinct(row[of] * size**2 + body) % size**2))
-    if not found:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    return summed(*(np.concatenate(column) for column in zip(*found, strict=True)))
-
-
-def _triangles(facts: LooplessFacts, places: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Chunks of all z between the ends of facts: the fact's row, the pairs (x, z) and (z, y)."""
-    pairs = facts.pairs
-    first, second = facts.heads_of(places), facts.index.all_tails[places].astype(np.int64)
     degrees = np.diff(pairs.starts)
+    first, second = facts.heads_of(places), facts.index.all_tails[places].astype(np.int64)
     # the neighbours of the end that has fewer are looked up at the other
     turned = degrees[second] < degrees[first]
     near, far = np.where(turned, second, first), np.where(turned, first, second)
+    order = np.arange(len(places))
+    if degrees[near].sum() > MOST_LOOKUPS:
+        order = random.permutation(order)
+        order = order[: max(1, int(np.searchsorted(np.cumsum(degrees[near[order]]), MOST_LOOKUPS)))]
+        near, far, turned = near[order], far[order], turned[order]
+    found: list[tuple[Ints, Ints]] = [(np.zeros(0, dtype=np.int64),) * 2]
     for part in chunks(degrees[near]):
         row, beside = spread(pairs.starts[near[part]], pairs.starts[near[part] + 1])
-        keys = far[part][row] * facts.num_entities + pairs.second[beside]
-        at = np.minimum(np.searchsorted(pairs.codes, keys), len(pairs.codes) - 1)
-        hit = pairs.codes[at] == keys
+        at, hit = pairs.places(far[part][row], pairs.second[beside])
         row, beside, at = row[hit], beside[hit], at[hit]
         back = turned[part][row]
-        yield row, np.where(back, at, beside), pairs.reverse[np.where(back, beside, at)]
+        out, onwards = np.where(back, at, beside), pairs.reverse[np.where(back, beside, at)]
+        found += bodies_along(facts, row, (out, onwards))
+    codes, support = summed(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    share = len(places) / max(1, len(order))
+    return codes, np.round(support * share).astype(np.int64), len(order) == len(places)
+
+
+def bodies_along(
+    facts: LooplessFacts, row: Ints, steps: tuple[Ints, ...]
+) -> Iterator[tuple[Ints, Ints]]:
+    """The bodies along paths of pairs, and in how many rows each occurs; rows are sorted."""
+    pairs = facts.pairs
+    size = facts.num_relations
+    codes = size ** len(steps)
+    widths = np.diff(pairs.offsets)
+    ways = np.prod([widths[step] for step in steps], axis=0, dtype=np.int64)
+    stops = np.flatnonzero(np.diff(row, prepend=-1, append=-1))
+    for part in chunks(np.add.reduceat(ways, stops[:-1]) if len(row) else ways):
+        start, stop = stops[part.start], stops[part.stop]  # those of one row together
+        of, way = spread(np.zeros(stop - start, dtype=np.int64), ways[start:stop])
+        of += start
+        body = np.zeros(len(of), dtype=np.int64)
+        for step in steps:
+            way, atom = np.divmod(way, widths[step[of]])
+            body = body * size + pairs.relations[pairs.offsets[step[of]] + atom]
+        yield counted(distinct((row[of] - row[start]) * codes + body) % codes)
 
 
 def mirrored(codes: Ints, size: int) -> Ints:
@@ -204,7 +203,9 @@ def _reached(
         counts += np.bincount(
             distinct(keys) // (len(chosen) * facts.num_entities), minlength=len(onwards)
         )
-    return counts if random is None else np.round(counts * (len(ways) / len(order))).astype(np.int64)
+    return (
+        counts if random is None else np.round(counts * (len(ways) / len(order))).astype(np.int64)
+    )
 
 
 def double_atoms(
@@ -213,18 +214,19 @@ def double_atoms(
     """All rules of two atoms for forward relations."""
     size = facts.num_relations
     known = bodies(facts)
-    found: list[tuple[Ints, Ints, Ints]] = []
+    found: list[tuple[Any, ...]] = []
     for relation in range(0, size, 2):
-        codes, support = supports(facts, facts.facts_of(relation))
+        codes, support, exact = supports(facts, relation, random)
         few = known.plausible(codes, support)
-        found.append((codes[few], np.full(few.sum(), relation), support[few]))
+        columns = (codes, np.full(len(few), relation), support, np.full(len(few), not exact))
+        found.append(tuple(column[few] for column in columns))
         tell(relation // 2 + 1)
-    codes, relations, support = (
-        np.concatenate(column).astype(np.int64) for column in zip(*found, strict=True)
+    codes, relations, support, sampled = (
+        np.concatenate(column) for column in zip(*found, strict=True)
     )
     wanted = np.minimum(codes, mirrored(codes, size))
     counted_bodies = distinct(wanted)
     number, estimated = groundings(facts, known, counted_bodies, random)
     at = np.searchsorted(counted_bodies, wanted)
     number = np.maximum(number[at], support)
-    return confident(Closed(codes, relations, support, number, estimated[at]))
+    return confident(Closed(codes, relations, support, number, sampled | estimated[at]))

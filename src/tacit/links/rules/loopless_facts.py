@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.graph.fact_index import FactIndex, Ids, Integers, Ints, distinct
+from tacit.graph.fact_index import FactIndex, Flags, Ids, Integers, Ints, distinct
 
 CHUNK = 2**21  # rows of a join at a time, beside those of one entity
 
@@ -48,18 +48,31 @@ class LooplessFacts:
         return self.index.offsets[ends]
 
     @cached_property
-    def relations(self) -> Ids:
-        """The relation of each fact, in the order of the index."""
-        return self.index.relations.astype(np.int32)[self.keys]
+    def key_relations(self) -> Ids:
+        """The relation of each key of the index."""
+        return self.index.relations.astype(np.int32)
 
     @cached_property
-    def _order(self) -> tuple[Ints, Ints]:
-        order = np.argsort(self.relations, kind="stable")
-        return order, np.searchsorted(self.relations[order], np.arange(self.num_relations + 1))
+    def relations(self) -> Ids:
+        """The relation of each fact, in the order of the index."""
+        return self.key_relations[self.keys]
+
+    @cached_property
+    def _by_relation(self) -> tuple[Ints, Ints]:
+        return _grouped(self.relations, self.num_relations)
+
+    @cached_property
+    def _keys_by_relation(self) -> tuple[Ints, Ints]:
+        return _grouped(self.key_relations, self.num_relations)
 
     def facts_of(self, relation: int) -> Ints:
         """The places of the facts of a relation in the index, by head."""
-        order, starts = self._order
+        order, starts = self._by_relation
+        return order[starts[relation] : starts[relation + 1]]
+
+    def keys_of(self, relation: int) -> Ints:
+        """The places of the keys of a relation in the index, by head."""
+        order, starts = self._keys_by_relation
         return order[starts[relation] : starts[relation + 1]]
 
     def heads_of(self, facts: Ints) -> Ints:
@@ -110,13 +123,30 @@ class Pairs:
             of_fact,
         )
 
+    def places(self, first: Integers, second: Integers) -> tuple[Ints, Flags]:
+        """The places of pairs, and whether they are there."""
+        count = len(self.starts) - 1
+        return self.found(first * np.int64(count) + second)
 
-def chunks(sizes: Integers, most: int = CHUNK) -> Iterator[slice]:
+    def found(self, codes: Ints) -> tuple[Ints, Flags]:
+        """The places of pairs by code, and whether they are there."""
+        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return at, self.codes[at] == codes
+
+
+def _grouped(groups: Ids, count: int) -> tuple[Ints, Ints]:
+    """The places sorted by group, and where each group starts."""
+    order = np.argsort(groups, kind="stable")
+    return order, np.searchsorted(groups[order], np.arange(count + 1))
+
+
+def chunks(sizes: Integers, most: int | None = None) -> Iterator[slice]:
     """Spans of rows of at most so many in total, or of a single row.
 
     >>> list(chunks(np.array([3, 3, 9, 1]), 6))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
+    most = CHUNK if most is None else min(CHUNK, most)
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):

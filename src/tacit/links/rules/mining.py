@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from tacit.fitting.progress import Progress, counting
-from tacit.graph.fact_index import Flags, Ints
+from tacit.graph.fact_index import Flags, Integers, Ints
 from tacit.graph.graph import Graph
 from tacit.links.rules import closed_rules
 from tacit.links.rules.closed_rules import Closed
 from tacit.links.rules.constant_rules import Constant, ConstantMiner
+from tacit.links.rules.long_rules import triple_atoms
 from tacit.links.rules.loopless_facts import LooplessFacts
 from tacit.links.rules.rule_set import LONGEST, NONE, SAMPLED, RuleSet, confidence_of
 from tacit.links.rules.settings import RuleSettings
@@ -30,30 +33,35 @@ def mine(
     if not len(facts.index):
         return RuleSet.of([])
     with counting(progress) as counts:
-        closed = best(_closed(facts, settings, counts), settings.rules_per_relation)
+        closed = _closed(facts, settings, counts)
         tell = counts("constant rules", facts.num_relations)
-        miner = ConstantMiner(facts)
+        miner = ConstantMiner(facts, np.random.default_rng(settings.seed))
         constant = []
         for relation in range(facts.num_relations):
             constant.append(_constant_set(miner.rules(relation), relation))
             tell(relation + 1)
-    return ordered(_joined([closed, *constant]))
+    return ordered(_joined([*closed, *constant]))
 
 
 def _closed(
-    facts: LooplessFacts, settings: RuleSettings, counts: Callable[[str, int], Callable[[int], None]]
-) -> RuleSet:
-    """All closed rules, for inverse relations, too."""
-    found = [_closed_set(closed_rules.single_atoms(facts), 1, facts.num_relations)]
+    facts: LooplessFacts,
+    settings: RuleSettings,
+    counts: Callable[[str, int], Callable[[int], None]],
+) -> list[RuleSet]:
+    """The best closed rules of each relation, those of three atoms beside the shorter ones."""
+    size = facts.num_relations
+    most = settings.rules_per_relation
+    random = np.random.default_rng(settings.seed)
+    short = [_closed_set(closed_rules.single_atoms(facts), 1, size)]
     if settings.length > 1:
-        random = np.random.default_rng(settings.seed)
-        tell = counts("closed rules", facts.num_relations // 2)
-        found.append(
-            _closed_set(
-                closed_rules.double_atoms(facts, random, tell), 2, facts.num_relations
-            )
-        )
-    return _joined(found)
+        tell = counts("rules of two atoms", size // 2)
+        short.append(_closed_set(closed_rules.double_atoms(facts, random, tell), 2, size))
+    found = [best(_joined(short), most)]
+    if settings.length > 2:
+        tell = counts("rules of three atoms", 0)
+        rules = triple_atoms(facts, settings.seconds, most, random, tell)
+        found.append(best(_closed_set(rules, 3, size), most))
+    return found
 
 
 def _closed_set(rules: Closed, length: int, size: int) -> RuleSet:
@@ -81,21 +89,33 @@ def _constant_set(rules: Constant, relation: int) -> RuleSet:
     body = np.full((len(rules.body), LONGEST), NONE, dtype=np.int32)
     body[:, 0] = rules.body
     relations = np.full(len(body), relation)
-    exact = np.zeros(len(body), dtype=bool)
-    return _rule_set(body, relations, *rules[1:], exact)
+    return _rule_set(body, relations, *rules[1:])
 
 
 def _rule_set(
-    body: Ints, relation: Ints, end: Ints, tail: Ints, support: Ints, groundings: Ints, sampled: Flags
+    body: Integers,
+    relation: Ints,
+    end: Ints,
+    tail: Ints,
+    support: Ints,
+    groundings: Ints,
+    sampled: Flags,
 ) -> RuleSet:
-    columns = (column.astype(np.int32) for column in (body, relation, end, tail, support, groundings))
+    most = np.iinfo(np.int32).max  # which estimates may exceed
+    columns: list[Any] = [
+        np.minimum(column, most).astype(np.int32)
+        for column in (body, relation, end, tail, support, groundings)
+    ]
     confidence = confidence_of(support, groundings)
-    return RuleSet(*columns, confidence, np.where(sampled, SAMPLED, 0).astype(np.uint8))
+    columns += [confidence, np.where(sampled, SAMPLED, 0).astype(np.uint8)]
+    return RuleSet(*columns)
 
 
 def _joined(parts: list[RuleSet]) -> RuleSet:
-    names = RuleSet.__dataclass_fields__
-    return RuleSet(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    columns: list[Any] = [
+        np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(RuleSet)
+    ]
+    return RuleSet(*columns)
 
 
 def ordered(rules: RuleSet) -> RuleSet:

@@ -19,6 +19,11 @@ class RuleSettings(Settings):
 
     noun = "mining"
 
-    length: int = setting(2, "Atoms of a closed rule's body, at most.", least=1, most=LONGEST)
-    rules_per_relation: int = setting(150, "Closed rules of a relation, at most.", least=1)
+    length: int = setting(LONGEST, "Atoms of a closed rule's body, at most.", least=1, most=LONGEST)
+    seconds: float = setting(
+        10.0, "Time for bodies of three atoms, on 2 cores.", least=0, most=1_000_000
+    )
+    rules_per_relation: int = setting(
+        150, "Closed rules of a relation, at most; of three atoms as many.", least=1
+    )
     seed: int = setting(0, "Seed of the samples that rules are estimated from.", least=0)
