@@ -46,6 +46,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "service": (),
     "shards": (),
     "startup": (),
+    "startup --facts": ("--facts",),
     "symbolic": (),
     "train_step": (),
     "world": (),

@@ -40,7 +40,7 @@ SHARES = (
     LARGEST_SHARE,
 )
 FEW = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-SHRINKAGE = 30.0
+SHRINKAGE = 100.0
 MOST = 4000  # facts that are ranked, each in one direction
 _ROWS = 128  # at a time
 _LISTED = 256  # ranks beyond which no rank is told from another
@@ -59,6 +59,12 @@ class ShareGains:
 
     degrees: Floats  # training facts of the heads, [n]
     ranks: Floats  # reciprocal ones, [n, shares]
+
+    @property
+    def error(self) -> float:
+        """The standard error of the largest gain, which a share of 1 has to exceed."""
+        best = self.ranks[:, self.ranks.mean(axis=0).argmax()]
+        return float((best - self.ranks[:, 0]).std() / len(best) ** 0.5)
 
     def at(self, few: float) -> Floats:
         """The same table where heads of few facts have larger shares, interpolated."""
@@ -96,7 +102,7 @@ def fit_mixture(
     mixture = RuleMixture(rules, usual, 0.0, *fit_odds(graph, rules, facts))
     with counting(progress) as counts:
         gains = share_gains(graph, scorer, mixture, facts, counts("facts to mix by", len(facts)))
-    tables = [gains.at(few) for few in FEW]
+    tables = [gains.at(few) - gains.error * np.array(SHARES) for few in FEW]
     best = int(np.argmax([table.mean(axis=0).max() for table in tables]))
     shares = shrunk_shares(facts[:, 1], tables[best], graph.num_relations)
     return replace(mixture, shares=torch.from_numpy(shares).float(), few=FEW[best])

@@ -48,7 +48,7 @@ def train(
     """
     from tacit.distributed.shards import leave, process_number
     from tacit.links.training.link_training import meet_others
-    from tacit.run.training import check_predictor
+    from tacit.run.rule_training import check_predictor
     from tacit.run.training import train as train_run
 
     check_predictor(settings | mining)  # before anything is read

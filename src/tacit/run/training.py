@@ -12,19 +12,13 @@ from tacit.disk import exists
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
-from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
+from tacit.run.rule_training import take_mining, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
-from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES, RULES_MODEL
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES_MODEL
 from tacit.run_folder.folder import RunFolder, is_of_rules
-from tacit.settings import settings_of
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
-
-# what the miner alone has; a seed is for both
-_MINING = {field.name for field in settings_of(RuleSettings)} - {
-    field.name for field in settings_of(TrainSettings)
-}
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -57,14 +51,14 @@ def train(
     `progress` receives every `Event`, or True shows them: as a bar on a terminal, as lines
     elsewhere. Settings are those of `TrainSettings`: model, rank, epochs, batch, lr, reg, device,
     seed and so on; the defaults of rank, epochs, batch and reg depend on the size of the graph.
-    Rules are mined as well, and mixed into the scores, unless `rules=False`; they have the settings
-    of `RuleSettings`.
+    Rules are mined as well, by `RuleSettings`, and mixed into the scores, unless `rules=False`.
     With `model="rules"` they are those of `RuleSettings`, and the run is written once all rules are
     mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
     as `columns`, say how the graph is read.
     """
+    _check_either(resume, force)
     if settings.get("model") == RULES_MODEL:
-        return _train_rules(graph, out, resume, force, progress, settings)
+        return train_rules(graph, out, resume, force, progress, settings)
     from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
     from tacit.links.models import pick_device
@@ -72,10 +66,8 @@ def train(
     from tacit.links.training.link_training import train as fit
     from tacit.run.mixed_training import complete_rules
 
-    _check_either(resume, force)
     reading = take_reading(settings)
-    check_predictor(settings)
-    mining = {name: settings.pop(name) for name in _MINING & settings.keys()}
+    mining = take_mining(settings)
     config = TrainSettings.of(settings)
     pick_device(config.device)  # before anything is written
     meet_others(config.device)
@@ -120,69 +112,6 @@ def train(
             complete_rules(loaded, folder, config, mining, shards.world == 1, progress)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
-
-
-def check_predictor(settings: Mapping[str, Any]) -> None:
-    """Raise a `SettingsError` for settings of models beside `model="rules"`, and the reverse."""
-    of_rules, of_models = (
-        {field.name for field in settings_of(kind)} for kind in (RuleSettings, TrainSettings)
-    )
-    model = settings.get("model", TrainSettings.model)
-    chosen, others = (of_rules, of_models) if model == RULES_MODEL else (of_models, of_rules)
-    if model != RULES_MODEL and settings.get("rules", True):
-        chosen = of_models | of_rules
-    for name in settings:
-        if name in others - chosen - {"model"}:
-            problem = (
-                f"{name} is a setting of models with vectors, and `model='{model}'` has none"
-                if model == RULES_MODEL
-                else f"{name} says how rules are mined, and with `rules=False` none are"
-            )
-            raise SettingsError(f"{problem}; leave it out", name)
-
-
-def _train_rules(
-    source: Facts | Sequence[Facts],
-    out: NameOrPath,
-    resume: bool,
-    force: bool,
-    progress: Progress | bool,
-    settings: dict[str, Any],
-) -> Run:
-    """Mine the rules of a graph, and write them to the folder `out` in the end.
-
-    A run of rules with all of its rules has nothing to resume.
-    """
-    from tacit.distributed.shards import world_size
-    from tacit.links.rules.rule_files import mine_timed, write_rules_run
-
-    _check_either(resume, force)
-    reading = take_reading(settings)
-    check_predictor(settings)
-    mining = {name: value for name, value in settings.items() if name != "model"}
-    config = RuleSettings.of(mining)
-    if world_size() > 1:
-        raise SettingsError("rules are mined by one process; leave torchrun out", "model")
-    resumes = resume and is_run(out)
-    if not resumes:
-        RunFolder(out).check_free(force)
-    graph = load(source, **reading)
-    if resumes:
-        folder = RunFolder.open(out)
-        folder.check(graph)
-        if not is_of_rules(folder):
-            raise RunError(
-                f"run '{out}' does not predict by rules alone; replace it by `force=True`, or "
-                "choose another folder"
-            )
-        stored = {name: v for name, v in folder.settings["train"].items() if name != "model"}
-        config = RuleSettings.of(stored).continued(**mining)
-        if folder.has(RULES):
-            return Run(folder)
-    rules, seconds = mine_timed(graph, config, progress)
-    if not resumes:
-        RunFolder(out).check_free(force)  # another training may have been faster
-    return Run(write_rules_run(out, graph, config, rules, seconds))
 
 
 @with_gradients
