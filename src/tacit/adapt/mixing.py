@@ -40,7 +40,7 @@ SHARES = (
     LARGEST_SHARE,
 )
 FEW = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-SHRINKAGE = 30.0
+SHRINKAGE = 100.0
 MOST = 4000  # facts that are ranked, each in one direction
 _ROWS = 128  # at a time
 _LISTED = 256  # ranks beyond which no rank is told from another
@@ -60,8 +60,17 @@ class ShareGains:
     degrees: Floats  # training facts of the heads, [n]
     ranks: Floats  # reciprocal ones, [n, shares]
 
+    @property
+    def error(self) -> float:
+        """The standard error of the largest gain, which a share of 1 has to exceed."""
+        best = self.ranks[:, self.ranks.mean(axis=0).argmax()]
+        return float((best - self.ranks[:, 0]).std() / len(best) ** 0.5)
+
     def at(self, few: float) -> Floats:
-        """The same table where heads of few facts have larger shares, interpolated."""
+        """The gains where heads of few facts have larger shares, interpolated.
+
+        A share costs its part of the error, so that what hardly matters stays small.
+        """
         grid = np.array(SHARES)
         columns = []
         for share in SHARES:
@@ -73,7 +82,7 @@ class ShareGains:
             weight = (shares - grid[left]) / (grid[left + 1] - grid[left])
             rows = np.arange(len(shares))
             before, after = self.ranks[rows, left], self.ranks[rows, left + 1]
-            columns.append(before + weight * (after - before))
+            columns.append(before + weight * (after - before) - self.error * shares)
         return np.stack(columns, axis=1)
 
 

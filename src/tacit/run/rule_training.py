@@ -39,6 +39,14 @@ def check_predictor(settings: Mapping[str, Any]) -> None:
             raise SettingsError(f"{problem}; leave it out", name)
 
 
+def take_mining(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take the settings of the miner alone out of those of a training, which share a seed."""
+    check_predictor(settings)
+    of_models = {field.name for field in settings_of(TrainSettings)}
+    names = {field.name for field in settings_of(RuleSettings)} - of_models
+    return {name: settings.pop(name) for name in names & settings.keys()}
+
+
 def train_rules(
     source: Facts | Sequence[Facts],
     out: NameOrPath,

@@ -14,18 +14,13 @@ from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
 from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
-from tacit.run.rule_training import check_predictor, train_rules
+from tacit.run.rule_training import take_mining, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
 from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES_MODEL
 from tacit.run_folder.folder import RunFolder, is_of_rules
 from tacit.settings import settings_of
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
-
-# what the miner alone has; a seed is for both
-_MINING = {field.name for field in settings_of(RuleSettings)} - {
-    field.name for field in settings_of(TrainSettings)
-}
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -58,8 +53,7 @@ def train(
     `progress` receives every `Event`, or True shows them: as a bar on a terminal, as lines
     elsewhere. Settings are those of `TrainSettings`: model, rank, epochs, batch, lr, reg, device,
     seed and so on; the defaults of rank, epochs, batch and reg depend on the size of the graph.
-    Rules are mined as well, and mixed into the scores, unless `rules=False`; they have the settings
-    of `RuleSettings`.
+    Rules are mined as well, by `RuleSettings`, and mixed into the scores, unless `rules=False`.
     With `model="rules"` they are those of `RuleSettings`, and the run is written once all rules are
     mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
     as `columns`, say how the graph is read.
@@ -75,8 +69,7 @@ def train(
     from tacit.run.mixed_training import complete_rules
 
     reading = take_reading(settings)
-    check_predictor(settings)
-    mining = {name: settings.pop(name) for name in _MINING & settings.keys()}
+    mining = take_mining(settings)
     config = TrainSettings.of(settings)
     pick_device(config.device)  # before anything is written
     meet_others(config.device)
