@@ -23,7 +23,7 @@ from tacit.engine.answers.witnesses import WitnessAtom
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
-from tacit.links.rules.rule_scorer import RuleScorer
+from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
 from tacit.run.answering import QuestionAnswering
 
@@ -175,6 +175,17 @@ def test_two_rules_that_rest_on_the_same_facts_show_them_once() -> None:
     )
 
 
+def test_groundings_that_were_not_all_counted_are_at_least_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tuple(map(GRAPH.entities.id, ("Estonia", "Latvia", "German")))
+    firing = Firing(0, NEIGHBOURS, [path], 500, exact=False)
+    monkeypatch.setattr(RuleScorer, "firings", lambda *_: [firing])
+    (evidence,) = atom_of(engine_of(NEIGHBOURS), ": speaks(Estonia, German)").evidence
+    assert evidence.lines()[-1] == "  and in at least 499 more ways"
+    assert evidence.to_dict()["more_at_least"]
+
+
 def test_what_is_denied_shows_what_speaks_for_it() -> None:
     engine = engine_of(NEIGHBOURS)
     best = engine.explain("?x : borders(?x, Latvia) & !speaks(?x, German)", top=1)[0]
@@ -311,8 +322,13 @@ def test_the_share_of_rules_is_that_of_the_mixture() -> None:
         share = min(0.999, share + (1 - share) / (1 + degree))
         entries = mixture.scorer.entries(np.array([head]), np.array([relation]))
         chance = float(entries.scores[entries.tails == tail][0])
-        by_rules = share * chance
-        assert found.share == pytest.approx(by_rules / (by_rules + (1 - share) * alone), rel=1e-4)
+        odds = 1.3 * math.log(chance / (1 - chance)) + 0.4
+        by_rules = share / (1 + math.exp(-odds))
+        expected = by_rules / (by_rules + (1 - share) * alone)
+        assert found.share == pytest.approx(expected, rel=1e-4)
+        score = engine.atoms.pairs(*(torch.tensor([i]) for i in (head, relation, tail)))
+        by_score = EvidenceFinder(engine.parts).of(head, relation, tail, score=float(score))
+        assert by_score.share == pytest.approx(expected, rel=2e-3)  # no score exceeds a bound
         assert found.analogies == ()
         checked += 1
     assert checked > 50

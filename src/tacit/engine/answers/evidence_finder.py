@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -98,31 +98,40 @@ class EvidenceFinder:
     _found: dict[tuple[int, int, int, bool], AtomEvidence] = field(default_factory=dict)
     _relations: dict[int, _RelationVectors] = field(default_factory=dict)
 
-    def of(self, head: int, relation: int, tail: int, denied: bool = False) -> AtomEvidence:
-        """The evidence of a directed atom, read as it was scored; a denied one has no analogies."""
+    def of(
+        self, head: int, relation: int, tail: int, denied: bool = False, score: float | None = None
+    ) -> AtomEvidence:
+        """The evidence of a directed atom, read as it was scored; a denied one has no analogies.
+
+        Its log-score, where it is at hand, saves scoring its row again.
+        """
         key = head, relation, tail, denied
         if key not in self._found:
-            self._found[key] = self._find(*key)
+            self._found[key] = self._find(*key, score)
         return self._found[key]
 
     def of_prediction(self, subject: int, relation: int, obj: int) -> AtomEvidence:
         """The best rule for a fact that is scored from both of its ends, or else analogies."""
         rules = self.parts.rule_scorer
-        if rules is not None and self._predicts:
-            atoms = (subject, relation, obj), (obj, relation ^ 1, subject)
-            found = [
-                each for atom in atoms for each in evidence_for(self.parts.graph, rules, *atom, 1)
-            ]
+        if not self._predicts:
+            return NO_EVIDENCE
+        if rules is not None:
+            graph = self.parts.graph
+            found = evidence_for(graph, rules, subject, relation, obj, top=1)
+            found += evidence_for(graph, rules, obj, relation ^ 1, subject, top=1)
             if found:
                 return AtomEvidence((max(found, key=lambda each: each.rule.confidence),))
-        return replace(self.of(subject, relation, obj), rules=())
+        share = None if rules is None else 0.0
+        return AtomEvidence((), self.analogies(subject, relation, obj), share)
 
     @property
     def _predicts(self) -> bool:
         """Whether scores are those of the link predictor and its rules."""
         return self.parts.search.predicts and self.parts.override is None
 
-    def _find(self, head: int, relation: int, tail: int, denied: bool) -> AtomEvidence:
+    def _find(
+        self, head: int, relation: int, tail: int, denied: bool, score: float | None
+    ) -> AtomEvidence:
         if not self._predicts:
             return NO_EVIDENCE
         rules = self.parts.rule_scorer
@@ -130,27 +139,27 @@ class EvidenceFinder:
         share = None
         if rules is not None:
             found = evidence_for(self.parts.graph, rules, head, relation, tail)
-            share = self._rule_share(head, relation, tail, found) if found else 0.0
+            share = self._rule_share((head, relation, tail), found, score) if found else 0.0
             # a rule may say of heads what none says of tails
             found = found or evidence_for(self.parts.graph, rules, tail, relation ^ 1, head)
         analogies = () if found or denied else self.analogies(head, relation, tail)
         return AtomEvidence(found, analogies, share)
 
-    def _rule_share(
-        self, head: int, relation: int, tail: int, rules: tuple[Evidence, ...]
-    ) -> float:
+    def _rule_share(self, atom: Triple, rules: tuple[Evidence, ...], score: float | None) -> float:
         """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`."""
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
-        row = [torch.tensor([i], device=self.parts.scorer.device) for i in (head, relation)]
-        share = float(mixture.shares_of(*row))
+        head, relation, tail = (torch.tensor([i], device=self.parts.scorer.device) for i in atom)
         confidences = [each.rule.confidence for each in rules]
         missed = math.prod(1.0 - part * c for part, c in zip(SHARES, confidences, strict=False))
-        by_rules = share * (1.0 - missed)
-        atoms = self._predictor_alone
-        tails = row[0].new_tensor([tail])
-        alone = at(atoms.shards, atoms.rows(*row), torch.zeros_like(tails), tails).exp()
+        share = float(mixture.shares_of(head, relation))
+        by_rules = share * float(mixture.chances(torch.tensor(1.0 - missed)))
+        if score is not None and self.parts.adapter is None:
+            mixed = math.exp(score - self.parts.atoms.ceiling)
+            return min(1.0, by_rules / mixed) if mixed else 0.0
+        rows = self._predictor_alone.rows(head, relation)
+        alone = at(self._predictor_alone.shards, rows, torch.zeros_like(tail), tail).exp()
         return by_rules / ((1.0 - share) * float(alone) + by_rules)
 
     @cached_property
