@@ -65,9 +65,8 @@ def mixed_by_hand(graph: Graph, scorer: Scorer, rules: RuleMixture) -> NDArray[n
             for tail in range(n):
                 alone = min(highest, count * raw[tail] / raw.sum())
                 chance = chances.get(tail, 0.0) if alone else 0.0
-                score = min(highest, (1.0 - share) * alone + share * chance)
-                if score and rules.recalibrates:
-                    odds = rules.scale * np.log(score / (1.0 - score)) + rules.shift
-                    score = min(highest, 1.0 / (1.0 + np.exp(-odds)))
-                out[relation, head, tail] = score
+                if chance:
+                    odds = rules.scale * np.log(chance / (1.0 - chance)) + rules.shift
+                    chance = 1.0 / (1.0 + np.exp(-odds))
+                out[relation, head, tail] = min(highest, (1.0 - share) * alone + share * chance)
     return out

@@ -11,14 +11,16 @@ from tacit.disk import reading
 from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError
 from tacit.fitting.gradients import with_gradients
-from tacit.run_folder.files import ADAPTER, ENCODER, MODEL
-from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.files import ADAPTER, ENCODER, MODEL, RULES
+from tacit.run_folder.folder import RunFolder, is_of_rules
 
 # Imports of torch are local.
 if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.encode.encoder import Encoder
+    from tacit.engine.atoms.mixture import RuleMixture
     from tacit.engine.engine import Engine
+    from tacit.links.rules.rule_scorer import RuleScorer
     from tacit.links.run_retrievers import RunRetrievers
     from tacit.links.scorer import Scorer
 
@@ -30,6 +32,8 @@ class LoadedWeights:
     scorer: Scorer
     retrievers: RunRetrievers
     encoder: Encoder | None = None
+    rules: RuleScorer | None = None  # those beside the link predictor of a mixed run
+    mixture: RuleMixture | None = None  # of the link predictor and these rules
     # why the encoder cannot be used, beside a link predictor
     encoder_error: RunError | None = None
     # the states of the weight files when they were read, by part
@@ -37,7 +41,7 @@ class LoadedWeights:
 
     def check_unwritten(self, *parts: str) -> None:
         """Raise a `RunError` if weights of some parts in memory are others than on disk."""
-        models = {"train": self.scorer, "encode": self.encoder}
+        models = {"train": self.scorer, "rules": self.rules, "encode": self.encoder}
         for part in parts:
             self.retrievers.check_unwritten(models[part])
 
@@ -101,14 +105,13 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
 
     With `shards`, only the rows of this process are read, and only of the link predictor.
     """
-    from tacit.links.models import load_model
     from tacit.links.run_retrievers import RunRetrievers
 
     # before the weights, so that a later change shows
     retrievers = RunRetrievers(folder)
     files = folder.weight_files()
     # an encoder, maybe still in training
-    encoder_only = not folder.has(MODEL) and "train" not in folder.settings
+    encoder_only = not folder.has_predictor and "train" not in folder.settings
     if encoder_only and shards is not None:
         raise RunError(
             f"run '{folder.path}' holds an encoder alone, which processes cannot share out; leave "
@@ -116,11 +119,12 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
         )
     reads_encoder = shards is None and (encoder_only or folder.has(ENCODER))
     scorer = None
-    if folder.has(MODEL) or not reads_encoder:
-        scorer = load_model(folder, device, shards)
+    read: dict[str, Any] = {"retrievers": retrievers, "files": files}
+    if folder.has_predictor or not reads_encoder:
+        scorer, read["rules"], read["mixture"] = _read_predictor(folder, device, shards)
         retrievers.watch(scorer)
     if scorer is not None and not reads_encoder:
-        return LoadedWeights(scorer, retrievers, files=files)
+        return LoadedWeights(scorer, **read)
     from tacit.encode.models import load_encoder
 
     try:
@@ -128,11 +132,37 @@ def read_weights(folder: RunFolder, device: str, shards: Shards | None = None) -
     except RunError as error:
         if scorer is None:
             raise
-        return LoadedWeights(scorer, retrievers, encoder_error=error, files=files)
+        return LoadedWeights(scorer, **read, encoder_error=error)
     retrievers.watch(encoder)
-    return LoadedWeights(
-        encoder.scorer() if scorer is None else scorer, retrievers, encoder, files=files
-    )
+    predictor = encoder.scorer() if scorer is None else scorer
+    return LoadedWeights(predictor, **read, encoder=encoder)
+
+
+def _read_predictor(
+    folder: RunFolder, device: str, shards: Shards | None
+) -> tuple[Scorer, RuleScorer | None, RuleMixture | None]:
+    """The link predictor of a run, and the rules beside it with their mixture.
+
+    Rules alone are the link predictor.
+    """
+    from tacit.engine.atoms.mixture import RuleMixture
+    from tacit.links.models import load_model
+    from tacit.links.rules.rule_files import load_rules, rule_scorer
+
+    graph = folder.graph()
+    if not is_of_rules(folder):
+        model = load_model(folder, device, shards)
+        if not folder.has(RULES):
+            return model, None, None
+        content, weights = load_rules(folder)
+        rules = rule_scorer(content, graph, device)
+        with folder.fits(RULES, "train the run again"):
+            return model, rules, RuleMixture.from_tensors(rules, weights) if weights else None
+    if shards is not None:
+        raise RunError(
+            f"run '{folder.path}' holds rules, which processes cannot share out; leave `shards` out"
+        )
+    return rule_scorer(load_rules(folder)[0], graph, device), None, None
 
 
 def engine_of(
@@ -140,19 +170,27 @@ def engine_of(
 ) -> Engine:
     """The engine of a run, with its adapter if `adapted` and without a preset.
 
-    A run without a link predictor answers by its encoder by default.
+    A run without a link predictor answers by its encoder by default, and one of rules by their
+    confidences.
     """
     from tacit.engine.engine import Engine
 
     graph = folder.graph()
     scorer = weights.scorer
-    defaults = {} if folder.has(MODEL) or settings.get("preset") else {"search": "encoder"}
+    defaults = {}
+    if not (settings.get("preset") or folder.has(MODEL)):
+        # confidences are probabilities already
+        defaults = {"calibration": "sigmoid"} if folder.has(RULES) else {"search": "encoder"}
     encoder = (
         weights.encoder_error
         if weights.encoder is None
         else weights.encoder.reasoner(trained=describe_encoder(folder))
     )
-    parts: dict[str, Any] = {"retrievers": weights.retrievers, "encoder": encoder}
+    parts: dict[str, Any] = {
+        "retrievers": weights.retrievers,
+        "encoder": encoder,
+        "rules": weights.mixture,
+    }
     config = EngineSettings.of({**defaults, **settings})
     config.check_explicit(settings)
     if not adapted or config.preset or not folder.has(ADAPTER):
@@ -160,10 +198,12 @@ def engine_of(
     from tacit.adapt.adapter import load_adapter
     from tacit.adapt.calibrated import Adapted
     from tacit.engine.atoms.calibration import calibration
+    from tacit.engine.atoms.mixture import mixed
 
     adapter, trained_for = load_adapter(folder, scorer)
     # the engine sets the observed facts that it counts
-    adapted_calibration = Adapted(calibration(trained_for.calibration), adapter)
+    rules = weights.mixture if trained_for.rules else None
+    adapted_calibration = Adapted(mixed(calibration(trained_for.calibration), rules), adapter)
     unadapted = {name: getattr(config, name) for name in trained_for.engine}
     adapted_calibration.unadapted_defaults = unadapted
     config = EngineSettings.of({**defaults, **trained_for.engine})

@@ -210,10 +210,9 @@ class Settings:
             if value != earlier[name]:
                 free = ", ".join(f"`{each}`" for each in self.to_dict() if each not in earlier)
                 other = f"{name} is {value}, and the run has {earlier[name]}"
+                limit = f" (only {free} may change)" if free else ""
                 raise SettingsError(
-                    f"{other}; leave it out to go on, or train anew with `force=True` (only {free} "
-                    "may change)",
-                    name,
+                    f"{other}; leave it out to go on, or train anew with `force=True`{limit}", name
                 )
         return after
 

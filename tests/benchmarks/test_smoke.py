@@ -47,6 +47,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "service": (),
     "shards": (),
     "startup": (),
+    "startup --facts": ("--facts",),
     "symbolic": (),
     "train_step": (),
     "world": (),

@@ -21,7 +21,7 @@ from tacit.engine.answers import execute
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.witnesses import Witness, WitnessAtom, WitnessPart
 from tacit.engine.engine import Engine
-from tacit.errors import QueryError, RunError, SettingsError, UnknownName
+from tacit.errors import QueryError, SettingsError, UnknownName
 from tacit.links.scorer import GraphScorer
 from tacit.sources import load
 
@@ -159,15 +159,6 @@ def test_mistakes_are_explained(
     raised = ask(facts, question, "--symbolic").exception
     assert isinstance(raised, error)
     assert says in str(raised)
-
-
-def test_a_file_is_not_a_run(facts: str) -> None:
-    error = ask(facts, "?c : borders(France, ?c)").exception
-    assert isinstance(error, RunError)
-    assert (
-        "if it holds facts, train a run on them first, or ask its facts alone with --symbolic"
-        in str(error)
-    )
 
 
 @pytest.mark.parametrize(("width", "bar"), [(80, "━━━━━━  "), (50, "")])

@@ -64,7 +64,7 @@ def test_runs_are_completed(folder: Path) -> None:
 
 
 def test_choices_shapes_and_relations_are_completed(folder: Path) -> None:
-    assert completed("tacit train x --model ") == list(MODELS)
+    assert completed("tacit train x --model ") == [*MODELS, "rules"]
     assert completed("tacit ask world --logic go") == ["godel"]
     assert completed("tacit eval world --shapes 2i,3i") == [
         f"2i,{name}" for name in SHAPES if name.startswith("3i")

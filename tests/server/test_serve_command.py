@@ -14,12 +14,14 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from rule_runs import SCORE, write_cities
 from served_graphs import europe
 from source_tree import ROOT
 from tacit.cli import app
 from tacit.cli.serve import notes
 from tacit.errors import RunError, SettingsError
 from tacit.run.training import train
+from tacit.run_folder.folder import RunFolder
 from tacit.server.serving import raise_file_limit
 from tacit.server.settings import ServerSettings
 
@@ -64,6 +66,34 @@ def test_it_says_where_it_is_answers_reloads_and_ends_with_ctrl_c(run: Path) -> 
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=30)
     assert errors == ""
+    assert process.returncode in (0, 130)
+
+
+def test_facts_without_a_run_are_served_with_predictions(tmp_path: Path) -> None:
+    path = write_cities(tmp_path / "cities.tsv")
+    command = [sys.executable, "-m", "tacit", "serve", str(path), "--port", "0", "--workers", "1"]
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "src"),
+        "TACIT_CACHE": str(tmp_path / "cache"),
+    }
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        line = process.stdout.readline()  # type: ignore[union-attr]
+        found = re.search(r"cities: 12 entities, ready at (http://127\.0\.0\.1:\d+/)", line)
+        try:
+            assert found, line
+            (entry,) = (tmp_path / "cache").iterdir()
+            with pytest.raises(RunError, match="in use"), RunFolder(entry).in_use(changes=True):
+                pass  # the cache keeps what is served
+            body = {"query": "?k : capital_of(c5, ?k)", "top": 1}
+            (answer,) = httpx.post(found[1] + "ask", json=body).json()["answers"]
+            assert (answer["entity"], answer["known"]) == ("k5", False)
+            assert answer["score"] == pytest.approx(SCORE, abs=1e-6)
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+    assert errors.startswith("mined ")
     assert process.returncode in (0, 130)
 
 

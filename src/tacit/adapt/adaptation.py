@@ -13,9 +13,11 @@ from tacit.adapt.adapter_training import AdapterTraining
 from tacit.adapt.calibrated import Adapted
 from tacit.adapt.settings import AdaptSettings
 from tacit.engine.atoms.calibration import calibration
+from tacit.engine.atoms.mixture import RuleMixture, mixed
 from tacit.engine.engine import Engine
 from tacit.engine.ranking import mean_reciprocal_ranks
 from tacit.engine.settings import EngineSettings
+from tacit.errors import SettingsError
 from tacit.fitting.loop import fit
 from tacit.fitting.progress import Progress
 from tacit.graph.graph import Graph
@@ -46,6 +48,7 @@ def adapt(
     settings: AdaptSettings | None = None,
     *,
     valid: QuerySets | None = None,
+    rules: RuleMixture | None = None,
     run: RunFolder | None = None,
     progress: Progress | bool = False,
     resume: bool = False,
@@ -56,9 +59,10 @@ def adapt(
     validation. With a `run`, validations are traced and checkpoints are written, from which
     `resume` continues. After training, the adapter is compared on validation with the one the run
     has and with none, by the run's own engine settings and with training facts observed. It is
-    saved if it is better than both; otherwise the run stays as it is.
+    saved if it is better than both; otherwise the run stays as it is. With `rules` it works on
+    their mixture with the link predictor's scores, unless the settings say otherwise.
     """
-    settings = (settings or AdaptSettings()).with_derived(len(graph.valid) > 0)
+    settings = _with_rules(settings or AdaptSettings(), rules).with_derived(len(graph.valid) > 0)
     for query_sets in (queries, valid or {}):
         check_ids(query_sets, graph)
     in_use = nullcontext() if run is None else run.in_use()
@@ -66,7 +70,8 @@ def adapt(
     with in_use, clear_memory_errors(size, "lower those or `memory`"):
         if run is not None:
             run.begin(graph)
-        training = AdapterTraining(graph, scorer, queries, settings, valid)
+        used = rules if settings.rules else None
+        training = AdapterTraining(graph, scorer, queries, settings, valid, used)
         trainer = fit(training, settings, progress, run, ADAPTATION, resume=resume)
         adapter = training.calibration.adapter
         summary = trainer.summary() | {
@@ -76,7 +81,7 @@ def adapt(
             "seed": settings.seed,
         }
         if run is not None:
-            summary |= _verdict(run, graph, training, summary)
+            summary |= _verdict(run, graph, training, rules, summary)
             if summary["kept"]:
                 save_adapter(run, adapter, settings)
                 with run.changed_results() as results:
@@ -85,8 +90,21 @@ def adapt(
     return AdaptResult(training.calibration, adapter, settings, trainer.state.history, summary)
 
 
+def _with_rules(settings: AdaptSettings, rules: RuleMixture | None) -> AdaptSettings:
+    """The settings with rules decided: by default they are used where there are any."""
+    if settings.rules and rules is None:
+        raise SettingsError(
+            "rules is True, and there are none beside the link predictor; leave it out", "rules"
+        )
+    return settings if settings.rules is not None else settings.changed(rules=rules is not None)
+
+
 def _verdict(
-    run: RunFolder, graph: Graph, training: AdapterTraining, summary: Mapping[str, Any]
+    run: RunFolder,
+    graph: Graph,
+    training: AdapterTraining,
+    rules: RuleMixture | None,
+    summary: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The decision whether to keep an adapter, with its reason."""
     always = training.settings.recipe == "paper"
@@ -98,7 +116,7 @@ def _verdict(
             "kept": False,
             "verdict": f"not kept: no step improved validation MRR {summary['valid_mrr']:.2%}",
         }
-    comparison = _compare(run, graph, training)
+    comparison = _compare(run, graph, training, rules)
     keeps = comparison.won or always
     return {
         "kept": keeps,
@@ -107,7 +125,9 @@ def _verdict(
     }
 
 
-def _compare(run: RunFolder, graph: Graph, training: AdapterTraining) -> AdapterComparison:
+def _compare(
+    run: RunFolder, graph: Graph, training: AdapterTraining, rules: RuleMixture | None
+) -> AdapterComparison:
     """Answer the validation queries with the new adapter, the run's own, and none.
 
     Each uses the engine settings it was trained for; the observed facts are the same for all.
@@ -117,12 +137,14 @@ def _compare(run: RunFolder, graph: Graph, training: AdapterTraining) -> Adapter
     rivals: dict[str, tuple[Mapping[str, Any], Adapted | None]] = {"none": ({}, None)}
     if run.has(ADAPTER):
         present, learned = load_adapter(run, scorer)
-        rivals["present"] = learned.engine, Adapted(calibration(learned.calibration), present)
+        unadapted = mixed(calibration(learned.calibration), rules if learned.rules else None)
+        rivals["present"] = learned.engine, Adapted(unadapted, present)
     rivals["new"] = settings.engine, training.calibration
     search = {"observed": training.observable, "k": settings.k, "memory": settings.memory}
     figures = {}
     for name, (values, adapted) in rivals.items():
-        engine = Engine(graph, scorer, EngineSettings.of({**values, **search}), adapter=adapted)
+        config = EngineSettings.of({**values, **search})
+        engine = Engine(graph, scorer, config, adapter=adapted, rules=rules)
         figures[name] = mean_reciprocal_ranks(engine.reasoner, training.valid)
     negated = frozenset(
         name for name, queries in training.valid.items() if queries.shape.plan.has(Complement)

@@ -127,14 +127,18 @@ class Adapter(nn.Module):
     def with_larger_scorer(self, scorer: Scorer) -> Adapter:
         """A copy for a scorer with more relations and entities; old ones are unchanged.
 
-        A new relation is adapted by its vector.
+        A new relation is adapted by its vector, if it has one.
         """
         layers = 1 if self.second is None else 2
         larger = Adapter(scorer, self.condition, layers, hidden=len(self.bias))
         state = self.state_dict()
         for letter, feature in self._features.items():
             smaller = feature.factor / larger._features[letter].factor
-            state[f"first.{letter}"] = state[f"first.{letter}"] * smaller
+            weight = state[f"first.{letter}"] * smaller
+            if feature.vectors is None:  # a new relation moves nothing of its own
+                rows = larger._features[letter].width - len(weight)
+                weight = torch.cat((weight, weight.new_zeros(rows, weight.shape[1])))
+            state[f"first.{letter}"] = weight
         larger.load_state_dict(state)
         return larger.requires_grad_(False).eval()
 

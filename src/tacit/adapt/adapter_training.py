@@ -18,6 +18,7 @@ from tacit.adapt.training_queries import Batches, set_apart
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import calibration
 from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.atoms.mixture import RuleMixture, mixed
 from tacit.engine.logic import Logic
 from tacit.engine.ranking import mean_reciprocal_ranks, with_hard_answers
 from tacit.engine.search.message_reasoner import MessageReasoner
@@ -49,6 +50,7 @@ class AdapterTraining(Task):
         queries: QuerySets,
         settings: AdaptSettings,
         valid: QuerySets | None = None,
+        rules: RuleMixture | None = None,
     ) -> None:
         self.settings = settings
         self.remedy = f"lower `lr` (it is {settings.lr})"
@@ -59,7 +61,8 @@ class AdapterTraining(Task):
         if settings.observed:
             facts = KnownFacts(graph.index(*settings.observed), scorer.device)
         counted = facts or KnownFacts(graph.index("train"), scorer.device)
-        self.calibration = Adapted(calibration(settings.calibration, counted), adapter)
+        unadapted = mixed(calibration(settings.calibration, counted), rules)
+        self.calibration = Adapted(unadapted, adapter)
         atoms = Atoms(scorer, self.calibration, facts, precision=PRECISION)
         logic = Logic(settings.logic, settings.negation, settings.strength)
         self.reasoner = MessageReasoner(atoms, logic, settings.k, settings.memory)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
-from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails, moved_odds
+from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.logic import LOG2_E, steadily
+from tacit.engine.logic import LOG2_E, log1mexp, steadily
 
 
 class Adapted(Calibration):
@@ -49,7 +50,7 @@ class Adapted(Calibration):
             return 0.0
         scale, shift = (part.detach() for part in self.adapter.table())
         before = torch.full_like(scale, self.calibration.supremum)
-        return float(moved_odds(before, scale, shift).max())
+        return float(_moved_odds(before, scale, shift).max())
 
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -84,7 +85,7 @@ class Adapted(Calibration):
         if not self.by_odds:
             return super().summed(logits, heads, relations, tails, log_sums)
         before = self.calibration.summed(logits, heads, relations, tails, log_sums)
-        return moved_odds(before, *self.adapter(heads, relations, tails))
+        return _moved_odds(before, *self.adapter(heads, relations, tails))
 
     def moved(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -113,3 +114,12 @@ class Adapted(Calibration):
         x: Tensor = self.calibration(logits, heads, relations)
         # log c / (1 - c): no score is so near 1 that `1 - c` would lose what counts
         return x.sub_(steadily(torch.mul(x, LOG2_E), lambda t: t.exp2_().neg_().log1p_()))
+
+
+def _moved_odds(scores: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """`log σ(x(1 + α) + β)` of the log-odds `x = log c / (1 - c)` of `log c`."""
+    after = F.logsigmoid(torch.addcmul(shift, scores - log1mexp(scores), scale))
+    if after.requires_grad:
+        return after
+    # log-odds and back lose digits, which unchanged rows keep
+    return torch.where((scale == 1.0) & (shift == 0.0), scores, after)

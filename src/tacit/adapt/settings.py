@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.engine.settings import CALIBRATIONS, LOGICS, NEGATIONS, observed_splits
+from tacit.engine.settings import CALIBRATIONS, LOGICS, MIXED, NEGATIONS, observed_splits
 from tacit.errors import SettingsError
 from tacit.settings import Settings, device_setting, setting
 
@@ -19,7 +19,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 # settings that earlier versions stored
 RETIRED = ("learn", "halved", "hidden", "negatives", "masked", "precision")
-ENGINE = ("logic", "negation", "strength", "calibration")  # what an adapter is trained for
+ENGINE = ("logic", "negation", "strength", "calibration", "rules")  # what an adapter is trained for
 
 
 def read_shapes(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -63,6 +63,9 @@ class ScoreSettings:
         None,
         "What the adapter works in: softmax-count, or sigmoid in the paper's recipe.",
         choices=CALIBRATIONS,
+    )
+    rules: bool = setting(
+        None, f"Work on scores with the rules of the run; by default where {MIXED} has any."
     )
     logic: str = setting("product", "The t-norm that combines scores.", choices=LOGICS)
     negation: str = setting("standard", "What a negation makes of a score.", choices=NEGATIONS)
@@ -110,6 +113,8 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
         Without such facts nothing is observed: all there is to learn from would be known.
         """
         chosen = {**RECIPES[explicit.get("recipe", cls.recipe)], **explicit}
+        if chosen["calibration"] != MIXED:
+            chosen.setdefault("rules", False)
         if sizes and "held_out" not in chosen:
             chosen |= {"held_out": True} if sizes[0] else {"held_out": False, "observed": ()}
         return chosen
@@ -123,6 +128,11 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
                     f"{value}; leave one out",
                     name,
                 )
+        if self.rules and self.calibration != MIXED:
+            raise SettingsError(
+                f"rules is True, and no rules are mixed into {self.calibration}; leave one out",
+                "rules",
+            )
         if not set(self.observed) <= {"train"}:
             raise SettingsError(
                 f"observed is {'+'.join(self.observed)}, which hands over facts that an adapter "
@@ -144,7 +154,7 @@ class AdaptSettings(Settings, ScoreSettings, LearningSettings):
     @property
     def engine(self) -> dict[str, Any]:
         """The engine settings that the adapter is trained for."""
-        return {name: getattr(self, name) for name in ENGINE}
+        return {name: getattr(self, name) for name in ENGINE} | {"rules": bool(self.rules)}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as settings files and results need them."""
@@ -158,4 +168,5 @@ def stored_settings(values: Mapping[str, Any]) -> AdaptSettings:
             "it holds a strength of negation for each relation, which is no longer supported: set "
             "`strength`"
         )
-    return AdaptSettings.of({k: value for k, value in values.items() if k not in RETIRED})
+    known = {k: value for k, value in values.items() if k not in RETIRED}
+    return AdaptSettings.of({"rules": False, **known})

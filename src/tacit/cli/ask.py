@@ -16,7 +16,7 @@ from tacit.cli.data import check_unread, read_graph
 from tacit.cli.terminal import say
 from tacit.disk import exists
 from tacit.engine.settings import EngineSettings
-from tacit.errors import RunError, SettingsError, TacitError
+from tacit.errors import SettingsError, TacitError
 from tacit.graph.builder import counted
 from tacit.graph.settings import ReadSettings
 
@@ -47,7 +47,9 @@ PATIENCE = 60.0  # seconds above which a question is announced
 @options.of_settings(ReadSettings, "reading")
 def ask(
     context: typer.Context,
-    source: Annotated[str, options.run_argument("A run, or world; any graph with --symbolic.")],
+    source: Annotated[
+        str, options.run_argument("A run, world, or any graph, whose rules are mined.", "RUN|GRAPH")
+    ],
     settings: options.Values,
     reading: options.Values,
     query: Annotated[
@@ -77,21 +79,30 @@ def ask(
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
-    """Ask a question of a trained graph, or many."""
+    """Ask a question of a graph, or many.
+
+    A graph without a run is predicted by its rules, which are mined at the first question and kept.
+    """
     from tacit.engine import question_files
     from tacit.engine.answers import answer_files
     from tacit.engine.engine import Engine
     from tacit.graph.formats.writing import check_format
+    from tacit.run.mined import holds_facts
+    from tacit.run.run import open as open_run
 
     _check_question(source, query, file)
     if out is not None:
         check_format(out, (answer_files if file is None else question_files).FORMATS, "answers")
     parameters = _labels(param)
-    if symbolic:
+    of_facts = not symbolic and holds_facts(source)
+    if symbolic or (of_facts and settings.get("search") == "symbolic"):
         engine = Engine.of_facts(read_graph(source, **reading), **settings)
     else:
-        check_unread(reading, "those of a run were; --symbolic asks a file")
-        engine = _engine_of_run(source, device=device, adapted=not unadapted, **settings)
+        if not of_facts:
+            check_unread(reading, "those of a run were")
+        facts = read_graph(source, **reading) if of_facts else source
+        adapted = not unadapted
+        engine = open_run(facts, device=device, adapted=adapted, progress=True, **settings).engine
     page: dict[str, Any] = {
         "top": _top(top, "auto" if file is None and out is None else "likely"),
         "offset": offset,
@@ -147,21 +158,6 @@ def _check_question(source: str, query: str | None, file: Path | None) -> None:
         raise SettingsError(
             f"no question is given; write one after '{source}', or give many with --file"
         )
-
-
-def _engine_of_run(source: str, **settings: Any) -> Engine:
-    """The engine of a run; where a graph is given, an error says how to ask that."""
-    from tacit.run.run import open as open_run
-    from tacit.sources import names_run
-
-    try:
-        return open_run(source, **settings).engine
-    except RunError as error:
-        if not exists(source) or names_run(source):
-            raise
-        raise RunError(
-            f"{error}, or ask its facts alone with --symbolic", command=error.command
-        ) from None
 
 
 def _labels(texts: Iterable[str] | None) -> dict[str, str]:

@@ -94,7 +94,9 @@ def evaluate(
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
     from tacit.distributed.shards import Shards, leave, local_device
     from tacit.run.run import open as open_run
+    from tacit.run.world import find_run
 
+    find_run(source)  # facts alone are no run to keep results in
     processes = Shards.joined(0, PATIENCE)  # where torchrun started several
     run = open_run(source, device=local_device(device), adapted=not unadapted)
     evaluation = run.evaluate(

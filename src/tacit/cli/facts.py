@@ -23,7 +23,7 @@ _SHOWN = 20  # facts, where there is no file to write
 
 @options.of_settings(EngineSettings, only=_ENGINE, defaults={"typed": True})
 def complete(
-    source: Annotated[str, options.run_argument("A run, or world.")],
+    source: Annotated[str, options.run_argument("A run, world, or any graph.", "RUN|GRAPH")],
     settings: options.Values,
     relation: Annotated[
         list[str] | None,
@@ -51,7 +51,7 @@ def complete(
 
     if out is not None:
         check_format(out)  # before hours of work
-    run = open(source, device=device, adapted=not unadapted)
+    run = open(source, device=device, adapted=not unadapted, progress=True)
     missing = run.complete(
         relation or (),
         entity or (),

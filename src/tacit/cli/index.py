@@ -20,7 +20,9 @@ def index(
     """Build the index by which graphs of more than 200,000 entities are asked."""
     from tacit.links.index import WORTH
     from tacit.run.run import open as open_run
+    from tacit.run.world import find_run
 
+    find_run(source)  # facts alone have no vectors
     run = open_run(source, device="cpu")
     built = run.index(nlist=nlist, seed=seed)
     clusters = f"{built['entities']:,} entities in {built['nlist']:,} clusters"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tacit.cli import options
+from tacit.cli import data, options
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.errors import SettingsError
+from tacit.graph.settings import ReadSettings
 from tacit.server import serve as serve_runs
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 from tacit.server.workers import fork_server
@@ -30,30 +32,45 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
     flags={"seconds": "--timeout"} | {name: f"--max-{name.replace('_', '-')}" for name in MOST},
 )
 @options.of_settings(EngineSettings, "engine")
+@options.of_settings(ReadSettings, "reading")
 def serve(
-    sources: Annotated[list[str], options.run_argument("Runs, or world; NAME=RUN names one.")],
+    sources: Annotated[
+        list[str],
+        options.run_argument(
+            "Runs, world, or graphs, whose rules are mined; NAME=RUN names one.", "RUN|GRAPH..."
+        ),
+    ],
     settings: options.Values,
     limits: options.Values,
     engine: options.Values,
+    reading: options.Values,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
     """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
     service = ServerSettings.of(settings | {"limits": Limits.of(limits)})
     fork_server.start()
+    from tacit.run.mined import find_or_mine, holds_facts
     from tacit.run.run import Run
-    from tacit.run.world import find_run
 
-    runs = {
-        name: Run(find_run(source), device=device, adapted=not unadapted, **engine)
-        for name, source in runs_by_name(sources).items()
-    }
-    for note in notes(service):
-        say(f"note: {note}", err=True)
-    try:
-        serve_runs(runs, **service.explicit)
-    except KeyboardInterrupt:  # Ctrl-C ends a service
-        raise typer.Exit(130) from None
+    named = runs_by_name(sources)
+    mined = {name for name, source in named.items() if holds_facts(source)}
+    if not mined:
+        data.check_unread(reading, "those of a run were")
+    with ExitStack() as stack:
+        runs = {}
+        for name, source in named.items():
+            facts = data.read_graph(source, **reading) if name in mined else source
+            folder = find_or_mine(facts, progress=True)
+            if name in mined:  # workers may open it at any time, so it stays in the cache
+                stack.enter_context(folder.in_use())
+            runs[name] = Run(folder, device=device, adapted=not unadapted, **engine)
+        for note in notes(service):
+            say(f"note: {note}", err=True)
+        try:
+            serve_runs(runs, **service.explicit)
+        except KeyboardInterrupt:  # Ctrl-C ends a service
+            raise typer.Exit(130) from None
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:

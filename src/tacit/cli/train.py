@@ -13,42 +13,60 @@ from tacit.cli import data, options
 from tacit.cli.terminal import resumable, say
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import SettingsError
+from tacit.graph.builder import counted
 from tacit.graph.settings import ReadSettings
+from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
+from tacit.settings import settings_of
 
 if TYPE_CHECKING:
     from tacit.graph.graph import Graph
 
 
+# what the miner alone has; settings of one name are one option
+_MINING = {field.name for field in settings_of(RuleSettings)} - {
+    field.name for field in settings_of(TrainSettings)
+}
+
+
 @options.of_settings(TrainSettings)
+@options.of_settings(RuleSettings, "mining", only=_MINING)
 @options.of_settings(ReadSettings, "reading")
 def train(
     graph: data.Graphs,
     out: options.NewRun,
     settings: options.Values,
+    mining: options.Values,
     reading: options.Values,
     resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
     force: options.ReplaceRun = False,
 ) -> None:
     """Train a link predictor on a graph and keep it in a run folder.
 
-    Started by torchrun, several processes share the entities out among them.
+    With --model rules it is mined in seconds. Started by torchrun, several processes share the
+    entities out among them.
     """
     from tacit.distributed.shards import leave, process_number
     from tacit.links.training.link_training import meet_others
+    from tacit.run.rule_training import check_predictor
     from tacit.run.training import train as train_run
 
+    check_predictor(settings | mining)  # before anything is read
     meet_others(settings.get("device", "auto"))
     facts = data.read_graph(graph, **reading)
     leads = process_number() == 0
     if leads:
         say(str(facts), err=True)
     with resumable():
-        run = train_run(facts, out, resume=resume, force=force, **settings)
+        run = train_run(facts, out, resume=resume, force=force, **settings, **mining)
     leave()
     if not leads:
         return
-    _report_predictor(out, run.results["train"])
+    results = run.results["train"]
+    if "rules" in results:
+        say(f"{out}: {counted(results['rules'], 'rule')} mined in {results['seconds']:.1f} s")
+    else:
+        _report_predictor(out, results)
     say(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 
@@ -121,10 +139,12 @@ def adapt(
 ) -> None:
     """Train a score adapter on complex queries; the run keeps it if it beats what is there."""
     from tacit.run.run import open as open_run
+    from tacit.run.world import find_run
 
     if drop:
         _drop(source, "adapter")
         return
+    find_run(source)  # facts alone have no place for an adapter
     run = open_run(source, device=settings.get("device", "auto"))
     with resumable():
         summary = run.adapt(queries, count=count, resume=resume, progress=True, **settings)

@@ -11,7 +11,7 @@ import torch
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
-from tacit.engine.atoms.mixture import Mixed, RuleMixture
+from tacit.engine.atoms.mixture import RuleMixture, mixed
 from tacit.engine.logic import Logic
 from tacit.engine.reasoner import Reasoner, SymbolicReasoner
 from tacit.engine.search.continuous import ContinuousReasoner
@@ -141,9 +141,7 @@ class EngineParts:
         settings = self.settings
         device = self.scorer.device
         facts = self.facts or KnownFacts(self.graph.index("train"), device)
-        kind = self.adapter or calibration(settings.calibration, facts)
-        if self.adapter is None and self.mixture is not None:
-            kind = Mixed(kind, self.mixture)
+        kind = self.adapter or mixed(calibration(settings.calibration, facts), self.mixture)
         return Atoms(
             self.scorer,
             kind.counting(facts, shards_of(self.scorer)),

@@ -213,6 +213,8 @@ def relevant_settings(engine: Engine) -> dict[str, Any]:
     settings = engine.config
     if settings["search"] == "certified":  # it proves lists, but its beam ranks all entities
         settings["search"] = "beam"
+    if engine.parts.rules is None:
+        del settings["rules"]
     # optional settings only count if they are set
     for name in ("new", "preset", "ceiling"):
         if not settings[name]:

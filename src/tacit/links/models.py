@@ -16,7 +16,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.fitting.tensor_files import RunFiles
 from tacit.links.factors import MULTIPLE, BilinearModel, Embeddings, FactorModel
 from tacit.links.scorer import shards_of
-from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR
+from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.settings import device_name
 
@@ -255,6 +255,11 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
     copy-on-write: a write to a table never changes the file.
     """
     if not run.has(MODEL):
+        if run.has(RULES):
+            raise RunError(
+                f"run '{run.path}' predicts by rules, which have no vectors; give a run of "
+                f"{', '.join(MODELS)}"
+            )
         how = (
             "its training has not finished; go on with `resume=True`"
             if run.has(CHECKPOINT)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import SettingsError
+from tacit.run_folder.files import RULES_MODEL
 from tacit.settings import Settings, device_setting, setting
 
 MODEL_NAMES = ("complex", "distmult", "cp", "transe", "rotate")
@@ -24,7 +25,11 @@ _BY_SIZE = "by the size of the graph where nothing is given"
 class OptimizationSettings:
     """The link predictor, and how its weights are moved."""
 
-    model: str = setting("complex", "The link predictor.", choices=MODEL_NAMES)
+    model: str = setting(
+        "complex",
+        "The link predictor; rules are mined in seconds, and have settings of their own.",
+        choices=(*MODEL_NAMES, RULES_MODEL),
+    )
     rank: int = setting(
         None, f"Numbers per entity (complex ones for complex, rotate); {_BY_SIZE}.", least=1
     )
@@ -83,6 +88,7 @@ class TrainSettings(Settings, LossSettings, OptimizationSettings):
     patience: int = setting(
         4, "Validations without a better MRR before training ends.", least=1, resumes=True
     )
+    rules: bool = setting(True, "Mine rules, too, and mix them into the scores.", resumes=True)
     checkpoint_seconds: float = setting(60.0, "Seconds between checkpoints.", least=0, resumes=True)
 
     def check(self) -> None:
@@ -99,6 +105,11 @@ class TrainSettings(Settings, LossSettings, OptimizationSettings):
                 f"predict relations; leave it out, or use a model of {', '.join(BILINEAR)}",
                 "relation_weight",
             )
+
+    @classmethod
+    def stored(cls, table: Mapping[str, Any]) -> TrainSettings:
+        """The settings of a trained run, which has no rules if an earlier version trained it."""
+        return cls.of({"rules": False, **table})
 
     @classmethod
     def derive(cls, explicit: Mapping[str, Any], *sizes: int) -> dict[str, Any]:

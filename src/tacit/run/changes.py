@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from tacit.errors import DataError, RunError
+from tacit.errors import RunError
 from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
 from tacit.graph.formats.label_tables import is_frame, is_rows
-from tacit.graph.graph import INVERSE, Graph
-from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names, resembling
-from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
+from tacit.run.mined import PREFIX, check_own
+from tacit.run.new_names import NewNames, join_names
 from tacit.run.world import find_run
-from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED
+from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_world, load
 
@@ -28,135 +28,13 @@ from tacit.sources import NameOrPath, cache_folder, is_world, load
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph import datasets
+    from tacit.links.scorer import Scorer
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
 
-SHOWN = 5  # names of a kind in a line
 # fields of a change that are long or always the same
 _NOT_TRACED = ("new_names", "absent", "dry_run")
 _WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
-
-
-@dataclass(frozen=True)
-class NewNames:
-    """The labels that a run does not know, with the known ones that they resemble.
-
-    `relations` have the nearest known relation, or None. `near` are new entities that nearly repeat
-    a known one, `same` new entities and relations that differ from a known one in case, spaces or
-    the way Unicode writes them alone, `repeated` those that differ so from another new one.
-    """
-
-    entities: tuple[str, ...] = ()
-    relations: dict[str, str | None] = field(default_factory=dict, hash=False)
-    near: dict[str, str] = field(default_factory=dict, hash=False)
-    same: dict[str, str] = field(default_factory=dict, hash=False)
-    repeated: dict[str, str] = field(default_factory=dict, hash=False)
-
-    @classmethod
-    def of(cls, before: Graph, after: Graph) -> NewNames:
-        """The new names of a larger graph."""
-        entities = tuple(after.entities[before.num_entities :])
-        relations = tuple(after.relations[before.num_relations :: 2])
-        of_entities = resembling(entities, _texts(before.entities))
-        same = resembling(relations, _texts(before.relations)).same
-        nearest = {
-            label: same.get(label) or _nearest(before.relations, label) for label in relations
-        }
-        same |= of_entities.same
-        repeated = repeated_names(entities) | repeated_names(relations)
-        pairs = {label: other for label, other in repeated.items() if label not in same}
-        return cls(entities, nearest, of_entities.near, same, pairs)
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether some of the names need consent."""
-        return bool(self.relations or self.near or self.needs_force)
-
-    @property
-    def needs_force(self) -> bool:
-        """Whether some of the names differ from another in case or the like alone."""
-        return bool(self.same or self.repeated)
-
-    def check(self, new: bool, force: bool) -> None:
-        """Raise a `DataError` for doubtful names without consent.
-
-        `force` accepts all of them, `new` all but the `same` and `repeated`.
-        """
-        if force or not self.is_doubtful or (new and not self.needs_force):
-            return
-        doubts = "; ".join(self.doubts(of_new=not new))
-        agree = "`force=True`" if self.needs_force else "`new=True`"
-        known = [*self.same.values(), *self.relations.values(), *self.near.values()]
-        others = "the known names" if any(known) or not self.repeated else "one name for each"
-        raise DataError(
-            f"nothing was added: {doubts}; write {others}, or add these as they are with {agree}",
-            suggestions=list(dict.fromkeys(filter(None, known)))[:10],
-        )
-
-    def lines(self) -> list[str]:
-        """All new names as text, one line for each kind."""
-        count = counted(len(self.entities), "new entity", "new entities")
-        entities = [f"{count}: {join_names(self.entities)}"] if self.entities else []
-        return [*entities, *self.doubts()]
-
-    def doubts(self, of_new: bool = True) -> list[str]:
-        """The doubtful names as text, a line for each kind; unless `of_new`, what needs force."""
-        doubts = []
-        if self.same:
-            pairs = _pairs(self.same)
-            doubts.append(
-                f"{counted(len(pairs), 'new name')} differing from a known one in case, spaces or "
-                f"Unicode form alone: {join_names(pairs)}"
-            )
-        if self.repeated:
-            pairs = _pairs(self.repeated)
-            doubts.append(
-                f"{counted(len(pairs), 'new name')} differing from another new one in case, spaces "
-                f"or Unicode form alone: {join_names(pairs)}"
-            )
-        unlike = {label: known for label, known in self.relations.items() if label not in self.same}
-        if unlike and of_new:
-            pairs = _questions(unlike)
-            doubts.append(f"{counted(len(pairs), 'new relation')}: {join_names(pairs)}")
-        if self.near and of_new:
-            count = counted(len(self.near), "new entity", "new entities")
-            doubts.append(
-                f"{count} with nearly the name of a known one: {join_names(_questions(self.near))}"
-            )
-        return doubts
-
-
-def _pairs(same: Mapping[str, str]) -> list[str]:
-    """The new names, each with the one that it differs too little from."""
-    quoted = (quoted_pair(*pair) for pair in same.items())
-    return [f"{label} ({other})" for label, other in quoted]
-
-
-def _questions(nearest: Mapping[str, str | None]) -> list[str]:
-    """The new names, each with the known one that may have been meant."""
-    return [
-        f"'{label}'" + (f" (did you mean '{known}'?)" if known else "")
-        for label, known in nearest.items()
-    ]
-
-
-def _texts(known: Vocabulary) -> Iterable[str]:
-    """The labels and names of a vocabulary, without inverse relations."""
-    yield from (known.labels[::2] if known.kind == "relation" else known.labels)
-    yield from (
-        name for names in known.names.values() for name in names if not name.endswith(INVERSE)
-    )
-
-
-def _nearest(relations: Vocabulary, label: str) -> str | None:
-    return next((text for text in relations.nearest(label) if not text.endswith(INVERSE)), None)
-
-
-def join_names(names: Iterable[str]) -> str:
-    """The first of some names, and how many more there are."""
-    every = list(names)
-    more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
-    return ", ".join(every[:SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -287,15 +165,18 @@ def _change(
     Nothing is written if `check` raises, or in a dry run.
     """
     began = time.perf_counter()
-    if is_world(path) or Path(path).resolve().parent == cache_folder().resolve():
+    is_in_cache = Path(path).resolve().parent == cache_folder().resolve()
+    if is_world(path) or (is_in_cache and not Path(path).name.startswith(PREFIX)):
         raise RunError(
             "the run of world is Tacit's own; train one on world in a folder of yours, and change "
             "that"
         )
+    folder = find_run(path)
+    check_own(folder)
     if dry_run:
-        _, change = _plan_change(find_run(path), facts, merge)
+        _, change = _plan_change(folder, facts, merge)
         return replace(change, dry_run=True, seconds=round(time.perf_counter() - began, 3))
-    with find_run(path).exchange() as (run, draft):
+    with folder.exchange() as (run, draft):
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
         if change.added or change.removed:
@@ -330,7 +211,7 @@ def _plan_change(
         absent=absent,
     )
     if (change.entities or change.relations) and run.has(ENCODER):
-        without = "drop it, or " if run.has(MODEL) else ""
+        without = "drop it, or " if run.has_predictor else ""
         raise RunError(
             f"the facts name {counted(change.entities, 'entity', 'entities')} and "
             f"{counted(change.relations, 'relation')} that run '{run.path}' does not know "
@@ -361,17 +242,25 @@ def _write(
 ) -> None:
     """Write the changed run without the files that depend on its old weights and facts.
 
-    An encoder keeps its weights, since it knows all entities of the changed graph.
+    An encoder keeps its weights, since it knows all entities of the changed graph. Rules keep their
+    counts, and look at the changed facts.
     """
     from tacit.adapt.adapter import load_adapter, save_adapter
+    from tacit.links.factors import FactorModel
     from tacit.links.models import load_model, save_model
+    from tacit.links.rules.rule_files import load_rules, rule_scorer
     from tacit.links.training.new_embeddings import fit_new_embeddings
 
-    model = load_model(run) if run.has(MODEL) else None  # before anything is written
-    larger = model
+    # before anything is written
+    model = load_model(run) if run.has(MODEL) else None
+    rules = load_rules(run)[0] if run.has(RULES) else None
+    predictor: Scorer | None = model
+    larger: Scorer | None = model
     if model is not None and (change.entities or change.relations):
         chosen = TrainSettings.of(run.settings["train"])
         larger = fit_new_embeddings(model, graph, chosen, progress)
+    elif model is None and rules is not None:
+        predictor, larger = rule_scorer(rules, run.graph()), rule_scorer(rules, graph)
     settings = run.settings
     first, *others = (table for table in settings if table not in _WRITTEN)
     new_run = RunFolder.create(draft, graph, settings[first], table=first)
@@ -379,14 +268,14 @@ def _write(
     totals = before.pop("changes", {})
     before.pop("versions", None)
     results = {name: _mark_outdated(value) for name, value in before.items()}
-    if model is not None and larger is not None:
+    if isinstance(larger, FactorModel):
         save_model(new_run, larger)
-        if run.has(ADAPTER):
-            adapter, adapted = load_adapter(run, model)
-            save_adapter(new_run, adapter.with_larger_scorer(larger), adapted)
+    if predictor is not None and larger is not None and run.has(ADAPTER):
+        adapter, adapted = load_adapter(run, predictor)
+        save_adapter(new_run, adapter.with_larger_scorer(larger), adapted)
     for table in others:  # after the model, whose saving deletes an adapter's table
         new_run.write_settings(table, settings[table])
-    for name in (ENCODER, ADAPTER):
+    for name in (RULES, ENCODER, ADAPTER):
         if run.has(name) and not new_run.has(name):
             about, tensors = run.contents(name)
             new_run.write_tensors(name, tensors, about)

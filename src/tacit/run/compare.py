@@ -14,7 +14,8 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.loaded_run import describe_adapter, engine_of
 from tacit.query.sampling.query_folder import sample
 from tacit.run.run import Run, open
-from tacit.run_folder.files import ADAPTER, MODEL, ON_PREDICTOR
+from tacit.run.world import find_run
+from tacit.run_folder.files import ADAPTER, ON_PREDICTOR
 from tacit.run_folder.folder import versions
 from tacit.sources import NameOrPath
 
@@ -188,6 +189,8 @@ def _open_all(sources: Sequence[NameOrPath], device: str) -> dict[str, Run]:
     """The runs by their sources, or a `RunError` unless all are of one graph."""
     if not sources:
         raise SettingsError("there are no runs to compare; give at least one", "runs")
+    for source in sources:
+        find_run(source)  # facts alone are no run to compare
     open_runs = {str(source): open(source, device=device) for source in sources}
     first, *others = (run.folder for run in open_runs.values())
     for other in others:
@@ -212,7 +215,7 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measure: Measured) 
     def add(system: str, engine: Engine, model: str, training: str, parameters: int) -> None:
         rows.append(System(name, system, model, training, parameters, measure(engine)))
 
-    if folder.has(MODEL):
+    if folder.has_predictor:
         settings = folder.settings["train"]
         training = ", ".join(
             f"{name} {settings[name]}" for name in ("model", "rank", "epochs") if name in settings
@@ -234,6 +237,8 @@ def _systems(run: Run, name: str, observed: tuple[str, ...], measure: Measured) 
 
 
 def _size(module: Any) -> int:
-    """The number of weights in a model's file, without the padding of its tables."""
+    """The number of rules, or of weights in a model's file without the padding of its tables."""
+    if hasattr(module, "rules"):
+        return len(module.rules)
     tables = module.state_dict() if hasattr(module, "state_dict") else {}
     return sum(table.numel() for table in tables.values())

@@ -14,10 +14,10 @@ from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
 from tacit.run.answering import QuestionAnswering
 from tacit.run.changes import Change, add_facts, remove_facts
-from tacit.run.world import find_run
-from tacit.run_folder.files import ENCODING, MODEL
+from tacit.run.mined import check_own, find_or_mine
+from tacit.run_folder.files import ENCODING, MODEL, RULES
 from tacit.run_folder.folder import RunFolder, predicting_parts
-from tacit.sources import NameOrPath
+from tacit.sources import NameOrPath, take_reading
 
 # Imports of torch are local, since loading a graph should not wait for it.
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation
     from tacit.fitting.progress import Progress
+    from tacit.graph.datasets import Facts
     from tacit.query.sampling.queries import QuerySet
     from tacit.query.sampling.sampling import Sample
     from tacit.run.changes import Triples
@@ -108,6 +109,7 @@ class Run(QuestionAnswering):
         config = AdaptSettings.of(settings)
         loaded = self._loaded
         folder = loaded.folder
+        check_own(folder)
         with folder.in_use(), folder.training("adapt"):
             engine = loaded.engine
             moves = "device" in settings and engine.scorer.device != pick_device(config.device)
@@ -122,6 +124,7 @@ class Run(QuestionAnswering):
                 train_queries,
                 config,
                 valid=valid_queries,
+                rules=weights.mixture,
                 run=folder,
                 progress=progress,
                 resume=resume,
@@ -146,6 +149,7 @@ class Run(QuestionAnswering):
         """
         from tacit.run.training import train_encoder  # which makes runs
 
+        check_own(self.folder)
         train_encoder(self.folder.path, queries=queries, **{"progress": False, **options})
         self._reread()
         summary: dict[str, Any] = self.results["encode"]
@@ -153,7 +157,7 @@ class Run(QuestionAnswering):
 
     def drop_encoder(self) -> None:
         """Delete the run's encoder or its stopped training; a link predictor must remain."""
-        if not self.folder.has(MODEL):
+        if not self.folder.has_predictor:
             raise RunError(
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
             )
@@ -177,10 +181,12 @@ class Run(QuestionAnswering):
         exact search is faster.
         """
         if not self.folder.has(MODEL):
-            raise RunError(
-                f"run '{self.folder.path}' holds an encoder alone; an index is one of a link "
-                "predictor"
+            problem = (
+                "predicts by rules; an index is one of vectors"
+                if self.folder.has(RULES)
+                else "holds an encoder alone; an index is one of a link predictor"
             )
+            raise RunError(f"run '{self.folder.path}' {problem}")
         loaded = self._loaded
         built = loaded.weights.retrievers.build(loaded.weights.scorer, nlist, seed)
         self._reload(preloaded=self._unchanged_weights(loaded))
@@ -314,14 +320,24 @@ class Run(QuestionAnswering):
         return write_report(self.folder, out)
 
 
-def open(source: NameOrPath, *, device: str = "auto", adapted: bool = True, **settings: Any) -> Run:
-    """Open the run in a folder, or `world`, which is trained at its first use and cached.
+def open(
+    source: NameOrPath | Facts,
+    *,
+    device: str = "auto",
+    adapted: bool = True,
+    progress: Progress | bool = False,
+    **settings: Any,
+) -> Run:
+    """Open the run in a folder, `world`, or facts alone, which are predicted by their rules.
 
-    Settings are those of `EngineSettings`; where the run has an adapter, those it was trained for
-    are the defaults, and another `calibration` is refused. `adapted=False` leaves the adapter out,
-    and so does a `preset`.
+    `world` is trained at its first use, and the rules of a file, a folder, a DataFrame, a graph or
+    rows of labels are mined at theirs; both are cached. `progress` hears of the mining, or True
+    shows it. Settings are those of `EngineSettings`; where the run has an adapter, those it was
+    trained for are the defaults, and another `calibration` is refused. `adapted=False` leaves the
+    adapter out, and so does a `preset`. Options of `tacit.load` say how facts are read.
     """
-    run = Run(find_run(source), device=device, adapted=adapted, **settings)
+    folder = find_or_mine(source, progress, **take_reading(settings))
+    run = Run(folder, device=device, adapted=adapted, **settings)
     _ = run.engine  # raises errors of the run here
     for note in run.notes:
         log.warning("%s", note)

@@ -13,10 +13,11 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
 from tacit.links.settings import TrainSettings
+from tacit.run.rule_training import take_mining, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
-from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR
-from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES_MODEL
+from tacit.run_folder.folder import RunFolder, is_of_rules
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
 # Imports of torch are local.
@@ -50,17 +51,23 @@ def train(
     `progress` receives every `Event`, or True shows them: as a bar on a terminal, as lines
     elsewhere. Settings are those of `TrainSettings`: model, rank, epochs, batch, lr, reg, device,
     seed and so on; the defaults of rank, epochs, batch and reg depend on the size of the graph.
-    Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such as
-    `columns`, say how the graph is read.
+    Rules are mined as well, by `RuleSettings`, and mixed into the scores, unless `rules=False`.
+    With `model="rules"` they are those of `RuleSettings`, and the run is written once all rules are
+    mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
+    as `columns`, say how the graph is read.
     """
+    _check_either(resume, force)
+    if settings.get("model") == RULES_MODEL:
+        return train_rules(graph, out, resume, force, progress, settings)
     from tacit.evaluate.question_validation import validation
     from tacit.fitting.progress import Event, shown
     from tacit.links.models import pick_device
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
+    from tacit.run.mixed_training import complete_rules
 
-    _check_either(resume, force)
     reading = take_reading(settings)
+    mining = take_mining(settings)
     config = TrainSettings.of(settings)
     pick_device(config.device)  # before anything is written
     meet_others(config.device)
@@ -75,7 +82,12 @@ def train(
                 f"run '{out}' holds an encoder alone, no link predictor to go on with; choose "
                 "another folder"
             )
-        stored = TrainSettings.of(folder.settings["train"])
+        if is_of_rules(folder):
+            raise RunError(
+                f"run '{out}' holds rules, which are mined again with `force=True`; go on with it "
+                "by `model='rules'`, or choose another folder"
+            )
+        stored = TrainSettings.stored(folder.settings["train"])
         config = stored.continued(**settings)
     else:
         sizes = len(loaded.train), loaded.num_entities
@@ -92,10 +104,12 @@ def train(
         shards.wait()
         folder = RunFolder.open(out)
     with folder.training("train") if shards.leads else nullcontext():
-        if shards.leads and TrainSettings.of(folder.settings["train"]) != stored:
+        if shards.leads and TrainSettings.stored(folder.settings["train"]) != stored:
             raise RunError(f"run '{out}' was replaced by another training; choose another folder")
         validate = validation(loaded, config, folder, shards)
         fit(loaded, config, folder, progress, resume=resume, validate=validate)
+        if shards.leads:
+            complete_rules(loaded, folder, config, mining, shards.world == 1, progress)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 
@@ -172,12 +186,17 @@ def _train_in_folder(
     config = _continued_settings(folder, requested, settings, resume)
     if resume and folder.has(ENCODER) and not folder.has(ENCODING):  # it is complete
         return folder
-    predicts = folder.has(MODEL)  # its vectors stay as they are while the encoder is trained
+    predicts = folder.has_predictor  # which stays as it is while the encoder is trained
     with folder.training("encode"), folder.in_use() if predicts else nullcontext():
         if out is None:
             _check_replaceable(folder, resume, force)
         try:
-            scorer = load_model(folder, str(pick_device(config.device))) if predicts else None
+            needs_vectors = config.model in ON_PREDICTOR or folder.has(MODEL)
+            scorer = (
+                load_model(folder, str(pick_device(config.device)))
+                if predicts and needs_vectors
+                else None
+            )
             graph = folder.graph()
             train_queries, valid_queries = training_queries(graph, config, queries)
             encode(

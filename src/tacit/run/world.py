@@ -14,7 +14,7 @@ from tacit.disk import LOCK, exists, locked, written
 from tacit.errors import RunError
 from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
-from tacit.run_folder.files import FORMAT, SETTINGS
+from tacit.run_folder.files import FORMAT, RULES, SETTINGS
 from tacit.run_folder.folder import RunFolder
 from tacit.sources import NameOrPath, cache_folder, is_run, is_world
 
@@ -64,7 +64,7 @@ def no_run(path: Path, what: str = "run") -> RunError:
         return RunError(
             f"there is no {what} {name}; give a run, a data set, or a file or folder of facts"
         )
-    if path.is_dir() and (runs_inside := _runs_in(path)):
+    if path.is_dir() and (runs_inside := runs_in(path)):
         return RunError(
             f"{name} is no run but a folder of runs; name one of them, such as '{runs_inside[0]}'"
         )
@@ -80,11 +80,12 @@ def no_run(path: Path, what: str = "run") -> RunError:
 def _runs_near(path: Path) -> dict[str, Path | str]:
     """The runs close to a missing path, by name."""
     folders = path.parent, Path(), Path("runs")
-    runs = chain.from_iterable(map(_runs_in, dict.fromkeys(folders)))
+    runs = chain.from_iterable(map(runs_in, dict.fromkeys(folders)))
     return {"world": "world"} | {run.name: run for run in runs}
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def runs_in(folder: Path) -> list[Path]:
+    """The run folders in a folder."""
     return [path for path in _entries(folder) if is_run(path)]
 
 
@@ -128,7 +129,7 @@ def world_run() -> Path:
 def _is_trained(path: Path) -> bool:
     from tacit.links.training.finished import is_complete
 
-    return is_run(path) and is_complete(RunFolder.open(path))
+    return is_run(path) and is_complete(run := RunFolder.open(path)) and run.has(RULES)
 
 
 def world_folder(graph: Graph) -> Path:

@@ -14,6 +14,7 @@ SETTINGS = "settings.toml"
 MODEL = "model.safetensors"
 ADAPTER = "adapter.safetensors"
 ENCODER = "encoder.safetensors"
+RULES = "rules.safetensors"
 # checkpoints
 CHECKPOINT = "checkpoint.safetensors"
 ADAPTATION = "adaptation.safetensors"
@@ -32,25 +33,44 @@ RETRIEVAL_FILES = (INDEX, CODES, BYTES, WEIGHTS)
 # from earlier versions, deleted when the run is replaced
 FORMER_FILES = ("facts.npz", "rows.cache", "log-sums.cache")
 # written by commands that take time
-COMMAND_FILES = (MODEL, ADAPTER, ENCODER, CHECKPOINT, ADAPTATION, ENCODING, TRACE, RESULTS)
+COMMAND_FILES = (
+    MODEL,
+    ADAPTER,
+    ENCODER,
+    RULES,
+    CHECKPOINT,
+    ADAPTATION,
+    ENCODING,
+    TRACE,
+    RESULTS,
+)
 RUN_FILES = (SETTINGS, *GRAPH_FILES, *FORMER_FILES, *COMMAND_FILES, QUESTIONS, *RETRIEVAL_FILES)
 # the files that an engine is made of
-ENGINE_FILES = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, INDEX, CODES, BYTES)
+ENGINE_FILES = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, RULES, INDEX, CODES, BYTES)
 # encoders over the vectors of the run's link predictor, deleted together with it
 ON_PREDICTOR = ("lmpnn",)
+RULES_MODEL = "rules"  # the `model` of a run whose link predictor is rules alone
 TRAINED_TABLES = ("train", "encode")  # tables of settings, at least one of which a run has
 OUTDATED = "the {} changed since this was measured"
 # files that several processes write in parts; `fitting/parts.py` names them
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
 
 SettingsTable = Mapping[str, Any]
+
+
+def _predicts(settings: SettingsTable) -> bool:
+    return settings.get("search") not in ("symbolic", "encoder")
+
+
 # the parts of a run by their table of settings: weights, checkpoint, and a predicate on the
-# settings of an evaluation that says whether it depends on those weights
+# settings of an evaluation that says whether it depends on those weights; rules have no table of
+# their own where they are the link predictor, and no checkpoint
 PARTS: dict[str, tuple[str, str, Callable[[SettingsTable], bool]]] = {
-    "train": (
-        MODEL,
-        CHECKPOINT,
-        lambda settings: settings.get("search") not in ("symbolic", "encoder"),
+    "train": (MODEL, CHECKPOINT, _predicts),
+    "rules": (
+        RULES,
+        "",
+        lambda settings: _predicts(settings) and settings.get("rules") is not False,
     ),
     "adapt": (ADAPTER, ADAPTATION, lambda settings: settings.get("adapted") is True),
     "encode": (ENCODER, ENCODING, lambda settings: settings.get("search") == "encoder"),

@@ -29,6 +29,8 @@ from tacit.run_folder.files import (
     PARTS,
     REPAIRS,
     RESULTS,
+    RULES,
+    RULES_MODEL,
     SETTINGS,
     TRACE,
     TRAINED_TABLES,
@@ -157,12 +159,17 @@ class RunFolder(GraphFolder):
             if results != before:
                 self.write_results(results)
 
+    @property
+    def has_predictor(self) -> bool:
+        """Whether the run has a link predictor: vectors, rules, or both."""
+        return self.has(MODEL) or self.has(RULES)
+
     def depends(self, settings: SettingsTable, part: str) -> bool:
         """Whether an evaluation with these settings depends on a part of the run.
 
         An encoder without a link predictor also predicts links; one over its vectors depends on it.
         """
-        encoder_only = part == "encode" and not self.has(MODEL)
+        encoder_only = part == "encode" and not self.has_predictor
         if part == "train" and self.settings.get("encode", {}).get("model") in ON_PREDICTOR:
             return PARTS["encode"][-1](settings) or PARTS["train"][-1](settings)
         return PARTS[part][-1](settings) or (encoder_only and PARTS["train"][-1](settings))
@@ -171,7 +178,12 @@ class RunFolder(GraphFolder):
         """The state of the weight files of each part, which changes when they are written."""
         # one file, or one per process
         model = sorted(self.path.glob(f"{Path(MODEL).stem}*.safetensors"))
-        paths = {"train": model, "adapt": [self.path / ADAPTER], "encode": [self.path / ENCODER]}
+        paths = {
+            "train": model,
+            "rules": [self.path / RULES] if self.has(RULES) else [],
+            "adapt": [self.path / ADAPTER],
+            "encode": [self.path / ENCODER],
+        }
         return {
             part: [(path.name, disk.state(path)) for path in files] for part, files in paths.items()
         }
@@ -200,7 +212,7 @@ class RunFolder(GraphFolder):
         Readers find all of the part or nothing of it. Without a link predictor, the adapter belongs
         to the encoder and is deleted with it.
         """
-        if part == "encode" and not self.has(MODEL):
+        if part == "encode" and not self.has_predictor:
             self.drop("adapt")
         weights, under_way, _ = PARTS[part]
         with disk.exchanging(self.path, (weights, under_way).__contains__) as draft:
@@ -223,7 +235,13 @@ class RunFolder(GraphFolder):
 
 def predicting_parts(files: Mapping[str, list[Any]]) -> tuple[str, ...]:
     """The parts of a run that predict links: an encoder does without a link predictor."""
-    return ("train",) if files["train"] else ("train", "encode")
+    by_predictor = files["train"] or files["rules"]
+    return ("train", "rules") if by_predictor else ("train", "rules", "encode")
+
+
+def is_of_rules(run: RunFolder) -> bool:
+    """Whether rules alone are the link predictor of a run."""
+    return run.settings.get("train", {}).get("model") == RULES_MODEL
 
 
 def versions() -> dict[str, str]:

@@ -147,8 +147,8 @@ class GraphFolder(LockedFolder):
         _ = run.fingerprint
         return run
 
-    def _make_empty(self, force: bool, resumable: bool) -> None:
-        """Create a folder without a run; only files of runs are deleted."""
+    def check_free(self, force: bool = False, resumable: bool = True) -> None:
+        """Raise a `RunError` unless `create` would put a run into the folder."""
         path = self.path
         if str(path).encode("utf-8", "replace").decode() != str(path):
             raise RunError(
@@ -156,21 +156,30 @@ class GraphFolder(LockedFolder):
             )
         if path.is_file():
             raise RunError(f"'{path}' is a file; a run needs a folder; choose another name")
-        with disk.written(path):
-            path.mkdir(parents=True, exist_ok=True)
+        if not path.is_dir():
+            return
         disk.finish_exchange(path)
-        shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
-        names = {entry.name for entry in path.iterdir()}
+        with disk.written(path):
+            names = {entry.name for entry in path.iterdir()}
         if SETTINGS in names and not names.isdisjoint(COMMAND_FILES) and not force:
             go_on = "go on with it by `resume=True`, " if resumable else ""
             raise RunError(
                 f"'{path}' holds a run; {go_on}replace it by `force=True`, or choose another folder"
             )
-        run_files = set(filter(is_run_file, names))
-        if run_files != names and SETTINGS not in names:
+        if SETTINGS not in names and not all(map(is_run_file, names)):
             raise RunError(
                 f"folder '{path}' is not empty and holds no run; choose an empty or a new one"
             )
+
+    def _make_empty(self, force: bool, resumable: bool) -> None:
+        """Create a folder without a run; only files of runs are deleted."""
+        path = self.path
+        self.check_free(force, resumable)
+        with disk.written(path):
+            path.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(path / disk.DRAFT, ignore_errors=True)
+        names = {entry.name for entry in path.iterdir()}
+        run_files = set(filter(is_run_file, names))
         with ExitStack() as stack:
             if SETTINGS in names:
                 for part in TRAINED_TABLES:

@@ -28,6 +28,13 @@ def print_address(service: Service, address: str) -> None:
     )
 
 
+def _name(run: Run) -> str:
+    """The name of a run's folder, or of its graph where that lies in the cache."""
+    from tacit.run.mined import is_cached
+
+    return run.folder.graph().name if is_cached(run.folder) else run.folder.path.resolve().name
+
+
 def serve(
     runs: NameOrPath | Run | Mapping[str, NameOrPath | Run],
     *,
@@ -36,16 +43,16 @@ def serve(
 ) -> None:
     """Serve one or several runs, by page, HTTP and SPARQL, until interrupted.
 
-    A run is one that was opened, with its device and settings, or a folder, or `world`. Settings
-    are those of `ServerSettings`, with `limits` of `Limits`; `ready` is called with each service
-    and its address once questions can be asked. Ctrl-C ends it, and raises `KeyboardInterrupt`, as
-    it does in training. A program calls this below `if __name__ == "__main__"`, since processes
-    that answer import it.
+    A run is one that was opened, with its device and settings, or a folder, or `world`, or facts
+    as `tacit.open` takes them. Settings are those of `ServerSettings`, with `limits` of `Limits`;
+    `ready` is called with each service and its address once questions can be asked. Ctrl-C ends it,
+    and raises `KeyboardInterrupt`, as it does in training. A program calls this below
+    `if __name__ == "__main__"`, since processes that answer import it.
     """
     chosen = ServerSettings.of(settings)
     fork_server.start()
+    from tacit.run.mined import find_or_mine
     from tacit.run.run import Run
-    from tacit.run.world import find_run
 
     try:
         from tacit.server.served_run import ServedRun
@@ -58,7 +65,8 @@ def serve(
     if not several:
         raise SettingsError("there are no runs to serve; give at least one")
     opened = [
-        (name, run if isinstance(run, Run) else Run(find_run(run))) for name, run in several.items()
+        (name, run if isinstance(run, Run) else Run(find_or_mine(run)))
+        for name, run in several.items()
     ]
-    served = {name or run.folder.path.resolve().name: ServedRun.of(run) for name, run in opened}
+    served = {name or _name(run): ServedRun.of(run) for name, run in opened}
     serve_runs(served, chosen, ready)

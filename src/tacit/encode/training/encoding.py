@@ -24,7 +24,7 @@ from tacit.links.scorer import Scorer
 from tacit.links.training.memory import clear_memory_errors
 from tacit.query.sampling.queries import QuerySet, QuerySets, has_queries, without_queries
 from tacit.query.sampling.query_folder import check_ids, queries_for
-from tacit.run_folder.files import ENCODER, ENCODING, MODEL
+from tacit.run_folder.files import ENCODER, ENCODING
 from tacit.run_folder.folder import RunFolder
 
 
@@ -147,7 +147,7 @@ def _lock_facts(run: RunFolder | None, graph: Graph) -> Iterator[None]:
     if run is None:
         yield
         return
-    with run.in_use(changes=not run.has(MODEL)):
+    with run.in_use(changes=not run.has_predictor):
         run.begin(graph)
         yield
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms.hop_kernels import log_sums
 from tacit.engine.atoms.known_facts import KnownFacts
-from tacit.engine.logic import largest, log1mexp, log_positive
+from tacit.engine.logic import largest, log_positive
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.mixture import RuleMixture
@@ -273,15 +273,6 @@ def _steady(logits: Tensor) -> Tensor:
     return torch.cat([parts, logits[:, size:].logsumexp(dim=1, keepdim=True)], dim=1).logsumexp(
         dim=1
     )
-
-
-def moved_odds(scores: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """`log σ(x(1 + α) + β)` of the log-odds `x = log c / (1 - c)` of `log c`."""
-    after = F.logsigmoid(torch.addcmul(shift, scores - log1mexp(scores), scale))
-    if after.requires_grad:
-        return after
-    # log-odds and back lose digits, which unchanged rows keep
-    return torch.where((scale == 1.0) & (shift == 0.0), scores, after)
 
 
 CALIBRATIONS: dict[str, type[Calibration]] = {

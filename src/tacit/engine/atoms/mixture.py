@@ -17,12 +17,11 @@ from tacit.engine.atoms.calibration import (
     Calibration,
     CalibrationCapabilities,
     Tails,
-    moved_odds,
 )
 from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.links.rules.rule_scorer import RuleScorer
 
-_MOST = 0.999  # of a score that comes from rules, so that an atom without any keeps its order
+LARGEST_SHARE = 0.999  # so that atoms without a rule keep their order
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,8 @@ class RuleMixture:
     """Rules, and the share that they have in scores: `λ(h, r) = λ_r + (1-λ_r) · c / (c + n_h)`.
 
     `n_h` is the number of facts of the head, so that rules count for more where a vector was
-    learned from few. The log-odds `x` of a mixed score become `scale · x + shift`.
+    learned from few. Confidences are shares of pairs that are facts already; the log-odds `x` of
+    those that are none become `scale · x + shift` first.
     """
 
     scorer: RuleScorer
@@ -39,17 +39,11 @@ class RuleMixture:
     scale: float = 1.0
     shift: float = 0.0
 
-    @property
-    def recalibrates(self) -> bool:
-        """Whether mixed scores are calibrated again."""
-        return (self.scale, self.shift) != (1.0, 0.0)
-
     @cached_property
-    def _degrees(self) -> Tensor:
-        """The number of facts of each entity, both directions, `[N]`."""
+    def degrees(self) -> Tensor:
+        """The number of facts of each entity, in both directions, `[N]`."""
         index = self.scorer.index
-        heads = index.keys // index.num_relations
-        counts = np.bincount(heads, np.diff(index.offsets), self.scorer.num_entities)
+        counts = np.bincount(index.heads, np.diff(index.offsets), self.scorer.num_entities)
         return torch.from_numpy(counts).to(self.scorer.device)
 
     @cached_property
@@ -60,8 +54,14 @@ class RuleMixture:
         """`λ(h, r)` of some rows, `[B]` in float64."""
         shares = self._shares[relations]
         if self.few:
-            shares = shares + (1.0 - shares) * self.few / (self.few + self._degrees[heads])
-        return shares.clamp(max=_MOST)
+            shares = shares + (1.0 - shares) * self.few / (self.few + self.degrees[heads])
+        return shares.clamp(max=LARGEST_SHARE)
+
+    def chances(self, scores: Tensor) -> Tensor:
+        """The probabilities of atoms by rules, of their scores by confidences, in float64."""
+        if (self.scale, self.shift) == (1.0, 0.0):
+            return scores.double()
+        return torch.sigmoid(self.scale * torch.logit(scores.double()) + self.shift)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The weights as tensors by name."""
@@ -100,11 +100,8 @@ class Mixed(Calibration):
 
     @property
     def supremum(self) -> float:  # type: ignore[override]
-        """The upper bound of the calibration, lower where scores are calibrated down."""
-        highest = self.calibration.supremum
-        if not self.rules.recalibrates:
-            return highest
-        return min(highest, float(self._recalibrated(torch.tensor([[highest]]))))
+        """The upper bound of the calibration, which no mixed score exceeds."""
+        return self.calibration.supremum
 
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
@@ -129,13 +126,13 @@ class Mixed(Calibration):
             alone + torch.log1p(-shares)[rows], shares.log()[rows] + chances.log()
         )
         mixed = mixed.masked_fill(torch.isneginf(alone), -torch.inf)
-        mixed = mixed.clamp(max=self.calibration.supremum).to(scores.dtype)
+        mixed = mixed.clamp(max=self.supremum).to(scores.dtype)
         rest = torch.log1p(-shares).to(scores.dtype)[:, None]
         if scores.requires_grad:
             scores = (scores + rest).index_put((rows, columns), mixed)
         else:
             scores.add_(rest)[rows, columns] = mixed
-        return self._recalibrated(scores) if self.rules.recalibrates else scores
+        return scores
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Mixed:
         """The same rules beside a calibration with other facts to count and other shards."""
@@ -157,11 +154,10 @@ class Mixed(Calibration):
         return (
             torch.from_numpy(found.rows[inside].astype(np.int64)).to(device),
             torch.from_numpy(columns[inside].astype(np.int64)).to(device),
-            torch.from_numpy(found.scores[inside]).to(device, torch.float64),
+            self.rules.chances(torch.from_numpy(found.scores[inside]).to(device)),
         )
 
-    def _recalibrated(self, scores: Tensor) -> Tensor:
-        scale, shift = (
-            scores.new_full((1, 1), number) for number in (self.rules.scale, self.rules.shift)
-        )
-        return moved_odds(scores, scale, shift).clamp(max=self.calibration.supremum)
+
+def mixed(calibration: Calibration, rules: RuleMixture | None) -> Calibration:
+    """A calibration with rules beside it, if there are any."""
+    return calibration if rules is None else Mixed(calibration, rules)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tacit.graph.fact_index import Flags, Ids, Integers
+
+# Imports of torch are local, since the settings of a command import this module.
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NONE = -1  # where a relation or a constant is absent
 LONGEST = 3  # atoms of a body
@@ -109,6 +111,8 @@ class RuleSet:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The arrays as tensors by name."""
+        import torch
+
         return {
             field.name: torch.from_numpy(np.ascontiguousarray(getattr(self, field.name)))
             for field in fields(self)

@@ -7,14 +7,14 @@ import shlex
 from tacit.errors import RunError, TacitError
 from tacit.fitting.checkpoint import read_state
 from tacit.links.settings import TrainSettings
-from tacit.run_folder.files import CHECKPOINT, MODEL
+from tacit.run_folder.files import CHECKPOINT, MODEL, RULES
 from tacit.run_folder.folder import RunFolder
 
 
 def is_complete(run: RunFolder, settings: TrainSettings | None = None) -> bool:
     """Whether the training of a run has finished, and with these `settings` would not go on."""
     if not run.has(MODEL):
-        return False
+        return run.has(RULES)
     if not run.has(CHECKPOINT):
         if settings is not None and "train" not in run.results():
             raise RunError(

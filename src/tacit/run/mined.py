@@ -1,0 +1,207 @@
+"""Facts without a run: their rules are mined at the first use and kept in the user's cache."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from tacit import __version__, disk
+from tacit.engine.answers.aligned_cells import escape_control_chars
+from tacit.errors import LimitError, RunError, SettingsError, TacitError
+from tacit.graph.builder import counted
+from tacit.graph.formats.label_tables import is_frame, is_rows
+from tacit.graph.graph import Graph
+from tacit.graph.stored import fingerprint
+from tacit.links.rules.settings import RuleSettings
+from tacit.run.world import find_run, no_run, runs_in
+from tacit.run_folder.files import FORMAT
+from tacit.run_folder.folder import RunFolder
+from tacit.sources import cache_folder, is_run, is_world, load
+
+# Imports of torch are local.
+if TYPE_CHECKING:
+    from tacit.fitting.progress import Progress
+    from tacit.graph.datasets import Facts
+    from tacit.links.rules.rule_set import RuleSet
+
+MINER = 1  # raised with every change that finds other rules
+PREFIX = "rules-"  # of the folders in the cache
+MOST_RUNS = 20
+MOST_BYTES = 2 * 10**9
+_MINING = f"{disk.LOCK}-mining"
+
+
+def find_or_mine(source: Any, progress: Progress | bool = False, **reading: Any) -> RunFolder:
+    """The run that a source names, or the run of the rules of its facts.
+
+    Options are those of `load`, for facts alone. `progress` hears how many rules were mined, or
+    that they were there already.
+    """
+    if not holds_facts(source):
+        for name in reading:
+            raise SettingsError(
+                f"{name} says how facts are read, and those of a run were; leave it out", name
+            )
+        return find_run(source)
+    return run_of_rules(load(source, **reading), progress)
+
+
+def holds_facts(source: Any) -> TypeGuard[Facts]:
+    """Whether a source is facts rather than a run; a `RunError` for a folder of neither."""
+    if isinstance(source, str) and source == "-":
+        return True
+    if not isinstance(source, str | Path):
+        return isinstance(source, Graph) or is_frame(source) or is_rows(source)
+    if is_world(source) or is_run(source) or not disk.exists(source):
+        return False
+    path = Path(source)
+    if path.is_dir() and (runs_in(path) or not any(path.iterdir())):
+        raise no_run(path)
+    return True
+
+
+def run_of_rules(
+    graph: Graph, progress: Progress | bool = False, settings: RuleSettings | None = None
+) -> RunFolder:
+    """The run of the rules of a graph in the user's cache, mined by the first process to ask.
+
+    A damaged one is mined again. Where the cache cannot be written, the run lies in a temporary
+    folder, which is deleted at the end of the process.
+    """
+    from tacit.fitting.progress import Event, shown
+
+    config = settings or RuleSettings()
+    path = cached_path(graph, config)
+    with shown(progress) as tell, ExitStack() as stack:
+
+        def note(text: str) -> None:
+            tell(Event("note", 0, 0, note=escape_control_chars(text)))
+
+        found = _cached(path, graph)
+        unwritable: TacitError | None = None
+        if found is None:
+            try:
+                stack.enter_context(_sole_miner(path))
+                found = _cached(path, graph)
+            except (RunError, LimitError) as error:
+                unwritable = error
+        if found is not None:
+            folder, number = found
+            note(f"{counted(number, 'rule')} of {graph.name} from the cache")
+            return folder
+        return _mine(graph, path, config, unwritable, tell, note)
+
+
+def _mine(
+    graph: Graph,
+    path: Path,
+    config: RuleSettings,
+    unwritable: TacitError | None,
+    tell: Progress,
+    note: Any,
+) -> RunFolder:
+    """Mine the rules of a graph, and write them to the cache or else to a temporary folder."""
+    from tacit.links.rules.rule_files import mine_timed, write_rules_run
+
+    rules, seconds = mine_timed(graph, config, tell)
+    mined = f"mined {counted(len(rules), 'rule')} of {graph.name} in {seconds:.1f} s"
+    if unwritable is None:
+        try:
+            folder = write_rules_run(path, graph, config, rules, seconds)
+            note(f"{mined}; they are kept in {path.parent}")
+            shrink_cache(path.parent)
+            return folder
+        except (RunError, LimitError) as error:
+            unwritable = error
+    note(f"{mined}; they are not kept: {unwritable}")
+    temporary = Path(tempfile.mkdtemp(prefix="tacit-"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return write_rules_run(temporary / path.name, graph, config, rules, seconds)
+
+
+def cached_path(graph: Graph, settings: RuleSettings) -> Path:
+    """The folder for the rules of a graph by these settings and this version."""
+    hashed = sha256(f"{FORMAT} {MINER} {__version__} {fingerprint(graph)} {settings}".encode())
+    # what a reader sees beside the facts
+    shown = graph.name, graph.names, dict(graph.prefixes)
+    hashed.update(repr(shown).encode("utf-8", "surrogatepass"))
+    return cache_folder() / f"{PREFIX}{hashed.hexdigest()[:24]}"
+
+
+def is_cached(folder: RunFolder) -> bool:
+    """Whether a run is one of facts without a run of their own."""
+    parent = folder.path.parent.resolve()
+    temporary = parent.parent == Path(tempfile.gettempdir()).resolve()
+    return folder.path.name.startswith(PREFIX) and (temporary or parent == cache_folder().resolve())
+
+
+def check_own(folder: RunFolder) -> None:
+    """Raise a `RunError` for a run of facts without a run, which nobody else may change."""
+    if is_cached(folder):
+        raise RunError(
+            f"the rules of {folder.graph().name} are in Tacit's cache, which may drop them; train "
+            "a run of your own first, by `model='rules'` maybe",
+            command="train GRAPH --out RUN",
+        )
+
+
+def _cached(path: Path, graph: Graph) -> tuple[RunFolder, int] | None:
+    """A whole run of a graph's rules and how many they are, or None."""
+    from tacit.links.rules.rule_files import load_rules
+
+    if not is_run(path):
+        return None
+    try:
+        with disk.reading(path):
+            folder = RunFolder.open(path)
+            folder.check(graph)
+            folder.graph()
+            rules: RuleSet = load_rules(folder)[0]
+    except TacitError:
+        return None
+    with suppress(OSError):  # so that it counts as used
+        os.utime(path)
+    return folder, len(rules)
+
+
+@contextmanager
+def _sole_miner(path: Path) -> Iterator[None]:
+    """Keep other processes from mining the same rules, or deleting them meanwhile."""
+    with disk.written(path):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = disk.locked(path / _MINING)
+        lock.__enter__()
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def shrink_cache(cache: Path, runs: int = MOST_RUNS, size: int = MOST_BYTES) -> None:
+    """Delete the runs of rules that were used longest ago, beyond a number and a size.
+
+    The last one used stays, and so do those in use.
+    """
+    total = 0
+    newest = sorted(cache.glob(f"{PREFIX}*"), key=_last_use, reverse=True)
+    for place, path in enumerate(newest):
+        total += sum(state[0] for file in path.glob("*") if (state := disk.state(file)))
+        if place and (place >= runs or total > size):
+            with suppress(OSError, TacitError), ExitStack() as stack:
+                stack.enter_context(disk.locked(path / _MINING, wait=False))
+                stack.enter_context(RunFolder(path).in_use(changes=True))
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another process deleted it
+        return 0.0
