@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -62,23 +62,28 @@ def evidence_for(
 def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Triple]]) -> Evidence:
     """The evidence of a rule, by groundings that share no facts and that no rule before showed.
 
-    Those without any fact of a rule before come first.
+    Those without any fact of a rule before come first. A fact and its reverse count as one.
     """
     before = set[Triple]().union(*shown)
-    grounded = [(path, path_facts(firing.rule, path)) for path in firing.paths]
-    fresh = [(path, facts) for path, facts in grounded if frozenset(facts) not in shown]
-    fresh.sort(key=lambda each: len(before.intersection(each[1])))
+    grounded = [(path, _undirected(path_facts(firing.rule, path))) for path in firing.paths]
+    fresh = [(path, facts) for path, facts in grounded if facts not in shown]
+    fresh.sort(key=lambda each: len(before & each[1]))
     used = set[Triple]()
     paths = list[EvidencePath]()
     for path, facts in fresh:
         if len(paths) < count and used.isdisjoint(facts):
             used.update(facts)
-            shown.add(frozenset(facts))
-            named = tuple(EvidenceFact.of(graph, fact) for fact in facts)
-            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), named))
+            shown.add(facts)
+            named = (EvidenceFact.of(graph, fact) for fact in path_facts(firing.rule, path))
+            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), tuple(named)))
     more = firing.total - (len(grounded) - len(fresh)) - len(paths)
     rule = NamedRule.of(graph, firing.rule, firing.id)
     return Evidence(rule, tuple(paths), more, not firing.exact)
+
+
+def _undirected(facts: Iterable[Triple]) -> frozenset[Triple]:
+    """Facts without their directions, which a symmetric relation states twice."""
+    return frozenset((min(s, o), r, max(s, o)) for s, r, o in facts)
 
 
 def path_facts(rule: Rule, path: Sequence[int]) -> list[Triple]:
