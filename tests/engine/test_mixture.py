@@ -236,10 +236,12 @@ def test_an_adapter_moves_the_odds_of_the_mixture() -> None:
     moved = with_it.atoms.rows(heads, relations)
     assert torch.allclose(moved.exp().double(), by_hand, atol=1e-6)
     assert float(moved.detach().max()) <= with_it.atoms.calibration.supremum
+    adapter.train()
     loss = with_it.atoms.rows(heads, relations)[:, 3].clamp(min=-50).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     assert adapter.bias.grad is not None
     assert bool((adapter.bias.grad != 0).all())
+    adapter.eval()
     asked = questions(with_it, 3)
     exact = with_it.with_settings(search="exact").ask_many(asked, 4)
     for one, other in zip(with_it.with_settings(k=SIZE).ask_many(asked, 4), exact, strict=True):

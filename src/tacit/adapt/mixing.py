@@ -67,7 +67,10 @@ class ShareGains:
         return float((best - self.ranks[:, 0]).std() / len(best) ** 0.5)
 
     def at(self, few: float) -> Floats:
-        """The same table where heads of few facts have larger shares, interpolated."""
+        """The gains where heads of few facts have larger shares, interpolated.
+
+        A share costs its part of the error, so that what hardly matters stays small.
+        """
         grid = np.array(SHARES)
         columns = []
         for share in SHARES:
@@ -79,7 +82,7 @@ class ShareGains:
             weight = (shares - grid[left]) / (grid[left + 1] - grid[left])
             rows = np.arange(len(shares))
             before, after = self.ranks[rows, left], self.ranks[rows, left + 1]
-            columns.append(before + weight * (after - before))
+            columns.append(before + weight * (after - before) - self.error * shares)
         return np.stack(columns, axis=1)
 
 
@@ -102,7 +105,7 @@ def fit_mixture(
     mixture = RuleMixture(rules, usual, 0.0, *fit_odds(graph, rules, facts))
     with counting(progress) as counts:
         gains = share_gains(graph, scorer, mixture, facts, counts("facts to mix by", len(facts)))
-    tables = [gains.at(few) - gains.error * np.array(SHARES) for few in FEW]
+    tables = [gains.at(few) for few in FEW]
     best = int(np.argmax([table.mean(axis=0).max() for table in tables]))
     shares = shrunk_shares(facts[:, 1], tables[best], graph.num_relations)
     return replace(mixture, shares=torch.from_numpy(shares).float(), few=FEW[best])

@@ -169,4 +169,4 @@ def stored_settings(values: Mapping[str, Any]) -> AdaptSettings:
             "`strength`"
         )
     known = {k: value for k, value in values.items() if k not in RETIRED}
-    return AdaptSettings.of({"rules": False, **known})
+    return AdaptSettings.of({**known, "rules": bool(known.get("rules"))})

@@ -67,6 +67,9 @@ def train(
         say(f"{out}: {counted(results['rules'], 'rule')} mined in {results['seconds']:.1f} s")
     else:
         _report_predictor(out, results)
+    if beside := run.results.get("rules"):
+        work = f"{counted(beside['rules'], 'rule')} mined in {beside['seconds']:.1f} s"
+        say(f"{work}, with a share of {beside['share']:.0%} in the scores", err=True)
     say(f"ask it with: {shlex.join(['tacit', 'ask', str(out), _question(facts)])}", err=True)
 
 
