@@ -23,7 +23,7 @@ from tacit.engine.answers.witnesses import WitnessAtom
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 from tacit.links.models import ComplEx
-from tacit.links.rules.rule_scorer import RuleScorer
+from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import NONE, WRITTEN, Rule, RuleSet
 from tacit.run.answering import QuestionAnswering
 
@@ -86,6 +86,11 @@ def labels_of(fact: EvidenceFact) -> tuple[str, ...]:
     return fact.subject_label, fact.relation_label, fact.object_label
 
 
+def undirected(fact: EvidenceFact) -> tuple[str, frozenset[str]]:
+    """A fact without its direction: a symmetric relation states it twice."""
+    return fact.relation_label, frozenset((fact.subject_label, fact.object_label))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_evidence_is_what_brute_force_finds(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -107,17 +112,18 @@ def test_evidence_is_what_brute_force_finds(seed: int) -> None:
                 expected[place] = paths_by_hand(graph, rules[place], head, tail)
         best = sorted(filter(expected.get, expected), key=lambda i: -rules[i].confidence)
         assert [each.rule.id for each in found] == best
-        shown = list[frozenset[tuple[str, ...]]]()
+        shown = list[frozenset[tuple[str, frozenset[str]]]]()
         for each in found:
+            body = rules[each.rule.id].body
             sets = {
                 frozenset(
-                    labels_of(EvidenceFact.of(graph, fact))
-                    for fact in evidence_finder.path_facts(rules[each.rule.id], path)
+                    (graph.relations[r & ~1], frozenset((graph.entities[a], graph.entities[b])))
+                    for r, a, b in zip(body, path, path[1:], strict=False)
                 )
                 for path in expected[each.rule.id]
             }
-            groundings = [frozenset(map(labels_of, path.facts)) for path in each.paths]
-            assert all(grounding <= facts for grounding in groundings)
+            assert all(labels_of(fact) in facts for path in each.paths for fact in path.facts)
+            groundings = [frozenset(map(undirected, path.facts)) for path in each.paths]
             assert sets.issuperset(groundings)
             seen_before = sets.intersection(shown)
             assert seen_before.isdisjoint(groundings)
@@ -173,6 +179,25 @@ def test_two_rules_that_rest_on_the_same_facts_show_them_once() -> None:
         "because of the same facts: 5 of 9 such entities are known to speak German "
         "(confidence 20 %, rule 1)"
     )
+
+
+def test_a_fact_and_its_reverse_are_not_shown_as_two_reasons() -> None:
+    graph = Graph.of([FACTS[0], ("Latvia", "borders", "Estonia"), FACTS[3]])
+    borders, speaks = map(graph.relations.id, ("borders", "speaks"))
+    rules = [Rule((each, speaks), speaks, confidence=0.3) for each in (borders, borders ^ 1)]
+    atom = atom_of(engine_of(*rules, graph=graph), ": speaks(Estonia, German)")
+    assert [len(each.paths) for each in atom.evidence] == [1, 0]
+
+
+def test_groundings_that_were_not_all_counted_are_at_least_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tuple(map(GRAPH.entities.id, ("Estonia", "Latvia", "German")))
+    firing = Firing(0, NEIGHBOURS, [path], 500, exact=False)
+    monkeypatch.setattr(RuleScorer, "firings", lambda *_: [firing])
+    (evidence,) = atom_of(engine_of(NEIGHBOURS), ": speaks(Estonia, German)").evidence
+    assert evidence.lines()[-1] == "  and in at least 499 more ways"
+    assert evidence.to_dict()["more_at_least"]
 
 
 def test_what_is_denied_shows_what_speaks_for_it() -> None:
@@ -311,8 +336,13 @@ def test_the_share_of_rules_is_that_of_the_mixture() -> None:
         share = min(0.999, share + (1 - share) / (1 + degree))
         entries = mixture.scorer.entries(np.array([head]), np.array([relation]))
         chance = float(entries.scores[entries.tails == tail][0])
-        by_rules = share * chance
-        assert found.share == pytest.approx(by_rules / (by_rules + (1 - share) * alone), rel=1e-4)
+        odds = 1.3 * math.log(chance / (1 - chance)) + 0.4
+        by_rules = share / (1 + math.exp(-odds))
+        expected = by_rules / (by_rules + (1 - share) * alone)
+        assert found.share == pytest.approx(expected, rel=1e-4)
+        score = engine.atoms.pairs(*(torch.tensor([i]) for i in (head, relation, tail)))
+        by_score = EvidenceFinder(engine.parts).of(head, relation, tail, score=float(score))
+        assert by_score.share == pytest.approx(expected, rel=2e-3)  # no score exceeds a bound
         assert found.analogies == ()
         checked += 1
     assert checked > 50

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -62,23 +62,28 @@ def evidence_for(
 def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Triple]]) -> Evidence:
     """The evidence of a rule, by groundings that share no facts and that no rule before showed.
 
-    Those without any fact of a rule before come first.
+    Those without any fact of a rule before come first. A fact and its reverse count as one.
     """
     before = set[Triple]().union(*shown)
-    grounded = [(path, path_facts(firing.rule, path)) for path in firing.paths]
-    fresh = [(path, facts) for path, facts in grounded if frozenset(facts) not in shown]
-    fresh.sort(key=lambda each: len(before.intersection(each[1])))
+    grounded = [(path, _undirected(path_facts(firing.rule, path))) for path in firing.paths]
+    fresh = [(path, facts) for path, facts in grounded if facts not in shown]
+    fresh.sort(key=lambda each: len(before & each[1]))
     used = set[Triple]()
     paths = list[EvidencePath]()
     for path, facts in fresh:
         if len(paths) < count and used.isdisjoint(facts):
             used.update(facts)
-            shown.add(frozenset(facts))
-            named = tuple(EvidenceFact.of(graph, fact) for fact in facts)
-            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), named))
+            shown.add(facts)
+            named = (EvidenceFact.of(graph, fact) for fact in path_facts(firing.rule, path))
+            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), tuple(named)))
     more = firing.total - (len(grounded) - len(fresh)) - len(paths)
     rule = NamedRule.of(graph, firing.rule, firing.id)
     return Evidence(rule, tuple(paths), more, not firing.exact)
+
+
+def _undirected(facts: Iterable[Triple]) -> frozenset[Triple]:
+    """Facts without their directions, which a symmetric relation states twice."""
+    return frozenset((min(s, o), r, max(s, o)) for s, r, o in facts)
 
 
 def path_facts(rule: Rule, path: Sequence[int]) -> list[Triple]:
@@ -98,24 +103,31 @@ class EvidenceFinder:
     _found: dict[tuple[int, int, int, bool], AtomEvidence] = field(default_factory=dict)
     _relations: dict[int, _RelationVectors] = field(default_factory=dict)
 
-    def of(self, head: int, relation: int, tail: int, denied: bool = False) -> AtomEvidence:
-        """The evidence of a directed atom, read as it was scored; a denied one has no analogies."""
+    def of(
+        self, head: int, relation: int, tail: int, denied: bool = False, score: float | None = None
+    ) -> AtomEvidence:
+        """The evidence of a directed atom, read as it was scored; a denied one has no analogies.
+
+        Its log-score, where it is at hand, saves scoring its row again.
+        """
         key = head, relation, tail, denied
         if key not in self._found:
-            self._found[key] = self._find(*key)
+            self._found[key] = self._find(*key, score)
         return self._found[key]
 
     def of_prediction(self, subject: int, relation: int, obj: int) -> AtomEvidence:
         """The best rule for a fact that is scored from both of its ends, or else analogies."""
         rules = self.parts.rule_scorer
-        if rules is not None and self._predicts:
-            atoms = (subject, relation, obj), (obj, relation ^ 1, subject)
-            found = [
-                each for atom in atoms for each in evidence_for(self.parts.graph, rules, *atom, 1)
-            ]
+        if not self._predicts:
+            return NO_EVIDENCE
+        if rules is not None:
+            graph = self.parts.graph
+            found = evidence_for(graph, rules, subject, relation, obj, top=1)
+            found += evidence_for(graph, rules, obj, relation ^ 1, subject, top=1)
             if found:
                 return AtomEvidence((max(found, key=lambda each: each.rule.confidence),))
-        return replace(self.of(subject, relation, obj), rules=())
+        share = None if rules is None else 0.0
+        return AtomEvidence((), self.analogies(subject, relation, obj), share)
 
     def of_deduction(self, subject: int, relation: int, obj: int, id: int) -> AtomEvidence:
         """How a forward fact follows by a rule that holds without exception."""
@@ -135,7 +147,9 @@ class EvidenceFinder:
         """Whether scores are those of the link predictor and its rules."""
         return self.parts.search.predicts and self.parts.override is None
 
-    def _find(self, head: int, relation: int, tail: int, denied: bool) -> AtomEvidence:
+    def _find(
+        self, head: int, relation: int, tail: int, denied: bool, score: float | None
+    ) -> AtomEvidence:
         if not self._predicts:
             return NO_EVIDENCE
         rules = self.parts.rule_scorer
@@ -143,27 +157,27 @@ class EvidenceFinder:
         share = None
         if rules is not None:
             found = evidence_for(self.parts.graph, rules, head, relation, tail)
-            share = self._rule_share(head, relation, tail, found) if found else 0.0
+            share = self._rule_share((head, relation, tail), found, score) if found else 0.0
             # a rule may say of heads what none says of tails
             found = found or evidence_for(self.parts.graph, rules, tail, relation ^ 1, head)
         analogies = () if found or denied else self.analogies(head, relation, tail)
         return AtomEvidence(found, analogies, share)
 
-    def _rule_share(
-        self, head: int, relation: int, tail: int, rules: tuple[Evidence, ...]
-    ) -> float:
+    def _rule_share(self, atom: Triple, rules: tuple[Evidence, ...], score: float | None) -> float:
         """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`."""
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
-        row = [torch.tensor([i], device=self.parts.scorer.device) for i in (head, relation)]
-        share = float(mixture.shares_of(*row))
+        head, relation, tail = (torch.tensor([i], device=self.parts.scorer.device) for i in atom)
         confidences = [each.rule.confidence for each in rules]
         missed = math.prod(1.0 - part * c for part, c in zip(SHARES, confidences, strict=False))
-        by_rules = share * (1.0 - missed)
-        atoms = self._predictor_alone
-        tails = row[0].new_tensor([tail])
-        alone = at(atoms.shards, atoms.rows(*row), torch.zeros_like(tails), tails).exp()
+        share = float(mixture.shares_of(head, relation))
+        by_rules = share * float(mixture.chances(torch.tensor(1.0 - missed)))
+        if score is not None and self.parts.adapter is None:
+            mixed = math.exp(score - self.parts.atoms.ceiling)
+            return min(1.0, by_rules / mixed) if mixed else 0.0
+        rows = self._predictor_alone.rows(head, relation)
+        alone = at(self._predictor_alone.shards, rows, torch.zeros_like(tail), tail).exp()
         return by_rules / ((1.0 - share) * float(alone) + by_rules)
 
     @cached_property

@@ -274,7 +274,7 @@ class _Naming:
         named = entities.name(s), self.graph.relations.name(r), entities.name(o)
         found = NO_EVIDENCE
         if self.finder is not None and proof.scored is not None and not proof.observed:
-            found = self.finder.of(*proof.scored, negated)
+            found = self.finder.of(*proof.scored, negated, proof.score)
         rule = None
         if self.finder is not None and proof.observed:
             rule = self.finder.parts.deduced_by(s, r, o)
