@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from scaffold import Benchmark, Measured, graph_of, trained, wait
-from tacit.engine.completion import Completion, Prediction
+from tacit.engine.completion import Completion, ExplainedPrediction, Prediction
 from tacit.engine.engine import Engine
 from tacit.graph.graph import Graph
 
@@ -69,7 +69,7 @@ def labelled(graph: Graph, split: str) -> set[tuple[str, str, str]]:
 
 
 def shares_right(
-    facts: list[Prediction], graph: Graph, split: str, counts: list[int]
+    facts: Sequence[Prediction | ExplainedPrediction], graph: Graph, split: str, counts: list[int]
 ) -> dict[str, float]:
     """The shares of true facts among the best n predictions, and among those above one half."""
     held_back = labelled(graph, split)
