@@ -12,14 +12,12 @@ from tacit import disk
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
-from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
 from tacit.run.rule_training import take_mining, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
 from tacit.run_folder.files import ENCODER, ENCODING, MODEL, ON_PREDICTOR, RULES_MODEL
 from tacit.run_folder.folder import RunFolder, is_of_rules
-from tacit.settings import settings_of
 from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 
 # Imports of torch are local.

@@ -59,8 +59,9 @@ def without_predictor(run: RunFolder) -> str:
     """A note on an encoder that answers since a run's link predictor is missing, or ""."""
     if run.has_predictor or "train" not in run.settings or not run.has(ENCODER):
         return ""
+    missing = RULES if is_of_rules(run) else MODEL
     return (
-        f"run '{run.path}' has no {RULES if is_of_rules(run) else MODEL}, and its encoder answers instead; go on with the "
+        f"run '{run.path}' has no {missing}, and its encoder answers instead; go on with the "
         "training of its link predictor, or train the run again"
     )
 
