@@ -44,8 +44,8 @@ MISTAKES = [
      "--resume goes on with a run and --force replaces it; leave one"),
     ("train facts.tsv --out run --resume --lr 0.3",
      "--lr is 0.3, and the run has 0.1; leave it out to go on, or train "
-     "anew with --force (only --epochs, --memory, --device, --patience, --checkpoint-seconds may "
-     "change)"),
+     "anew with --force (only --epochs, --memory, --device, --patience, --rules, "
+     "--checkpoint-seconds may change)"),
     ("train facts.tsv --out new --optimizer adam --negatives 5",
      "--optimizer is adam, which cannot learn from --neg"),
     ("train facts.tsv --out new --rank 10000000000",
@@ -54,8 +54,8 @@ MISTAKES = [
      "lower --rank or use --optimizer rowwise"),
     ("train facts.tsv --out new --model rules --rank 4",
      "--rank is a setting of models with vectors, and --model rules has none; leave it out"),
-    ("train facts.tsv --out new --length 1",
-     "--length says how rules are mined, and --model complex mines none; leave it out"),
+    ("train facts.tsv --out new --no-rules --length 1",
+     "--length says how rules are mined, and with --no-rules none are; leave it out"),
     ("train facts.tsv --out run --model rules --resume",
      "run 'run' does not predict by rules alone; replace it by --force, or choose another"),
     ("ask run Q --columns 1,2,3",

@@ -97,7 +97,7 @@ def test_the_score_of_a_fact_and_a_count_are_refused(engine: Engine) -> None:
 GIVEN: Mapping[str, Any] = {
     "k": 8, "budget": 9, "candidates": "rows", "nprobe": 4, "logic": "godel",
     "negation": "cosine", "strength": 2.0, "calibration": "sigmoid", "ceiling": 0.5, "typed": True,
-    "precision": "tf32", "steps": 5, "step_size": 0.5, "vector_reg": 0.1,
+    "precision": "tf32", "rules": False, "steps": 5, "step_size": 0.5, "vector_reg": 0.1,
 }  # fmt: skip
 
 

@@ -157,7 +157,8 @@ def test_a_question_reaches_the_search_on_a_short_way(run: tacit.Run) -> None:
 
 def test_an_atom_reaches_the_product_on_a_short_way(run: tacit.Run) -> None:
     depths, until, modules = stages_to(run, "?c : borders(France, ?c)", even_product)
-    # then certified search, the search it is based on, its scores, a row, the model, the product
-    assert depths == [11]
+    # then certified search, the search it is based on, its scores, the atom, a row, the model, the
+    # product
+    assert depths == [12]
     assert len(until) <= 34
     assert len(modules) <= 39

@@ -30,6 +30,7 @@ def trained(path: Path, seed: int) -> tacit.Run:
         epochs=3,
         batch=10,
         validate_every=3,
+        rules=False,
         device="cpu",
     )
 

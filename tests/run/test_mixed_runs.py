@@ -59,7 +59,7 @@ def test_training_mines_rules_and_mixes_them_in(graph: Path, tmp_path: Path) -> 
     assert run.weights.rules is mixture.scorer
     assert run.engine.parts.rule_scorer is mixture.scorer
     assert run.settings["train"]["rules"] is True
-    assert run.settings["rules"]["length"] == 2
+    assert run.settings["rules"]["length"] == 3
     assert run.results["rules"]["rules"] == len(mixture.scorer.rules) > 0
     again = tacit.open(tmp_path / "run", device="cpu")
     question = "?c : on_continent(city5, ?c)"

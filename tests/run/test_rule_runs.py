@@ -86,8 +86,8 @@ def test_settings_of_the_other_kind_are_refused(tmp_path: Path) -> None:
         ({"model": "rules", "rank": 8}, "rank is a setting of models with vectors"),
         ({"model": "rules", "device": "cpu"}, "device is a setting of models with vectors"),
         ({"model": "rules", "lenght": 1}, "did you mean 'length'"),
-        ({"model": "complex", "length": 1}, "length says how rules are mined"),
-        ({"length": 1}, "length says how rules are mined"),
+        ({"model": "complex", "rules": False, "length": 1}, "length says how rules are mined"),
+        ({"rules": False, "length": 1}, "length says how rules are mined"),
     ):
         with pytest.raises(SettingsError, match=says):
             tacit.train(cities(), tmp_path / "run", progress=False, **settings)
@@ -103,7 +103,7 @@ def test_a_run_is_replaced_by_force_and_complete_where_it_is_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(rule_files, "mine", no_mining)
         again = tacit.train(cities(), path, model="rules", resume=True, progress=False)
-        with pytest.raises(SettingsError, match="length is 1, and the run has 2"):
+        with pytest.raises(SettingsError, match="length is 1, and the run has 3"):
             tacit.train(cities(), path, model="rules", length=1, resume=True)
         with pytest.raises(RunError, match="was trained on other facts"):
             tacit.train(splits(), path, model="rules", resume=True)
@@ -122,7 +122,7 @@ def test_a_run_of_vectors_does_not_go_on_with_rules(tmp_path: Path) -> None:
         tacit.train(cities(), tmp_path / "run", model="rules", resume=True)
     run = tacit.train(cities(), tmp_path / "run", model="rules", force=True, progress=False)
     assert not run.folder.has(MODEL)
-    tacit.train(cities(), tmp_path / "run", force=True, **settings)
+    tacit.train(cities(), tmp_path / "run", force=True, rules=False, **settings)
     assert not run.folder.has(RULES)
 
 
@@ -172,14 +172,20 @@ def test_rules_look_at_added_and_removed_facts_at_once(path: Path) -> None:
 
 def test_weights_of_a_mixture_survive_a_change_of_facts(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"rank": 2, "epochs": 1, "device": "cpu", "progress": False}
-    run = tacit.train(cities(), tmp_path / "run", **settings)
-    rule_files.save_rules(run.folder, mine(cities()), {"share": torch.tensor([0.25])})
+    run = tacit.train(cities(), tmp_path / "run", rules=False, **settings)
+    weights = {
+        "shares": torch.tensor([0.25, 0.5, 0.75, 0.125]),
+        "numbers": torch.tensor([1.5, 0.5, -0.25], dtype=torch.float64),
+    }
+    rule_files.save_rules(run.folder, mine(cities()), weights)
     run.folder.write_settings("rules", {"length": 2})
     changed = tacit.open(run.folder.path, device="cpu")
     assert changed.weights.rules is not None
     changed.add([("c6", "city_in", "k6")])
-    rules, weights = load_rules(changed.folder)
-    assert weights["share"].tolist() == [0.25]
+    rules, stored = load_rules(changed.folder)
+    assert {name: each.tolist() for name, each in stored.items()} == {
+        name: each.tolist() for name, each in weights.items()
+    }
     assert changed.settings["rules"] == {"length": 2}
     assert changed.weights.rules is not None
     assert changed.weights.rules.num_entities == 14

@@ -77,8 +77,22 @@ class EngineParts:
 
     @property
     def mixture(self) -> RuleMixture | None:
-        """The rules that the settings mix into scores; None where there are none."""
-        return self.rules if self.settings.rules else None
+        """The rules that the settings mix into scores; None where there are none.
+
+        An index that a large graph takes by default has its lists by the link predictor alone.
+        """
+        return self.rules if self.settings.rules and not self._prefers_index else None
+
+    @cached_property
+    def _prefers_index(self) -> bool:
+        """Whether a run's index serves by default, where lists serve the engine at all."""
+        settings = self.settings
+        large = self.graph.num_entities > WORTH
+        indexed = self.retrievers is not None and large and self.retrievers.indexed
+        unproven = settings.candidates == "auto" and settings.search in ("auto", "beam")
+        lists = self.scorer.device.type == "cpu" and not settings.typed
+        with_rules = self.adapter is not None and self.adapter.rules is not None
+        return indexed and unproven and lists and not with_rules and self.override is None
 
     @property
     def rule_scorer(self) -> RuleScorer | None:
@@ -185,10 +199,8 @@ class EngineParts:
         if self.override is not None:
             return "rows"
         if candidates == "auto":
-            large = self.graph.num_entities > WORTH
-            indexed = self.retrievers is not None and large and self.retrievers.indexed
-            unproven = self.settings.search in ("auto", "beam")
-            return "index" if indexed and unproven and self.atoms.capabilities.listable else "rows"
+            by_index = self._prefers_index and self.atoms.capabilities.listable
+            return "index" if by_index else "rows"
         if candidates != "rows" and not self.atoms.capabilities.listable:
             raise SettingsError(
                 f"candidates is '{candidates}', and lists cannot serve what the engine asks for: "

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic", "encoder")
 LOGICS = ("product", "godel", "lukasiewicz")
 NEGATIONS = ("standard", "cosine")
-CANDIDATES = ("auto", "rows", "scan", "index")
+LISTED = ("scan", "index")  # candidates from lists of tails, which rules do not order
+CANDIDATES = ("auto", "rows", *LISTED)
 NOTHING_KNOWN = "new leaves out what is known, and with `observed='none'` nothing is; leave one out"
 CALIBRATIONS = ("sigmoid", "minmax", "softmax-count", "softmax-observed")
 MIXED = "softmax-count"  # the calibration that rules are mixed with
@@ -109,7 +110,8 @@ class ScoreSettings:
     )
     rules: bool = setting(
         True,
-        f"Mix the rules of the run into the scores; off with presets and without {MIXED}.",
+        "Mix the rules of the run into the scores; off with presets, over lists and without "
+        f"{MIXED}.",
     )
 
 
@@ -189,7 +191,8 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
         preset = PRESETS[explicit["preset"]].settings if explicit.get("preset") else {}
         smooth = {"calibration": "sigmoid"} if explicit.get("search") == "continuous" else {}
         chosen = {**preset, **smooth, **explicit}
-        unmixed = bool(preset) or chosen.get("calibration", MIXED) != MIXED
+        listed = chosen.get("candidates") in LISTED
+        unmixed = listed or bool(preset) or chosen.get("calibration", MIXED) != MIXED
         return {"rules": False, **chosen} if unmixed else chosen
 
     def check(self) -> None:
@@ -202,16 +205,16 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
             )
         if self.new and not self.observed:
             raise SettingsError(NOTHING_KNOWN, "new")
-        if self.rules and (self.preset or self.calibration != MIXED):
-            other = f"`calibration='{self.calibration}'`"
-            if self.preset:
-                other = f"`preset='{self.preset}'`"
+        listed = self.candidates in LISTED
+        if self.rules and (listed or self.preset or self.calibration != MIXED):
+            name = "preset" if self.preset else "candidates" if listed else "calibration"
+            other = f"`{name}='{getattr(self, name)}'`"
             raise SettingsError(
                 f"rules is True, and with {other} no rules are mixed into scores; leave one out",
                 "rules",
             )
         by_lists = self.search in ("auto", "beam", "certified")
-        if self.candidates in ("scan", "index") and not by_lists:
+        if listed and not by_lists:
             raise SettingsError(
                 f"candidates is '{self.candidates}', which serves beam and certified search, not "
                 f"`search='{self.search}'`; leave one out",

@@ -17,7 +17,7 @@ from tacit.fitting.tensor_files import RunFiles
 from tacit.links.factors import MULTIPLE, BilinearModel, Embeddings, FactorModel
 from tacit.links.scorer import shards_of
 from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR, RULES
-from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.folder import RunFolder, is_of_rules
 from tacit.settings import device_name
 
 BLOCK_NUMBERS = 5 * 10**7  # differences of a block: a tenth of a second
@@ -255,7 +255,7 @@ def load_model(run: RunFolder, device: str = "cpu", shards: Shards | None = None
     copy-on-write: a write to a table never changes the file.
     """
     if not run.has(MODEL):
-        if run.has(RULES):
+        if is_of_rules(run):
             raise RunError(
                 f"run '{run.path}' predicts by rules, which have no vectors; give a run of "
                 f"{', '.join(MODELS)}"

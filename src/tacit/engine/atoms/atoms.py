@@ -149,15 +149,19 @@ class Atoms:
     ) -> tuple[Tensor, Tensor] | None:
         """Raw scores that rank the answers of a single atom, known facts above all others.
 
-        With them come log-scores where `scored`, else the raw ones again. None where the plan is
-        more than one atom, or the calibration may change the order.
+        With them come log-scores where `scored`, else the raw ones again. Where the calibration may
+        change the order, both are log-scores. None where the plan is more than one atom.
         """
         atom = single_atom(plan.root)
-        if atom is None or not self.calibration.capabilities.monotone:
+        monotone = self.calibration.capabilities.monotone
+        if atom is None or not (monotone or scored):
             return None
         slot, relation = atom
         heads = entities[:, slot].to(self.device).long()
         ids = relations[:, relation.slot].to(self.device).long() ^ int(relation.flip)
+        if not monotone:
+            scores = self.rows(heads, ids)
+            return scores, scores
         logits = self.raw.rows(heads, ids)
         scores = self._scores(logits.clone(), heads, ids) if scored else logits
         known = self.known(heads, ids)
