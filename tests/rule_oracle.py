@@ -61,7 +61,7 @@ class RuleOracle:
     def score(self, head: int, relation: int, tail: int) -> float:
         """The probability of an atom; 0 where no rule speaks for it."""
         rest = 1.0
-        shares = (1.0, 0.5, 0.25)
+        shares = (1.0, 0.6, 0.36, 0.216, 0.1296, 0.07776, 0.046656, 0.0279936)
         for share, (place, _) in zip(shares, self.firing(head, relation, tail), strict=False):
             rest *= 1.0 - share * float(np.float32(self.rules[place].confidence))
         return min(1.0 - rest, 0.999)

@@ -159,7 +159,7 @@ def test_variables_are_distinct_and_no_constants() -> None:
     # three ways, of which the best counts whole, the next half and the last a quarter
     three = [Rule((a,), c, end=e, tail=3, confidence=x) for e, x in ((1, 0.4), (2, 0.8))]
     three += [Rule((a,), c, tail=3, confidence=0.2), Rule((a,), c, tail=3, confidence=0.1)]
-    assert tails(0, *three) == {3: pytest.approx(1 - 0.2 * 0.8 * 0.95)}
+    assert tails(0, *three) == {3: pytest.approx(1 - 0.2 * 0.76 * 0.928 * 0.9784)}
 
 
 def test_a_rule_is_counted_once_however_many_paths_it_has() -> None:

@@ -59,8 +59,9 @@ def worker(service: Running) -> Worker:
 
 
 def rounded(data: Any) -> Any:
+    """Plain data with numbers to four digits, without analogies, which need all vectors."""
     if isinstance(data, dict):
-        return {name: rounded(value) for name, value in data.items()}
+        return {name: rounded(value) for name, value in data.items() if name != "analogies"}
     if isinstance(data, list):
         return [rounded(value) for value in data]
     return float(f"{data:.4g}") if isinstance(data, float) else data

@@ -40,7 +40,9 @@ def test_rows_have_what_the_rules_imply_in_both_directions(seed: int) -> None:
     turned = 0
     for atom, confidences in expected.items():
         rest = 1.0
-        for share, confidence in zip((1, 0.5, 0.25), sorted(confidences)[::-1], strict=False):
+        for share, confidence in zip(
+            (0.6**i for i in range(8)), sorted(confidences)[::-1], strict=False
+        ):
             rest *= 1 - share * confidence
         assert scores[atom] == pytest.approx(1 - rest, abs=1e-6)
         firings = scorer.firings(*atom, top=100)

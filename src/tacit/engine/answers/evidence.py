@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.graph.graph import Graph
@@ -14,6 +14,7 @@ from tacit.query.wording import fact_in_words
 if TYPE_CHECKING:
     from tacit.links.rules.rule_set import Rule
 
+_SHOWN = 2  # rules of an atom in a text
 _WHOLE = 0.995  # a share of a score that is not worth mentioning
 
 Triple = tuple[int, int, int]
@@ -112,13 +113,13 @@ class Evidence:
         lines += [f"  also {path.text}" for path in self.paths[1:]]
         if self.more:
             least = "at least " * self.more_at_least
-            lines.append(f"  and in {least}{self.more:,} more way{'s' * (self.more > 1)}")
+            lines[-1] += f"; and in {least}{self.more:,} more way{'s' * (self.more > 1)}"
         return lines
 
     @property
     def text(self) -> str:
         """The rule and its first grounding as one line of text."""
-        return self.lines()[0]
+        return replace(self, paths=self.paths[:1], more=0).lines()[0]
 
     def to_dict(self) -> dict[str, Any]:
         """The evidence as plain data for JSON."""
@@ -143,8 +144,9 @@ class AtomEvidence:
     share: float | None = None
 
     def lines(self, denied: bool = False) -> Iterator[str]:
-        """Yield the evidence as lines of text."""
-        for evidence in self.rules:
+        """Yield the best rules that rest on facts of their own as lines of text."""
+        own = [evidence for evidence in self.rules if evidence.paths] or self.rules
+        for evidence in own[: 1 if denied else _SHOWN]:
             yield from evidence.lines(denied)
         if self.rules and self.share is not None and self.share < _WHOLE:
             carried = f"{100 * self.share:.0f} %" if self.share else "none"

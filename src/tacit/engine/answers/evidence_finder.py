@@ -27,7 +27,6 @@ from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import at
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph
-from tacit.links.rules.rule_joins import SHARES
 from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import Rule
 from tacit.links.scorer import VectorScorer, shards_of
@@ -36,7 +35,7 @@ from tacit.query.rule_words import path_in_words, read_forward
 if TYPE_CHECKING:
     from tacit.engine.parts import EngineParts
 
-RULES = len(SHARES)  # shown of an atom: those that its score is made of
+RULES = 3  # shown of an atom
 PATHS = 2  # groundings shown of a rule
 ANALOGIES = 3
 _LOOKED_AT = 16  # groundings of a rule, among which those with facts of their own are shown
@@ -157,22 +156,22 @@ class EvidenceFinder:
         share = None
         if rules is not None:
             found = evidence_for(self.parts.graph, rules, head, relation, tail)
-            share = self._rule_share((head, relation, tail), found, score) if found else 0.0
+            share = self._rule_share(head, relation, tail, score=score) if found else 0.0
             # a rule may say of heads what none says of tails
             found = found or evidence_for(self.parts.graph, rules, tail, relation ^ 1, head)
         analogies = () if found or denied else self.analogies(head, relation, tail)
         return AtomEvidence(found, analogies, share)
 
-    def _rule_share(self, atom: Triple, rules: tuple[Evidence, ...], score: float | None) -> float:
+    def _rule_share(self, *atom: int, score: float | None) -> float:
         """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`."""
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
+        ids = (torch.tensor([i], device=mixture.scorer.device) for i in atom)
+        chance = mixture.scorer.logits_of(*ids).double().sigmoid()
         head, relation, tail = (torch.tensor([i], device=self.parts.scorer.device) for i in atom)
-        confidences = [each.rule.confidence for each in rules]
-        missed = math.prod(1.0 - part * c for part, c in zip(SHARES, confidences, strict=False))
         share = float(mixture.shares_of(head, relation))
-        by_rules = share * float(mixture.chances(torch.tensor(1.0 - missed)))
+        by_rules = share * float(mixture.chances(chance))
         if score is not None and self.parts.adapter is None:
             mixed = math.exp(score - self.parts.atoms.ceiling)
             return min(1.0, by_rules / mixed) if mixed else 0.0

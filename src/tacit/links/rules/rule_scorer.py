@@ -45,7 +45,7 @@ class Firing(NamedTuple):
 class RuleScorer:
     """The rules of a graph as a scorer: log-odds of `1 - Π (1 - share · confidence)`.
 
-    The product is over the three best rules that speak for an atom. Bodies are looked up in
+    The product is over the eight best rules that speak for an atom. Bodies are looked up in
     `index`, which holds facts in both directions. An atom that no rule speaks for has the logit
     `FLOOR`. Threads may share one. With `shards` rows have the columns of this process.
     """
