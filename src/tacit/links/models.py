@@ -16,7 +16,7 @@ from tacit.errors import RunError, SettingsError
 from tacit.fitting.tensor_files import RunFiles
 from tacit.links.factors import MULTIPLE, BilinearModel, Embeddings, FactorModel
 from tacit.links.scorer import shards_of
-from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR, RULES
+from tacit.run_folder.files import CHECKPOINT, MODEL, ON_PREDICTOR
 from tacit.run_folder.folder import RunFolder, is_of_rules
 from tacit.settings import device_name
 
