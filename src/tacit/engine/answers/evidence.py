@@ -149,7 +149,8 @@ class AtomEvidence:
         for evidence in own[: 1 if denied else _SHOWN]:
             yield from evidence.lines(denied)
         if self.rules and self.share is not None and self.share < _WHOLE:
-            carried = f"{100 * self.share:.0f} %" if self.share else "none"
+            carried = f"{100 * self.share:.0f} %" if self.share >= 0.005 else "less than 1 %"
+            carried = carried if self.share else "none"
             yield f"rules carry {carried} of the score"
         notes = ["no rule speaks for it"] * (self.share is not None and not self.rules)
         if self.analogies:
