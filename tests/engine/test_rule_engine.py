@@ -145,7 +145,7 @@ def test_every_shape_has_the_value_of_its_plan(
     st.sampled_from(["none", "train", "all"]), st.sampled_from([None, 0.9]), st.booleans(),
     st.sampled_from(["beam", "certified"]),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_lists_are_those_over_whole_rows(
     seed: int, logic: str, k: int, draw: int, observed: str, ceiling: float | None, typed: bool,
     search: str,
