@@ -180,18 +180,18 @@ def share_gains(
 
 
 def _reciprocal_ranks(
-    asked: Ints, chances: Tensor, mixture: RuleMixture, known: FactIndex
+    facts: Ints, chances: Tensor, mixture: RuleMixture, known: FactIndex
 ) -> Floats:
     """The reciprocal rank of each tail among all but the known ones, `[B, shares]`.
 
     Of tails that no rule speaks for, only the best are looked at.
     """
-    heads, relations, tails = asked.T
-    every = np.arange(len(asked))
+    heads, relations, tails = facts.T
+    every = np.arange(len(facts))
     own = chances[every, tails].double().numpy()
     found = mixture.scorer.entries(heads, relations)
     implied = mixture.chances(torch.from_numpy(found.scores)).numpy()
-    by_rules = np.zeros(len(asked))
+    by_rules = np.zeros(len(facts))
     of_tail = found.tails == tails[found.rows]
     by_rules[found.rows[of_tail]] = implied[of_tail]
     chances[every, tails] = -1.0
@@ -205,16 +205,16 @@ def _reciprocal_ranks(
     chances[found.rows, found.tails] = -1.0
     best = chances.topk(min(_LISTED, chances.shape[1]), dim=1).values.double().numpy()
     best[best < 0.0] = -np.inf
-    out = np.empty((len(asked), len(SHARES)))
+    out = np.empty((len(facts), len(SHARES)))
     for column, share in enumerate(SHARES):
         score = (1.0 - share) * own + share * by_rules
         unruled = (1.0 - share) * best
         ruled = (1.0 - share) * beside + share * rules_say
         above = (unruled > score[:, None]).sum(axis=1) + np.bincount(
-            places, ruled > score[places], len(asked)
+            places, ruled > score[places], len(facts)
         )
         ties = (unruled == score[:, None]).sum(axis=1) + np.bincount(
-            places, ruled == score[places], len(asked)
+            places, ruled == score[places], len(facts)
         )
         out[:, column] = 1.0 / (1.0 + above + ties / 2.0)
     return out

@@ -139,11 +139,11 @@ def bodies_along(
     stops = np.flatnonzero(np.diff(row, prepend=-1, append=-1))
     for part in chunks(np.add.reduceat(ways, stops[:-1]) if len(row) else ways):
         start, stop = stops[part.start], stops[part.stop]  # those of one row together
-        of, way = spread(np.zeros(stop - start, dtype=np.int64), ways[start:stop])
+        of, combination = spread(np.zeros(stop - start, dtype=np.int64), ways[start:stop])
         of += start
         body = np.zeros(len(of), dtype=np.int64)
         for step in steps:
-            way, atom = np.divmod(way, widths[step[of]])
+            combination, atom = np.divmod(combination, widths[step[of]])
             body = body * size + pairs.relations[pairs.offsets[step[of]] + atom]
         yield counted(distinct((row[of] - row[start]) * codes + body) % codes)
 
@@ -155,13 +155,13 @@ def mirrored(codes: Ints, size: int) -> Ints:
 
 
 def groundings(
-    facts: LooplessFacts, known: Bodies, wanted: Ints, random: np.random.Generator
+    facts: LooplessFacts, known: Bodies, codes: Ints, random: np.random.Generator
 ) -> tuple[Ints, Flags]:
     """The numbers of distinct pairs (x, y) that bodies hold for, and which are estimates."""
     size = facts.num_relations
-    counts = np.zeros(len(wanted), dtype=np.int64)
-    sampled = known.paths[np.searchsorted(known.codes, wanted)] > MOST_PAIRS
-    first, second = np.divmod(wanted, size)
+    counts = np.zeros(len(codes), dtype=np.int64)
+    sampled = known.paths[np.searchsorted(known.codes, codes)] > MOST_PAIRS
+    first, second = np.divmod(codes, size)
     starts = np.searchsorted(first, np.arange(size + 1))
     for relation in np.flatnonzero(np.diff(starts)).tolist():
         span = np.arange(starts[relation], starts[relation + 1])
@@ -224,9 +224,9 @@ def double_atoms(
     codes, relations, support, sampled = (
         np.concatenate(column) for column in zip(*found, strict=True)
     )
-    wanted = np.minimum(codes, mirrored(codes, size))
-    counted_bodies = distinct(wanted)
+    canonical = np.minimum(codes, mirrored(codes, size))
+    counted_bodies = distinct(canonical)
     number, estimated = groundings(facts, known, counted_bodies, random)
-    at = np.searchsorted(counted_bodies, wanted)
+    at = np.searchsorted(counted_bodies, canonical)
     number = np.maximum(number[at], support)
     return confident(Closed(codes, relations, support, number, sampled | estimated[at]))

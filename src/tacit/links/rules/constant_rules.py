@@ -162,14 +162,14 @@ class ConstantMiner:
         size = self.facts.num_relations
         pairs = self.facts.pairs
         places = self.facts.facts_of(relation)
-        there = pairs.of_fact[places]
-        row, at = spread(pairs.offsets[there], pairs.offsets[there + 1])
+        of_facts = pairs.of_fact[places]
+        row, at = spread(pairs.offsets[of_facts], pairs.offsets[of_facts + 1])
         lonely = self.single[pairs.facts[at]]
         own = self.facts.index.all_tails[places][row[lonely]].astype(np.int64)
         keys, counts = counted(own * size + pairs.relations[at[lonely]])
-        wanted = tails * size + body
-        at = np.searchsorted(keys, wanted)
-        hit = within(wanted, keys)
+        pair_keys = tails * size + body
+        at = np.searchsorted(keys, pair_keys)
+        hit = within(pair_keys, keys)
         found = np.zeros(len(tails), dtype=np.int64)
         found[hit] = counts[at[hit]]
         return found

@@ -48,10 +48,10 @@ def triple_atoms(
     ]
     body = np.concatenate([each.body for each in found])
     rank = np.concatenate([each.rank for each in found])
-    wanted = np.minimum(body, mirrored(body, size))
+    canonical = np.minimum(body, mirrored(body, size))
     # in turns, the best of every relation first
     order = np.argsort(rank, kind="stable")
-    unique, first = np.unique(wanted[order], return_index=True)
+    unique, first = np.unique(canonical[order], return_index=True)
     queue = unique[np.argsort(first)]
     left = work - int(SHARE_OF_SEARCH * work)
     rules: list[Closed] = []
