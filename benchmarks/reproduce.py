@@ -5,11 +5,11 @@
     python benchmarks/reproduce.py nell995-systems --device cuda --rows q2b=1,betae=2.5 --budget 560
 
 A pipeline trains, adapts, encodes and evaluates. Rows are the files in `benchmarks/rows/TABLE/`;
-each may name another with `like` and change some of its settings, table by table: `train`, `adapt`,
-`encode`, `engine`, `queries`, and `evaluate` for what else the protocol is told; tables listed in
-`without` are not taken over. A row with `encode` is answered by that encoder, any other by an
-engine over the link predictor. What rows have in common, also those of several tables, is trained
-and adapted once.
+each may name another with `like` and change some of its settings, table by table: `train`, `rules`,
+`adapt`, `encode`, `engine`, `queries`, and `evaluate` for what else the protocol is told; tables
+listed in `without` are not taken over. A row with `encode` is answered by that encoder, any other
+by an engine over the link predictor; rules are mixed into its scores, or take its place where there
+is no `train`. What rows have in common, also those of several tables, is made once.
 
 Results go to `benchmarks/results/TABLE/`, each as soon as it is there. A row that does not fit into
 what is left of the `--budget` is skipped and named at the end, and so is one that fails.
@@ -35,6 +35,7 @@ from ablation_variants import fit_variant
 from encoder_rows import expressible, given_queries, training_report
 from scaffold import Benchmark, data_folder, provenance, timed, write
 from tacit.adapt.adaptation import adapt
+from tacit.adapt.mixing import fit_mixture
 from tacit.adapt.settings import AdaptSettings
 from tacit.adapt.training_queries import training_queries, validation_queries
 from tacit.encode.encoder import Encoder
@@ -50,6 +51,9 @@ from tacit.evaluate.settings import EvaluateSettings
 from tacit.graph.datasets import load
 from tacit.graph.graph import Graph
 from tacit.links.factors import FactorModel
+from tacit.links.rules.mining import mine
+from tacit.links.rules.rule_scorer import RuleScorer
+from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
 from tacit.links.training.link_training import train
 from tacit.query.sampling.hardness import missing_links
@@ -133,12 +137,17 @@ class Table:
 
     def _engine(self, row: Row, queries: Mapping[str, QuerySet]) -> RowSetup:
         """The engine of a row over its link predictor, adapted where the row says so."""
+        mined, mining = self._rules(row)
+        if "train" not in row and mined is not None:
+            engine = Engine(self.graph, mined, **row.get("engine", {}))
+            return RowSetup(engine.reasoner, queries, engine.config, mining, {})
         model, training = self._predictor(row)
+        mixture = None if mined is None else fit_mixture(self.graph, model, mined)
         making = [row.get(table) for table in ("train", "adapt", "variant")]
         scorer, adapted, adaptation = self._once(
             ("scorer", making), lambda: self._adapted(row, model)
         )
-        engine = Engine(self.graph, scorer, adapter=adapted, **row.get("engine", {}))
+        engine = Engine(self.graph, scorer, adapter=adapted, rules=mixture, **row.get("engine", {}))
         parameters = {"frozen": _size(model)} | (
             {} if adapted is None else {"trained": _size(adapted)}
         )
@@ -146,7 +155,7 @@ class Table:
             engine.reasoner,
             queries,
             engine.config,
-            {**training, **adaptation},
+            {**training, **mining, **adaptation},
             {"parameters": parameters},
         )
 
@@ -200,6 +209,18 @@ class Table:
             ("model", row.get("train")), lambda: self._trained(row.get("train", {}))
         )
         return found
+
+    def _rules(self, row: Row) -> tuple[RuleScorer | None, dict[str, float]]:
+        """The rules of a row on its device, and the seconds that mining took."""
+        if "rules" not in row:
+            return None, {}
+        config = RuleSettings.of(row["rules"])
+        rules, seconds = self._once(
+            ("rules", row["rules"]), lambda: self._timed("mine", lambda: mine(self.graph, config))
+        )
+        device = torch.device(self.args.device)
+        index = self.graph.index("train")
+        return RuleScorer(rules, index, self.graph.num_entities, device), seconds
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What is made of some settings, made where no row before had the same."""

@@ -19,6 +19,7 @@ from tacit.adapt.settings import AdaptSettings
 from tacit.encode.settings import EncodeSettings
 from tacit.engine.settings import EngineSettings
 from tacit.evaluate.protocol import evaluate
+from tacit.links.rules.settings import RuleSettings
 from tacit.links.settings import TrainSettings
 from tacit.query.sampling.queries import with_answers, write_queries
 from tacit.query.sampling.sampling import sample
@@ -40,7 +41,8 @@ def figures_of(path: Path) -> Path:
 def test_the_settings_of_a_row_exist(path: Path) -> None:
     row = reproduce.read_row(path)
     facts, valid_facts, entities = SIZES[row["folder"]]
-    assert {"encode", "train"} & set(row)
+    assert {"encode", "train", "rules"} & set(row)
+    RuleSettings.of(row.get("rules", {}))
     TrainSettings.of(row.get("train", {})).with_derived(facts, entities)
     EngineSettings.of(row.get("engine", {}))
     EncodeSettings.of(row.get("encode", {})).with_derived(entities)
