@@ -94,7 +94,7 @@ def run_of_rules(
                 unwritable = error
         if found is not None:
             folder, number = found
-            note(f"{counted(number, 'rule')} of {graph.name} from the cache")
+            note(f"{counted(number, 'rule')} of {graph.name} to predict by, from the cache")
             return folder
         return _mine(graph, path, config, unwritable, tell, note)
 
@@ -111,7 +111,8 @@ def _mine(
     from tacit.links.rules.rule_files import mine_timed, write_rules_run
 
     rules, seconds = mine_timed(graph, config, tell)
-    mined = f"mined {counted(len(rules), 'rule')} of {graph.name} in {seconds:.1f} s"
+    number = counted(len(rules), "rule")
+    mined = f"mined {number} from {graph.name} to predict by, in {seconds:.1f} s"
     if unwritable is None:
         try:
             folder = write_rules_run(path, graph, config, rules, seconds)
@@ -147,7 +148,7 @@ def check_own(folder: RunFolder) -> None:
     if is_cached(folder):
         raise RunError(
             f"the rules of {folder.graph().name} are in Tacit's cache, which may drop them; train "
-            "a run of your own first, by `model='rules'` maybe",
+            "a run of your own first; with `model='rules'` that takes seconds",
             command="train GRAPH --out RUN",
         )
 

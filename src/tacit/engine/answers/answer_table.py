@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from html import escape
+from itertools import takewhile
 
 from tacit.engine.answers.aligned_cells import escape_control_chars, in_columns
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
@@ -19,6 +20,7 @@ BEAM = (
     "not certified: the beam dropped candidates that may lead to better answers; "
     "`search='exact'` keeps them all"
 )
+_NOTHING = 1e-6  # a score below it comes of atoms that no rule or fact speaks for
 INDEXED = "not certified: the index may have missed better answers; `candidates='scan'` misses none"
 
 
@@ -134,11 +136,23 @@ class AnswerTable:
             shown = counted(total, "answer")
         if likely < total and answers.kind != "truth" and not answers.uncalibrated:
             shown += f", {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
+            shown += self._padding
         elif self.left_out:
             shown = f"{shown if answers.offset else f'{total:,}'} shown"
         else:
             return ""
         return f"{shown}, {self.left_out}" if self.left_out else shown
+
+    @property
+    def _padding(self) -> str:
+        """How many answers at the end of a list have nothing in their favour; empty if none."""
+        worthless = (not a.known and a.score < _NOTHING for a in reversed(self.answers))
+        last = sum(takewhile(bool, worthless))
+        if not last:
+            return ""
+        if last == len(self.answers):
+            return f"; nothing speaks for {'them' if last > 1 else 'it'}"
+        return f"; nothing speaks for the last{f' {last:,}' * (last > 1)}"
 
     @property
     def left_out(self) -> str:
