@@ -155,9 +155,13 @@ def _print(rule: ListedRule, examples: int) -> None:
 def _print_wrapped(line: str, indent: int) -> None:
     """Print a line; where a terminal needs several for it, those after the first are indented."""
     if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        margins = {"initial_indent": " " * indent, "subsequent_indent": " " * (indent or 4)}
-        wrapped = textwrap.wrap(line, width, break_on_hyphens=False, **margins)
+        wrapped = textwrap.wrap(
+            line,
+            shutil.get_terminal_size().columns,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent or 4),
+            break_on_hyphens=False,
+        )
     else:
         wrapped = [f"{' ' * indent}{line}"]
     for part in wrapped:
