@@ -20,7 +20,7 @@ BEAM = (
     "not certified: the beam dropped candidates that may lead to better answers; "
     "`search='exact'` keeps them all"
 )
-_NOTHING = 1e-6  # a score below it comes of atoms that no rule or fact speaks for
+_NOTHING = 1e-6  # answers of lower scores, such as those of no rule, only fill a list
 INDEXED = "not certified: the index may have missed better answers; `candidates='scan'` misses none"
 
 
@@ -145,14 +145,14 @@ class AnswerTable:
 
     @property
     def _padding(self) -> str:
-        """How many answers at the end of a list have nothing in their favour; empty if none."""
+        """How many answers at the end of a list score next to nothing; empty if none."""
         worthless = (not a.known and a.score < _NOTHING for a in reversed(self.answers))
         last = sum(takewhile(bool, worthless))
         if not last:
             return ""
         if last == len(self.answers):
-            return f"; nothing speaks for {'them' if last > 1 else 'it'}"
-        return f"; nothing speaks for the last{f' {last:,}' * (last > 1)}"
+            return f"; {'they score' if last > 1 else 'it scores'} next to nothing"
+        return f"; the last {f'{last:,} score' if last > 1 else 'scores'} next to nothing"
 
     @property
     def left_out(self) -> str:
