@@ -54,14 +54,16 @@ def find_or_mine(source: Any, progress: Progress | bool = False, **reading: Any)
 
 
 def holds_facts(source: Any) -> TypeGuard[Facts]:
-    """Whether a source is facts rather than a run; a `RunError` for a folder of neither."""
+    """Whether a source is facts rather than a run; a `RunError` where there is neither."""
     if isinstance(source, str) and source == "-":
         return True
     if not isinstance(source, str | Path):
         return isinstance(source, Graph) or is_frame(source) or is_rows(source)
-    if is_world(source) or is_run(source) or not disk.exists(source):
+    if is_world(source) or is_run(source):
         return False
     path = Path(source)
+    if not disk.exists(source):
+        raise no_run(path, "run or graph")
     if path.is_dir() and (runs_in(path) or not any(path.iterdir())):
         raise no_run(path)
     return True
