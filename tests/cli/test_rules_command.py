@@ -76,6 +76,12 @@ def test_rules_are_listed_in_words_and_formulas(path: str) -> None:
     assert first["counter_examples"] == []
 
 
+def test_a_confidence_is_printed_as_it_was_written(path: str) -> None:
+    rules(path, "--write", "borders(?y, ?x) => borders(?x, ?y)", "--confidence", "0.4")
+    (written,) = json.loads("".join(rules(path, "--json", "--written")))
+    assert written["confidence"] == 0.4  # and not the nearest of single precision
+
+
 def test_rules_are_wrapped_on_a_terminal(path: str) -> None:
     leader, follower = pty.openpty()
     code = f"from tacit.cli import app; app(['rules', {path!r}, '--top', '1'])"
