@@ -99,7 +99,7 @@ def test_the_command_line_prints_one_line_and_exits_2(
 def test_the_command_line_adds_the_command_that_helps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["tacit", "ask", "nowhere", "?c : r(a, ?c)"])
+    monkeypatch.setattr(sys, "argv", ["tacit", "eval", "nowhere"])
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().err == (

@@ -161,14 +161,15 @@ def test_what_is_no_run_is_said_with_what_may_have_been_meant(folder: Path, comm
     Path("runs").mkdir()
     Path("run").rename("runs/small")
     rest = {"ask": " Q", "add": " facts.tsv"}.get(command, "")
+    takes_facts = command in ("ask", "complete", "serve")
+    absent = "there is no run or graph" if takes_facts else "there is no run"
+    train = "train one on a graph first", "train GRAPH --out RUN"
+    anything = "give a run, a data set, or a file or folder of facts", None
+    advice, helping = anything if takes_facts else train
     for name, message, helps in (
-        ("runs/smal", "there is no run 'runs/smal'; did you mean 'runs/small'?", None),
-        ("small", "there is no run 'small'; did you mean 'runs/small'?", None),
-        (
-            "quite-else",
-            "there is no run 'quite-else'; train one on a graph first",
-            "train GRAPH --out RUN",
-        ),
+        ("runs/smal", f"{absent} 'runs/smal'; did you mean 'runs/small'?", None),
+        ("small", f"{absent} 'small'; did you mean 'runs/small'?", None),
+        ("quite-else", f"{absent} 'quite-else'; {advice}", helping),
         (
             "runs",
             "'runs' is no run but a folder of runs; name one of them, such as 'runs/small'",
@@ -186,8 +187,8 @@ def test_what_is_no_run_is_said_with_what_may_have_been_meant(folder: Path, comm
             "train queries --out RUN",
         ),
     ):
-        if name in ("facts.tsv", "queries") and command in ("ask", "complete", "serve"):
-            continue  # these take facts, too
+        if name in ("facts.tsv", "queries") and takes_facts:
+            continue
         error = refused(f"{command} {name}{rest}")
         assert isinstance(error, RunError)
         assert str(error).startswith(message)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,12 +67,32 @@ def test_rules_are_listed_in_words_and_formulas(path: str) -> None:
     assert lines[3].startswith("rule 0  0.250  if X borders Z, and Z is in continent Y, then")
     assert len(lines) == 6
     assert rules(path, "--top", "1") == FIRST
-    assert rules(path, "--relation", "borders") == ["no rule is like that"]
+    assert rules(path, "--relation", "borders") == ["no rule implies borders"]
+    assert rules(path, "--written") == ["no rule that a person wrote"]
     assert "right: Portugal is in continent Europe" in rules(path, "--examples", "1")[-1]
     (first, _) = json.loads("".join(rules(path, "--json", "--examples", "2")))
     assert (first["id"], first["support"], first["confidence"]) == (2, 2, 0.5)
     assert [fact["subject"] for fact in first["examples"]] == ["Portugal", "Spain"]
     assert first["counter_examples"] == []
+
+
+def test_a_confidence_is_printed_as_it_was_written(path: str) -> None:
+    rules(path, "--write", "borders(?y, ?x) => borders(?x, ?y)", "--confidence", "0.4")
+    (written,) = json.loads("".join(rules(path, "--json", "--written")))
+    assert written["confidence"] == 0.4  # and not the nearest of single precision
+
+
+def test_rules_are_wrapped_on_a_terminal(path: str) -> None:
+    leader, follower = pty.openpty()
+    code = f"from tacit.cli import app; app(['rules', {path!r}, '--top', '1'])"
+    settings = os.environ | {"COLUMNS": "40"}
+    subprocess.run([sys.executable, "-c", code], stdout=follower, env=settings, check=True)
+    os.close(follower)
+    lines = os.read(leader, 10000).decode().splitlines()
+    os.close(leader)
+    assert max(map(len, lines)) <= 40 < len(FIRST[0])
+    assert [line[:4] for line in lines] == ["rule", *["    "] * (len(lines) - 1)]
+    assert " ".join(lines).split() == " ".join(FIRST).split()
 
 
 def test_rules_are_written_switched_and_dropped(path: str) -> None:

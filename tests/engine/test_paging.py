@@ -250,6 +250,13 @@ def answers(*scores: float, offset: int = 0) -> Answers:
         (answers(0.9, LIKELY, 0.4, 0.1), 2, "4 answers, 2 at 0.5 or above"),
         (answers(0.4), 0, "1 answer, none at 0.5 or above"),
         (answers(0.9, 0.4, offset=10), 1, "answers 11 to 12, 1 at 0.5 or above"),
+        (answers(0.9, 1e-9), 1, "2 answers, 1 at 0.5 or above; the last scores next to nothing"),
+        (
+            answers(0.9, 1e-4, 1e-9, 1e-18),
+            1,
+            "4 answers, 1 at 0.5 or above; the last 2 score next to nothing",
+        ),
+        (answers(1e-9, 1e-9), 0, "2 answers, none at 0.5 or above; they score next to nothing"),
         (answers(0.9, 0.8), 2, ""),  # where they end is not to be seen
         (answers(), 0, ""),
     ],

@@ -64,10 +64,10 @@ def test_facts_are_predicted_by_rules_that_are_mined_once(
     (answer, *_) = run.ask(ASKED)
     assert (answer.entity, answer.known) == ("k5", False)
     assert answer.score == pytest.approx(SCORE, abs=1e-6)
-    assert note.startswith(f"mined {minings[0]} rules of cities in ")
+    assert note.startswith(f"mined {minings[0]} rules from cities to predict by, in ")
     assert note.endswith(f"they are kept in {cache}")
     again, (note,) = notes_of(str(path))
-    assert note == f"{minings[0]} rules of cities from the cache"
+    assert note == f"{minings[0]} rules of cities to predict by, from the cache"
     assert again.ask(ASKED).entities == run.ask(ASKED).entities
     assert len(minings) == 1
 

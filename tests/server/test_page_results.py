@@ -212,6 +212,20 @@ def test_a_line_says_where_the_sensible_answers_end(visit: Visit) -> None:
     assert visit.page.locator(".cut").evaluate("line => getComputedStyle(line).display") == "flex"
 
 
+def test_a_line_says_which_answers_score_next_to_nothing(visit: Visit) -> None:
+    likely, unlikely, nothing = row("A", 0.9), row("B", 0.1), row("C", 2e-9)
+    improbable, padding = "probably not, below here", "next to nothing, below here"
+    for rows, texts in (
+        ([likely, unlikely, nothing, nothing], ["A", improbable, "B", padding, "C", "C"]),
+        ([likely, nothing], ["A", padding, "C"]),
+        ([nothing], [padding, "C"]),
+    ):
+        visit.reply("/ask", *rows)
+        visit.ask(QUESTION)
+        shown = visit.page.locator(".answers .name, .answers .cut").all_inner_texts()
+        assert shown == texts
+
+
 def test_several_variables_yes_and_no_and_counts_are_shown(visit: Visit) -> None:
     page = visit.page
     pair = row(

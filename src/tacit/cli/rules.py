@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +37,8 @@ def rules(
     top: Annotated[int, Option(help="How many rules; the surest come first.")] = _SHOWN,
     written: Annotated[bool, Option("--written", help="Only rules that a person wrote.")] = False,
     examples: Annotated[
-        int, Option(help="Facts that each rule is right about, and pairs that it is not.")
+        int,
+        Option(help="Facts each rule is right about, and pairs where it may be wrong."),
     ] = 0,
     json_: Annotated[bool, Option("--json", help="Print JSON.")] = False,
     off: Annotated[
@@ -50,8 +54,8 @@ def rules(
     confidence: Annotated[
         float | None,
         Option(
-            help="Of the rule to write: above 0, and 1 for one without exception; by default that "
-            "of the graph."
+            help="That of the rule to write: above 0, and 1 for one without exception; by default "
+            "what the facts say."
         ),
     ] = None,
     drop: Annotated[
@@ -67,7 +71,7 @@ def rules(
 ) -> None:
     """Read and change the rules of a run.
 
-    A graph without a run has the rules that are mined of it, to read alone.
+    A graph without a run has the rules that are mined from it; they can only be read.
 
     A service that serves the run answers by the rules before until it gets SIGHUP.
     """
@@ -125,7 +129,8 @@ def rules(
     if not len(current):
         say(f"{source} has no rules; --write adds one")
     elif not listed:
-        say("no rule is like that")
+        implying = "" if relation is None else f" implies {relation}"
+        say(f"no rule{' that a person wrote' * written}{implying}")
 
 
 def _listed(ids: list[int]) -> str:
@@ -133,9 +138,9 @@ def _listed(ids: list[int]) -> str:
 
 
 def _print(rule: ListedRule, examples: int) -> None:
-    """Print a rule in words, as a formula and with its counts."""
+    """Print a rule in words, as a formula and with its counts; on a terminal, in its width."""
     marks = ["written by a person"] * rule.written + ["off"] * rule.off
-    say(f"rule {rule.id}  {rule.confidence:.3f}  {'  '.join([rule.words, *marks])}")
+    _print_wrapped(f"rule {rule.id}  {rule.confidence:.3f}  {'  '.join([rule.words, *marks])}", 0)
     lines = [rule.formula, rule.statistic]
     for what, facts in (
         ("right", rule.examples(examples)),
@@ -144,4 +149,20 @@ def _print(rule: ListedRule, examples: int) -> None:
         if facts:
             lines.append(f"{what}: {'; '.join(map(str, facts))}")
     for line in filter(None, lines):
-        say(f"    {line}")
+        _print_wrapped(line, 4)
+
+
+def _print_wrapped(line: str, indent: int) -> None:
+    """Print a line; where a terminal needs several for it, those after the first are indented."""
+    if sys.stdout.isatty():
+        wrapped = textwrap.wrap(
+            line,
+            shutil.get_terminal_size().columns,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent or 4),
+            break_on_hyphens=False,
+        )
+    else:
+        wrapped = [f"{' ' * indent}{line}"]
+    for part in wrapped:
+        say(part)

@@ -54,14 +54,16 @@ def find_or_mine(source: Any, progress: Progress | bool = False, **reading: Any)
 
 
 def holds_facts(source: Any) -> TypeGuard[Facts]:
-    """Whether a source is facts rather than a run; a `RunError` for a folder of neither."""
+    """Whether a source is facts rather than a run; a `RunError` where there is neither."""
     if isinstance(source, str) and source == "-":
         return True
     if not isinstance(source, str | Path):
         return isinstance(source, Graph) or is_frame(source) or is_rows(source)
-    if is_world(source) or is_run(source) or not disk.exists(source):
+    if is_world(source) or is_run(source):
         return False
     path = Path(source)
+    if not disk.exists(source):
+        raise no_run(path, "run or graph")
     if path.is_dir() and (runs_in(path) or not any(path.iterdir())):
         raise no_run(path)
     return True
@@ -94,7 +96,7 @@ def run_of_rules(
                 unwritable = error
         if found is not None:
             folder, number = found
-            note(f"{counted(number, 'rule')} of {graph.name} from the cache")
+            note(f"{counted(number, 'rule')} of {graph.name} to predict by, from the cache")
             return folder
         return _mine(graph, path, config, unwritable, tell, note)
 
@@ -111,7 +113,8 @@ def _mine(
     from tacit.links.rules.rule_files import mine_timed, write_rules_run
 
     rules, seconds = mine_timed(graph, config, tell)
-    mined = f"mined {counted(len(rules), 'rule')} of {graph.name} in {seconds:.1f} s"
+    number = counted(len(rules), "rule")
+    mined = f"mined {number} from {graph.name} to predict by, in {seconds:.1f} s"
     if unwritable is None:
         try:
             folder = write_rules_run(path, graph, config, rules, seconds)
@@ -147,7 +150,7 @@ def check_own(folder: RunFolder) -> None:
     if is_cached(folder):
         raise RunError(
             f"the rules of {folder.graph().name} are in Tacit's cache, which may drop them; train "
-            "a run of your own first, by `model='rules'` maybe",
+            "a run of your own first; with `model='rules'` that takes seconds",
             command="train GRAPH --out RUN",
         )
 

@@ -70,7 +70,7 @@ def _add_rules(
     if not len(graph.valid):
         with shown(progress) as tell:
             note = f"{graph.name} has no validation facts to fit the share of rules to; it is "
-            tell(Event("note", 0, 0, note=f"{note}{float(mixture.shares.mean()):g}"))
+            tell(Event("note", 0, 0, note=f"{note}{float(mixture.shares.mean()):.0%}"))
     with run.in_use(changes=True):
         save_rules(run, rules, mixture.to_tensors())
         run.write_settings("rules", config.to_dict())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from html import escape
+from itertools import takewhile
 
 from tacit.engine.answers.aligned_cells import escape_control_chars, in_columns
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
@@ -19,6 +20,7 @@ BEAM = (
     "not certified: the beam dropped candidates that may lead to better answers; "
     "`search='exact'` keeps them all"
 )
+_NOTHING = 1e-6  # answers of lower scores, such as those of no rule, only fill a list
 INDEXED = "not certified: the index may have missed better answers; `candidates='scan'` misses none"
 
 
@@ -134,11 +136,23 @@ class AnswerTable:
             shown = counted(total, "answer")
         if likely < total and answers.kind != "truth" and not answers.uncalibrated:
             shown += f", {f'{likely:,}' if likely else 'none'} at {LIKELY} or above"
+            shown += self._padding
         elif self.left_out:
             shown = f"{shown if answers.offset else f'{total:,}'} shown"
         else:
             return ""
         return f"{shown}, {self.left_out}" if self.left_out else shown
+
+    @property
+    def _padding(self) -> str:
+        """How many answers at the end of a list score next to nothing; empty if none."""
+        worthless = (not a.known and a.score < _NOTHING for a in reversed(self.answers))
+        last = sum(takewhile(bool, worthless))
+        if not last:
+            return ""
+        if last == len(self.answers):
+            return f"; {'they score' if last > 1 else 'it scores'} next to nothing"
+        return f"; the last {f'{last:,} score' if last > 1 else 'scores'} next to nothing"
 
     @property
     def left_out(self) -> str:

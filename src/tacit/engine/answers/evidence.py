@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tacit.graph.graph import Graph
 from tacit.query.rule_words import rule_formula, rule_in_words, statistic_in_words
 from tacit.query.wording import fact_in_words
@@ -75,7 +77,7 @@ class NamedRule:
             statistic_in_words(graph, rule),
             rule.support,
             rule.groundings,
-            rule.confidence,
+            float(str(np.float32(rule.confidence))),  # its shortest digits: 0.52, not 0.519999980
             rule.exact,
             rule.written,
         )

@@ -4,6 +4,7 @@ import { entityLink } from "./links.js";
 import { shown } from "./words.js";
 
 const LIKELY = 0.5; // where the service does not say
+const NOTHING = 1e-6; // answers of lower scores, such as those of no rule, only fill a list
 
 /** How the entities of answers are called: by name, with the label behind one that several of them share. */
 function naming(answers) {
@@ -45,13 +46,17 @@ function answerRow(answer, kind, called, toggle) {
   return element("li", { "data-rank": answer.rank, "data-entity": answer.entity }, row, visits(answer, kind));
 }
 
-/** The rows of answers that follow others, with the line above the first that probably does not hold. */
+/** The rows of answers that follow others, with lines above the first that probably does not hold and the first that scores next to nothing. */
 export function rows(answers, before, { kind, threshold = LIKELY, uncalibrated }, toggle) {
-  const cut = kind === "truth" || uncalibrated ? -1 : answers.findIndex((answer) => answer.score < threshold); // yes or no says it itself
   const called = naming([...before, ...answers]);
   const drawn = answers.map((answer) => answerRow(answer, kind, called, toggle));
-  const ended = before.some((answer) => answer.score < threshold);
-  if (cut >= 0 && !ended) drawn.splice(cut, 0, element("li", { class: "cut" }, element("span", {}, "probably not, below here")));
+  if (kind === "truth" || uncalibrated) return drawn; // yes or no says it itself
+  const cuts = new Map(); // the last line at a place is the only one there
+  for (const [least, text] of [[threshold, "probably not, below here"], [NOTHING, "next to nothing, below here"]]) {
+    const under = (answer) => answer.score < least;
+    if (!before.some(under)) cuts.set(answers.findIndex(under), text);
+  }
+  for (const [place, text] of [...cuts].reverse()) if (place >= 0) drawn.splice(place, 0, element("li", { class: "cut" }, element("span", {}, text)));
   return drawn;
 }
 

@@ -33,7 +33,7 @@ async function more() {
     byId("rules").append(...rules.map(row));
     shown += rules.length;
     byId("more").hidden = rules.length < SHOWN;
-    byId("status").textContent = shown ? `The surest ${shown.toLocaleString("en")} of these rules` : count ? "No rule is like that." : "This run has no rules.";
+    byId("status").textContent = shown ? `The surest rules: ${shown.toLocaleString("en")} shown` : count ? "No rule is like that." : "This run has no rules.";
   } catch (error) {
     byId("problem").textContent = error.message;
     byId("problem").hidden = false;
