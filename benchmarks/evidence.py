@@ -7,7 +7,8 @@
 A link predictor with rules is trained, or opened with --run; training facts are known. Questions
 `?t : r(h, ?t)` are drawn from test facts in both directions.
 
-- coverage: of the test facts with a filtered rank of 10 or better, those that a rule speaks for;
+- coverage: of the test facts with a filtered rank of 10 or better, the share that a rule speaks
+  for, and a rule of some confidence at least;
 - confidence: of the first ten predictions that are no training facts, the share that validation or
   test facts state, by the confidence of the best rule. Others may be true as well, and merely
   unknown: the share is a lower bound. `chance` is the mean probability by rules in the mixture;
@@ -115,12 +116,17 @@ def coverage(engine: Engine, graph: Graph, atoms: Ints) -> Row:
     """Of the test facts among the first ten, those that a rule speaks for."""
     right = atoms[filtered_ranks(engine, graph, atoms) <= TOP]
     finder = EvidenceFinder(engine.parts)
-    spoken = sum(bool(evidence(finder, atom).rules) for atom in right)
+    found = [evidence(finder, atom).rules for atom in right]
+    best = np.array([max((e.rule.confidence for e in rules), default=-1.0) for rules in found])
+    counts = {
+        "with a rule": (best >= 0).sum(),
+        "of 0.1 and more": (best >= 0.1).sum(),
+        "of 0.25 and more": (best >= 0.25).sum(),
+    }
     return {
         "test facts": len(atoms),
         "among ten": len(right),
-        "with a rule": spoken,
-        "share": spoken / max(1, len(right)),
+        **{name: float(count / max(1, len(right))) for name, count in counts.items()},
     }
 
 
