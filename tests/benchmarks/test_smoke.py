@@ -26,6 +26,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "encoders": ("--encoders", "gqe,gnnqe"),
     "engine": (),
     "engine --throughput": ("--throughput",),  # what a GPU runs
+    "evidence": (),
+    "evidence --new": ("NELL995", "--new"),
     "fuzz": ("--only", "tsv,arrays,id maps"),
     "growth": ("--parts", "k,atoms,training,service,laptop"),
     "hardness": ("--shapes", "2i,2in", "--ways", "cap 0.5,odds x 4"),
