@@ -353,3 +353,25 @@ def test_the_weights_of_a_mixture_stay(tmp_path: Path) -> None:
     assert weights["shares"].equal(shares)
     assert run.score("Spain", "speaks", "French").score >= 0.699
     assert [rule.off for rule in run.rules()] == [False, True, False]
+
+
+def test_a_written_rule_switched_on_again_stays_the_only_one_that_says_so(tmp_path: Path) -> None:
+    run = of_rules(tmp_path)
+    formula = "borders(?x, ?z) & in_continent(?z, ?y) => in_continent(?x, ?y)"
+    rule = run.add_rule(formula, confidence=0.9)
+    active = load_rules(run.folder)[0].active.tolist()
+    assert active == [False, False, True, True, True]
+    run.switch_rules(off=[rule.id])
+    assert load_rules(run.folder)[0].active.tolist() == [False, False, True, False, False]
+    for place in (rule.id, 0):
+        run.switch_rules(on=[place])
+        assert load_rules(run.folder)[0].active.tolist() == active
+
+
+def test_a_score_that_a_written_rule_lifts_is_wholly_by_rules(tmp_path: Path) -> None:
+    run = of_vectors(tmp_path)
+    run.add_rule(NEIGHBOURS, confidence=0.9)
+    (answer,) = run.explain(": speaks(Spain, French)")
+    (atom,) = answer.witnesses[0].atoms
+    assert answer.score == pytest.approx(0.9, abs=1e-3)
+    assert atom.rule_share == 1.0

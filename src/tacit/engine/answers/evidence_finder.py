@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 RULES = 3  # shown of an atom
 PATHS = 2  # groundings shown of a rule
 ANALOGIES = 3
+_ROUNDING = 1e-5  # of a score
 _LOOKED_AT = 16  # groundings of a rule, among which those with facts of their own are shown
 _COMPARED = 4096  # facts of a relation that are compared with any atom
 _NEAR = 256  # further ones with an end of the atom
@@ -163,21 +164,29 @@ class EvidenceFinder:
         return AtomEvidence(found, analogies, share)
 
     def _rule_share(self, *atom: int, score: float | None) -> float:
-        """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`."""
+        """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`.
+
+        It is all of it where written rules say more than that.
+        """
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
-        ids = (torch.tensor([i], device=mixture.scorer.device) for i in atom)
+        ids = [torch.tensor([i], device=mixture.scorer.device) for i in atom]
         chance = mixture.scorer.logits_of(*ids).double().sigmoid()
         head, relation, tail = (torch.tensor([i], device=self.parts.scorer.device) for i in atom)
         share = float(mixture.shares_of(head, relation))
         by_rules = share * float(mixture.chances(chance))
+        written = mixture.written
+        whole = float(written.logits_of(*ids).double().sigmoid()) if written is not None else 0.0
         if score is not None and self.parts.adapter is None:
             mixed = math.exp(score - self.parts.atoms.ceiling)
+            if whole and mixed <= whole * (1.0 + _ROUNDING):
+                return 1.0
             return min(1.0, by_rules / mixed) if mixed else 0.0
         rows = self._predictor_alone.rows(head, relation)
         alone = at(self._predictor_alone.shards, rows, torch.zeros_like(tail), tail).exp()
-        return by_rules / ((1.0 - share) * float(alone) + by_rules)
+        mixed = (1.0 - share) * float(alone) + by_rules
+        return 1.0 if whole > mixed else by_rules / mixed
 
     @cached_property
     def _predictor_alone(self) -> Atoms:
