@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -375,3 +376,27 @@ def test_a_score_that_a_written_rule_lifts_is_wholly_by_rules(tmp_path: Path) ->
     (atom,) = answer.witnesses[0].atoms
     assert answer.score == pytest.approx(0.9, abs=1e-3)
     assert atom.rule_share == 1.0
+
+
+def test_reasons_for_deductions_do_not_go_in_circles(tmp_path: Path) -> None:
+    chain = [("a", "same", "b"), ("b", "same", "c"), ("c", "same", "d"), ("d", "same", "e")]
+    run = of_rules(tmp_path, Graph.of(chain), [])
+    run.add_rule("same(?x, ?z) & same(?z, ?y) => same(?x, ?y)", confidence=1.0)
+    run.add_rule("same(?y, ?x) => same(?x, ?y)", confidence=1.0)
+    rests_on = {}
+    for pair in permutations("abcde", 2):
+        (answer,) = run.explain(": same({}, {})".format(*pair))
+        assert answer.known
+        (atom,) = answer.witnesses[0].atoms
+        if pair in [(s, o) for s, _, o in chain]:
+            assert not atom.evidence
+            continue
+        (evidence,) = atom.evidence
+        assert evidence.paths
+        facts = {(f.subject, f.object) for path in evidence.paths for f in path.facts}
+        rests_on[frozenset(pair), pair[0]] = {(frozenset(each), each[0]) for each in facts}
+    while rests_on:
+        grounded = [key for key, facts in rests_on.items() if facts.isdisjoint(rests_on)]
+        assert grounded, rests_on
+        for key in grounded:
+            del rests_on[key]

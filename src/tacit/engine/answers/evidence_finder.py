@@ -40,6 +40,7 @@ PATHS = 2  # groundings shown of a rule
 ANALOGIES = 3
 _ROUNDING = 1e-5  # of a score
 _LOOKED_AT = 16  # groundings of a rule, among which those with facts of their own are shown
+_FOLLOWED = 1024  # of a deduction, among which are those that do not rest on it
 _COMPARED = 4096  # facts of a relation that are compared with any atom
 _NEAR = 256  # further ones with an end of the atom
 
@@ -130,17 +131,28 @@ class EvidenceFinder:
         return AtomEvidence((), self.analogies(subject, relation, obj), share)
 
     def of_deduction(self, subject: int, relation: int, obj: int, id: int) -> AtomEvidence:
-        """How a forward fact follows by a rule that holds without exception."""
+        """How a forward fact follows by a rule that holds without exception.
+
+        It does so by facts that are known without it.
+        """
         rules = self.parts.rule_scorer
-        index = self.parts.index
-        if rules is None or index is None:
+        deductions = self.parts.deductions
+        if rules is None or deductions is None:
             return NO_EVIDENCE
-        alone = replace(rules, rules=rules.rules.take(np.array([id])), index=index)
+        alone = replace(rules, rules=rules.rules.take(np.array([id])), index=deductions.index)
         atom = subject, relation, obj
         if (rules.rules[id].relation ^ relation) & 1:
             atom = obj, relation ^ 1, subject
-        (firing, *_) = alone.firings(*atom, 1, _LOOKED_AT)
-        return AtomEvidence((_evidence(self.parts.graph, firing._replace(id=id), PATHS, set()),))
+        (firing, *_) = alone.firings(*atom, 1, _FOLLOWED)
+        own = deductions.order_of(subject, relation, obj)
+        earlier = [
+            path
+            for path in firing.paths
+            if all(deductions.order_of(*fact) < own for fact in path_facts(firing.rule, path))
+        ]
+        total = firing.total - len(firing.paths) + len(earlier)
+        firing = firing._replace(id=id, paths=earlier[:_LOOKED_AT], total=total)
+        return AtomEvidence((_evidence(self.parts.graph, firing, PATHS, set()),))
 
     @property
     def _predicts(self) -> bool:
