@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -10,52 +9,18 @@ import torch
 
 import tacit
 from rank_processes import in_processes
+from rule_runs import BORDERS, CONTINENT, GRAPH, MINED, of_rules, of_vectors
 from rule_worlds import implied, triples_of
 from tacit.engine.atoms.mixture import RuleMixture
 from tacit.errors import LimitError, QueryError, RunError, SettingsError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.links.models import make_model, save_model
 from tacit.links.rules.rule_files import load_rules, rule_scorer, save_rules
-from tacit.links.rules.rule_set import NONE, Rule, RuleSet
+from tacit.links.rules.rule_set import RuleSet
 from tacit.run.rules import add_rule, import_rules
 from tacit.run.run import Run
 from tacit.run_folder.folder import RunFolder
 
-BORDERS, SPEAKS, CONTINENT = 0, 2, 4
-FACTS = [
-    ("Portugal", "borders", "Spain"),
-    ("Spain", "borders", "France"),
-    ("France", "borders", "Belgium"),
-    ("Belgium", "borders", "Luxembourg"),
-    ("Portugal", "speaks", "Portuguese"),
-    ("France", "speaks", "French"),
-    ("Belgium", "speaks", "French"),
-    ("Portugal", "in_continent", "Europe"),
-    ("Spain", "in_continent", "Europe"),
-    ("France", "in_continent", "Europe"),
-]
-GRAPH = Graph.of(FACTS, valid=[("Luxembourg", "speaks", "French")], name="neighbours")
-MINED = [
-    Rule((BORDERS, CONTINENT), CONTINENT, support=2, groundings=3, confidence=0.25),
-    Rule((CONTINENT ^ 1, BORDERS ^ 1), CONTINENT ^ 1, support=2, groundings=3, confidence=0.25),
-    Rule((SPEAKS,), CONTINENT, NONE, GRAPH.entities.id("Europe"), 2, 3, 0.5),
-]
 NEIGHBOURS = "borders(?x, ?z) & speaks(?z, ?y) => speaks(?x, ?y)"
-
-
-def of_rules(path: Path, graph: Graph = GRAPH, rules: list[Rule] = MINED) -> Run:
-    """A run whose link predictor are a few rules."""
-    folder = RunFolder.create(path, graph, {"model": "rules"})
-    save_rules(folder, RuleSet.of(rules))
-    return Run(RunFolder.open(path), device="cpu")
-
-
-def of_vectors(path: Path) -> Run:
-    """A run of random weights without rules."""
-    folder = RunFolder.create(path, GRAPH, {"model": "complex", "rank": 2})
-    torch.manual_seed(0)
-    save_model(folder, make_model("complex", GRAPH.num_entities, GRAPH.num_relations, 2))
-    return Run(RunFolder.open(path), device="cpu")
 
 
 def test_rules_are_listed_with_the_surest_first_and_mirror_images_once(tmp_path: Path) -> None:
@@ -354,49 +319,3 @@ def test_the_weights_of_a_mixture_stay(tmp_path: Path) -> None:
     assert weights["shares"].equal(shares)
     assert run.score("Spain", "speaks", "French").score >= 0.699
     assert [rule.off for rule in run.rules()] == [False, True, False]
-
-
-def test_a_written_rule_switched_on_again_stays_the_only_one_that_says_so(tmp_path: Path) -> None:
-    run = of_rules(tmp_path)
-    formula = "borders(?x, ?z) & in_continent(?z, ?y) => in_continent(?x, ?y)"
-    rule = run.add_rule(formula, confidence=0.9)
-    active = load_rules(run.folder)[0].active.tolist()
-    assert active == [False, False, True, True, True]
-    run.switch_rules(off=[rule.id])
-    assert load_rules(run.folder)[0].active.tolist() == [False, False, True, False, False]
-    for place in (rule.id, 0):
-        run.switch_rules(on=[place])
-        assert load_rules(run.folder)[0].active.tolist() == active
-
-
-def test_a_score_that_a_written_rule_lifts_is_wholly_by_rules(tmp_path: Path) -> None:
-    run = of_vectors(tmp_path)
-    run.add_rule(NEIGHBOURS, confidence=0.9)
-    (answer,) = run.explain(": speaks(Spain, French)")
-    (atom,) = answer.witnesses[0].atoms
-    assert answer.score == pytest.approx(0.9, abs=1e-3)
-    assert atom.rule_share == 1.0
-
-
-def test_reasons_for_deductions_do_not_go_in_circles(tmp_path: Path) -> None:
-    chain = [("a", "same", "b"), ("b", "same", "c"), ("c", "same", "d"), ("d", "same", "e")]
-    run = of_rules(tmp_path, Graph.of(chain), [])
-    run.add_rule("same(?x, ?z) & same(?z, ?y) => same(?x, ?y)", confidence=1.0)
-    run.add_rule("same(?y, ?x) => same(?x, ?y)", confidence=1.0)
-    rests_on = {}
-    for pair in permutations("abcde", 2):
-        (answer,) = run.explain(": same({}, {})".format(*pair))
-        assert answer.known
-        (atom,) = answer.witnesses[0].atoms
-        if pair in [(s, o) for s, _, o in chain]:
-            assert not atom.evidence
-            continue
-        (evidence,) = atom.evidence
-        assert evidence.paths
-        facts = {(f.subject, f.object) for path in evidence.paths for f in path.facts}
-        rests_on[frozenset(pair), pair[0]] = {(frozenset(each), each[0]) for each in facts}
-    while rests_on:
-        grounded = [key for key, facts in rests_on.items() if facts.isdisjoint(rests_on)]
-        assert grounded, rests_on
-        for key in grounded:
-            del rests_on[key]

@@ -209,6 +209,7 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
     """
     from tacit.links.rules.deduction import deduce, hard_forms
     from tacit.links.rules.rule_files import save_rules
+    from tacit.links.rules.rule_set import WRITTEN
 
     run = own_run(path)
     with _changing(run):
@@ -231,6 +232,9 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
         # raises if too much would follow
         deduce(graph.index(), rules, lambda id: named_rule(graph, rules[id], id))
         if rules is not before and not _same(before, rules):
+            all_own = [bool((each.flags & WRITTEN).all()) for each in (before, rules)]
+            if weights and all_own == [True, False]:
+                weights = usual_weights(graph)  # so that imported ones count
             save_rules(run, rules, weights)
             if hard_forms(before) != hard_forms(rules):  # other facts are known
                 with run.changed_results() as results:
@@ -271,6 +275,15 @@ def first_weights(graph: Graph) -> Weights:
 
     scorer = rule_scorer(RuleSet.of([]), graph)
     return RuleMixture(scorer, torch.zeros(graph.num_relations)).to_tensors()
+
+
+def usual_weights(graph: Graph) -> Weights:
+    """The weights of a mixture that was not fitted to validation facts."""
+    from tacit.adapt.mixing import usual_mixture
+    from tacit.links.rules.rule_files import rule_scorer
+    from tacit.links.rules.rule_set import RuleSet
+
+    return usual_mixture(rule_scorer(RuleSet.of([]), graph)).to_tensors()
 
 
 def _same(before: RuleSet, after: RuleSet) -> bool:
