@@ -9,6 +9,7 @@ import pytest
 
 import tacit
 from rule_runs import FACTS, of_rules, of_vectors
+from tacit.errors import LimitError
 from tacit.graph.graph import Graph
 from tacit.links.rules.rule_files import load_rules
 from tacit.run.rules import import_rules
@@ -87,3 +88,16 @@ def test_imported_rules_count_in_a_run_of_vectors(tmp_path: Path) -> None:
     assert (answer.witnesses[0].atoms[0].rule_share or 0) > 0.3
     opened.add_rule("borders(?x, ?z) & borders(?z, ?y) => borders(?x, ?y)", confidence=0.5)
     assert float(load_rules(opened.folder)[1]["shares"].min()) == pytest.approx(0.2)
+
+
+def test_facts_by_which_too_much_would_follow_are_not_added(tmp_path: Path) -> None:
+    chain = [(f"a{i}", "next", f"a{i + 1}") for i in range(100)]
+    run = of_rules(tmp_path, Graph.of(chain[:20]), [])
+    run.add_rule("next(?x, ?z) & next(?z, ?y) => next(?x, ?y)", confidence=1.0)
+    with pytest.raises(LimitError, match=r"^rule 0, next\(\?x, \?z\) & .* would add more than"):
+        run.add(chain)
+    opened = tacit.open(tmp_path)
+    assert len(opened.graph.facts("train")) == 20
+    assert opened.count("?y : next(a0, ?y)").known == 20
+    assert run.add(chain[:21]).added == 1
+    assert run.count("?y : next(a0, ?y)").known == 21
