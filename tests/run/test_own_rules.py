@@ -9,7 +9,7 @@ import pytest
 
 import tacit
 from rule_runs import FACTS, of_rules, of_vectors
-from tacit.errors import LimitError
+from tacit.errors import LimitError, QueryError
 from tacit.graph.graph import Graph
 from tacit.links.rules.rule_files import load_rules
 from tacit.run.rules import import_rules
@@ -101,3 +101,10 @@ def test_facts_by_which_too_much_would_follow_are_not_added(tmp_path: Path) -> N
     assert opened.count("?y : next(a0, ?y)").known == 20
     assert run.add(chain[:21]).added == 1
     assert run.count("?y : next(a0, ?y)").known == 21
+
+
+@pytest.mark.parametrize("confidence", ["0.5", 0, 1.5, float("nan")])
+def test_a_confidence_is_a_number_above_0(tmp_path: Path, confidence: float) -> None:
+    run = of_rules(tmp_path)
+    with pytest.raises(QueryError, match=r"^confidence is .*; it must be above 0 and at most 1$"):
+        run.add_rule("borders(?x, ?y) => borders(?y, ?x)", confidence)
