@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     Weights = Mapping[str, Tensor]
     Edit = Callable[[Graph, RuleSet], RuleSet]
 
+_NUMBER = (int, float, np.integer, np.floating)
 EXAMPLES = 3  # facts that a rule was right about, and pairs that it was not
 
 
@@ -143,7 +143,7 @@ def add_rule(path: NameOrPath, text: str, confidence: float | None = None) -> Li
     from tacit.links.rules.consequences import measured
     from tacit.links.rules.editing import same_statement, with_rule
 
-    if confidence is not None and not (isinstance(confidence, Real) and 0 < confidence <= 1):
+    if confidence is not None and not (isinstance(confidence, _NUMBER) and 0 < confidence <= 1):
         raise QueryError(
             f"confidence is {confidence!r}; it must be above 0 and at most 1",
             parameter="confidence",
