@@ -104,9 +104,14 @@ def test_rules_are_written_switched_and_dropped(path: str) -> None:
     assert rules(path, "--written") == rules(path, "--relation", "borders")
     assert rules(path, "--off", "2", "--off", "0") == ["switched off: rule 2, rule 0"]
     assert [line[-3:] for line in rules(path) if line.startswith("rule")] == ["off", "son", "off"]
-    assert rules(path, "--on", "0", "--drop", "3") == ["dropped: rule 3", "switched on: rule 0"]
+    assert rules(path, "--on", "0", "--drop", "3") == ["switched on: rule 0", "dropped: rule 3"]
     stored, _ = load_rules(RunFolder.open(path))
     assert stored.active.tolist() == [True, True, False]
+    rules(path, "--write", formula, "--confidence", "0.4")
+    other = "in_continent(?x, ?y) & in_continent(?z, ?y) => borders(?x, ?z)"
+    written = rules(path, "--write", other, "--confidence", "0.3")[0].split()[1]
+    rules(path, "--drop", "3", "--off", written)  # ids are those before the drop
+    assert [line[-3:] for line in rules(path, "--written") if line.startswith("rule")] == ["off"]
 
 
 def test_files_of_rules_are_written_and_read(path: str, tmp_path: Path) -> None:

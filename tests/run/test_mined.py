@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,8 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     assert len(minings) == 1  # rules that cannot be kept are not mined again for another folder
     assert is_cached(run.folder)
     assert run.folder.path.parent != cache
+    own = Path(tempfile.gettempdir()) / "mine" / run.folder.path.name
+    assert not is_cached(RunFolder(own))
     if blocked == "a folder in its place":
         assert (path / "mine.txt").read_text() == "not of a run"
 

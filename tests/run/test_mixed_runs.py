@@ -133,6 +133,28 @@ def test_a_run_of_an_earlier_version_gets_rules_when_they_are_asked_for(
     assert not without.folder.has(RULES)
 
 
+def test_own_rules_outlast_mined_ones(graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    plain = tacit.train(graph, out, rules=False, **TINY)
+    own = "in_country(?x, ?z) & part_of(?z, ?y) => on_continent(?x, ?y)"
+    plain.add_rule(own, confidence=0.9)
+
+    def written(run: Run) -> list[tuple[str, float]]:
+        return [(rule.formula, round(rule.confidence, 3)) for rule in run.rules() if rule.written]
+
+    for number in (0, 1):  # without mined rules, then after them
+        resumed = tacit.train(graph, out, resume=True, rules=False, progress=False)
+        assert written(resumed) == [(own, 0.9)]
+        assert len(resumed.rules()) == 1, number
+        assert resumed.ask("?y : on_continent(city5, ?y)")[0].score > 0.89
+        assert "rules" not in resumed.settings
+        mixed = tacit.train(graph, out, resume=True, rules=True, progress=False)
+        assert written(mixed) == [(own, 0.9)]
+        same = [rule for rule in mixed.rules() if rule.formula == own and not rule.written]
+        assert [rule.off for rule in same] == [True]
+        assert len(mixed.rules()) > 5
+
+
 def test_a_graph_without_validation_facts_has_usual_shares(tmp_path: Path) -> None:
     notes = []
     given = {**TINY, "progress": lambda event: notes.append(event.note)}

@@ -9,52 +9,18 @@ import torch
 
 import tacit
 from rank_processes import in_processes
+from rule_runs import BORDERS, CONTINENT, GRAPH, MINED, of_rules, of_vectors
 from rule_worlds import implied, triples_of
 from tacit.engine.atoms.mixture import RuleMixture
 from tacit.errors import LimitError, QueryError, RunError, SettingsError, UnknownName
 from tacit.graph.graph import Graph
-from tacit.links.models import make_model, save_model
 from tacit.links.rules.rule_files import load_rules, rule_scorer, save_rules
-from tacit.links.rules.rule_set import NONE, Rule, RuleSet
+from tacit.links.rules.rule_set import RuleSet
 from tacit.run.rules import add_rule, import_rules
 from tacit.run.run import Run
 from tacit.run_folder.folder import RunFolder
 
-BORDERS, SPEAKS, CONTINENT = 0, 2, 4
-FACTS = [
-    ("Portugal", "borders", "Spain"),
-    ("Spain", "borders", "France"),
-    ("France", "borders", "Belgium"),
-    ("Belgium", "borders", "Luxembourg"),
-    ("Portugal", "speaks", "Portuguese"),
-    ("France", "speaks", "French"),
-    ("Belgium", "speaks", "French"),
-    ("Portugal", "in_continent", "Europe"),
-    ("Spain", "in_continent", "Europe"),
-    ("France", "in_continent", "Europe"),
-]
-GRAPH = Graph.of(FACTS, valid=[("Luxembourg", "speaks", "French")], name="neighbours")
-MINED = [
-    Rule((BORDERS, CONTINENT), CONTINENT, support=2, groundings=3, confidence=0.25),
-    Rule((CONTINENT ^ 1, BORDERS ^ 1), CONTINENT ^ 1, support=2, groundings=3, confidence=0.25),
-    Rule((SPEAKS,), CONTINENT, NONE, GRAPH.entities.id("Europe"), 2, 3, 0.5),
-]
 NEIGHBOURS = "borders(?x, ?z) & speaks(?z, ?y) => speaks(?x, ?y)"
-
-
-def of_rules(path: Path, graph: Graph = GRAPH, rules: list[Rule] = MINED) -> Run:
-    """A run whose link predictor are a few rules."""
-    folder = RunFolder.create(path, graph, {"model": "rules"})
-    save_rules(folder, RuleSet.of(rules))
-    return Run(RunFolder.open(path), device="cpu")
-
-
-def of_vectors(path: Path) -> Run:
-    """A run of random weights without rules."""
-    folder = RunFolder.create(path, GRAPH, {"model": "complex", "rank": 2})
-    torch.manual_seed(0)
-    save_model(folder, make_model("complex", GRAPH.num_entities, GRAPH.num_relations, 2))
-    return Run(RunFolder.open(path), device="cpu")
 
 
 def test_rules_are_listed_with_the_surest_first_and_mirror_images_once(tmp_path: Path) -> None:

@@ -98,17 +98,23 @@ def fit_mixture(
 
     Without validation facts its shares are usual ones.
     """
-    usual = torch.full((graph.num_relations,), USUAL_SHARE)
+    usual = usual_mixture(rules)
     facts = held_out_facts(graph, seed)
     if not len(facts) or not len(rules.rules):
-        return RuleMixture(rules, usual, USUAL_FEW, *USUAL_ODDS)
-    mixture = RuleMixture(rules, usual, 0.0, *fit_odds(graph, rules, facts))
+        return usual
+    mixture = RuleMixture(rules, usual.shares, 0.0, *fit_odds(graph, rules, facts))
     with counting(progress) as counts:
         gains = share_gains(graph, scorer, mixture, facts, counts("facts to mix by", len(facts)))
     tables = [gains.at(few) for few in FEW]
     best = int(np.argmax([table.mean(axis=0).max() for table in tables]))
     shares = shrunk_shares(facts[:, 1], tables[best], graph.num_relations)
     return replace(mixture, shares=torch.from_numpy(shares).float(), few=FEW[best])
+
+
+def usual_mixture(rules: RuleScorer) -> RuleMixture:
+    """The mixture of rules without validation facts."""
+    shares = torch.full((rules.num_relations,), USUAL_SHARE)
+    return RuleMixture(rules, shares, USUAL_FEW, *USUAL_ODDS)
 
 
 def held_out_facts(graph: Graph, seed: int = 0) -> Ints:

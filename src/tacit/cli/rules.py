@@ -100,14 +100,14 @@ def rules(
         say(f"{counted(count, 'rule')} added from {import_}")
         for note in notes:
             say(note)
-    if drop:
-        drop_rules(folder.path, drop)
-        say(f"dropped: {_listed(drop)}")
     if off or on:
         switch_rules(folder.path, off or (), on or ())
         for ids, state in ((off, "off"), (on, "on")):
             if ids:
                 say(f"switched {state}: {_listed(ids)}")
+    if drop:  # after the others, since it changes ids
+        drop_rules(folder.path, drop)
+        say(f"dropped: {_listed(drop)}")
     if write is not None:
         _print(add_rule(folder.path, write, confidence), examples)
     graph = folder.graph()

@@ -157,9 +157,15 @@ class Engine:
 
     @property
     def reasoner(self) -> Reasoner:
-        """The reasoner that ranks all entities; with the setting `new`, known answers come last."""
-        index = self.parts.index if self.settings.new else None
-        return self.search if index is None else NewAnswers(self.search, index)
+        """The reasoner that ranks all entities.
+
+        With the setting `new`, answers that the observed facts imply come last; those that follow
+        by a rule may be what an evaluation asks for.
+        """
+        settings = self.settings
+        if not (settings.new and settings.observed):
+            return self.search
+        return NewAnswers(self.search, self.graph.index(*settings.observed))
 
     def ask(
         self,

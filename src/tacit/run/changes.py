@@ -17,6 +17,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
+from tacit.query.rule_words import named_rule
 from tacit.run.mined import PREFIX, check_own
 from tacit.run.new_names import NewNames, join_names
 from tacit.run.world import find_run
@@ -28,6 +29,7 @@ from tacit.sources import NameOrPath, cache_folder, is_world, load
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph import datasets
+    from tacit.links.rules.rule_set import RuleSet
     from tacit.links.scorer import Scorer
 
     Triples = datasets.Facts | Iterable[Sequence[str]]
@@ -254,12 +256,15 @@ def _write(
     from tacit.adapt.adapter import load_adapter, save_adapter
     from tacit.links.factors import FactorModel
     from tacit.links.models import load_model, save_model
+    from tacit.links.rules.deduction import deduce
     from tacit.links.rules.rule_files import load_rules, rule_scorer
     from tacit.links.training.new_embeddings import fit_new_embeddings
 
     # before anything is written
     model = load_model(run) if run.has(MODEL) else None
     rules = load_rules(run)[0] if run.has(RULES) else None
+    if rules is not None:  # raises if too much would follow
+        deduce(graph.index(), rules, partial(_name_rule, graph, rules))
     predictor: Scorer | None = model
     larger: Scorer | None = model
     if model is not None and (change.entities or change.relations):
@@ -290,6 +295,11 @@ def _write(
         "removed": totals.get("removed", 0) + change.removed,
     }
     new_run.write_results(results)
+
+
+def _name_rule(graph: Graph, rules: RuleSet, id: int) -> str:
+    """A rule as errors name it."""
+    return named_rule(graph, rules[id], id)
 
 
 def _mark_outdated(result: Any) -> Any:

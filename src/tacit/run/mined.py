@@ -35,6 +35,7 @@ MINER = 1  # raised with every change that finds other rules
 PREFIX = "rules-"  # of the folders in the cache
 MOST_RUNS = 20
 MOST_BYTES = 2 * 10**9
+_TEMPORARY = "tacit-rules-"  # of the folders of those that cannot be cached
 _MINING = f"{disk.LOCK}-mining"
 
 
@@ -124,7 +125,7 @@ def _mine(
         except (RunError, LimitError) as error:
             unwritable = error
     note(f"{mined}; they are not kept: {unwritable}")
-    temporary = Path(tempfile.mkdtemp(prefix="tacit-"))
+    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return write_rules_run(temporary / path.name, graph, config, rules, seconds)
 
@@ -142,6 +143,7 @@ def is_cached(folder: RunFolder) -> bool:
     """Whether a run is one of facts without a run of their own."""
     parent = folder.path.parent.resolve()
     temporary = parent.parent == Path(tempfile.gettempdir()).resolve()
+    temporary &= parent.name.startswith(_TEMPORARY)
     return folder.path.name.startswith(PREFIX) and (temporary or parent == cache_folder().resolve())
 
 

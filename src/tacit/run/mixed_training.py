@@ -32,8 +32,8 @@ def complete_rules(
     if TrainSettings.stored(folder.settings["train"]).rules != config.rules:
         folder.write_settings("train", config.to_dict())
     if not config.rules:
-        if folder.has(RULES):
-            _drop_rules(folder)
+        if folder.has(RULES) and "rules" in folder.settings:
+            _drop_mined(graph, folder)
     elif alone:
         _add_rules(graph, folder, config, mining, progress)
     else:
@@ -48,21 +48,29 @@ def _add_rules(
     mining: dict[str, Any],
     progress: Progress | bool,
 ) -> None:
-    """Mine the rules of a trained run that has none, and fit their shares to its weights."""
+    """Mine the rules of a trained run that has no mined ones, and fit their shares to its weights.
+
+    Rules that a person added before stay.
+    """
     from tacit.adapt.mixing import fit_mixture
     from tacit.fitting.progress import Event, shown
     from tacit.links.models import load_model, pick_device
+    from tacit.links.rules.editing import with_own
     from tacit.links.rules.mining import mine
     from tacit.links.rules.rule_files import load_rules, rule_scorer, save_rules
+    from tacit.links.rules.rule_set import RuleSet
 
     trained = run.results().get("train", {}).get("epochs")
     present = run.results().get("rules", {})
     config = _mining_settings(run, settings, mining)
-    if run.has(RULES) and present.get("epochs") == trained:
+    mined = run.has(RULES) and "rules" in run.settings
+    if mined and present.get("epochs") == trained:
         return
     began = time.perf_counter()
     device = str(pick_device(settings.device))
-    rules = load_rules(run)[0] if run.has(RULES) else mine(graph, config, progress=progress)
+    rules = load_rules(run)[0] if run.has(RULES) else RuleSet.of([])
+    if not mined:
+        rules = with_own(mine(graph, config, progress=progress), rules)
     scorer = rule_scorer(rules, graph, device)
     mixture = fit_mixture(
         graph, load_model(run, device), scorer, seed=settings.seed, progress=progress
@@ -83,11 +91,19 @@ def _add_rules(
             }
 
 
-def _drop_rules(run: RunFolder) -> None:
-    """Delete the rules of a run, and an adapter that was trained with them."""
+def _drop_mined(graph: Graph, run: RunFolder) -> None:
+    """Delete the mined rules of a run, and an adapter that was trained with them."""
+    from tacit.links.rules.rule_files import load_rules, save_rules
+    from tacit.links.rules.rule_set import WRITTEN
+    from tacit.run.rules import first_weights
+
+    rules = load_rules(run)[0]
+    own = rules.take((rules.flags & WRITTEN) != 0)
     if run.settings.get("adapt", {}).get("rules"):
         run.drop("adapt")
     run.drop("rules")
+    if len(own):
+        save_rules(run, own, first_weights(graph))
 
 
 def _mining_settings(

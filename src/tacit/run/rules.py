@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Weights = Mapping[str, Tensor]
     Edit = Callable[[Graph, RuleSet], RuleSet]
 
+_NUMBER = (int, float, np.integer, np.floating)
 EXAMPLES = 3  # facts that a rule was right about, and pairs that it was not
 
 
@@ -142,7 +143,7 @@ def add_rule(path: NameOrPath, text: str, confidence: float | None = None) -> Li
     from tacit.links.rules.consequences import measured
     from tacit.links.rules.editing import same_statement, with_rule
 
-    if confidence is not None and not 0 < confidence <= 1:
+    if confidence is not None and not (isinstance(confidence, _NUMBER) and 0 < confidence <= 1):
         raise QueryError(
             f"confidence is {confidence!r}; it must be above 0 and at most 1",
             parameter="confidence",
@@ -209,6 +210,7 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
     """
     from tacit.links.rules.deduction import deduce, hard_forms
     from tacit.links.rules.rule_files import save_rules
+    from tacit.links.rules.rule_set import WRITTEN
 
     run = own_run(path)
     with _changing(run):
@@ -231,6 +233,9 @@ def _change(path: NameOrPath, edit: Edit, what: str, adds: bool = False) -> tupl
         # raises if too much would follow
         deduce(graph.index(), rules, lambda id: named_rule(graph, rules[id], id))
         if rules is not before and not _same(before, rules):
+            all_own = [bool((each.flags & WRITTEN).all()) for each in (before, rules)]
+            if weights and all_own == [True, False]:
+                weights = usual_weights(graph)  # so that imported ones count
             save_rules(run, rules, weights)
             if hard_forms(before) != hard_forms(rules):  # other facts are known
                 with run.changed_results() as results:
@@ -271,6 +276,15 @@ def first_weights(graph: Graph) -> Weights:
 
     scorer = rule_scorer(RuleSet.of([]), graph)
     return RuleMixture(scorer, torch.zeros(graph.num_relations)).to_tensors()
+
+
+def usual_weights(graph: Graph) -> Weights:
+    """The weights of a mixture that was not fitted to validation facts."""
+    from tacit.adapt.mixing import usual_mixture
+    from tacit.links.rules.rule_files import rule_scorer
+    from tacit.links.rules.rule_set import RuleSet
+
+    return usual_mixture(rule_scorer(RuleSet.of([]), graph)).to_tensors()
 
 
 def _same(before: RuleSet, after: RuleSet) -> bool:

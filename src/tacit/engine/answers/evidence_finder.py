@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 RULES = 3  # shown of an atom
 PATHS = 2  # groundings shown of a rule
 ANALOGIES = 3
+_ROUNDING = 1e-5  # of a score
 _LOOKED_AT = 16  # groundings of a rule, among which those with facts of their own are shown
+_FOLLOWED = 1024  # of a deduction, among which are those that do not rest on it
 _COMPARED = 4096  # facts of a relation that are compared with any atom
 _NEAR = 256  # further ones with an end of the atom
 
@@ -129,17 +131,28 @@ class EvidenceFinder:
         return AtomEvidence((), self.analogies(subject, relation, obj), share)
 
     def of_deduction(self, subject: int, relation: int, obj: int, id: int) -> AtomEvidence:
-        """How a forward fact follows by a rule that holds without exception."""
+        """How a forward fact follows by a rule that holds without exception.
+
+        It does so by facts that are known without it.
+        """
         rules = self.parts.rule_scorer
-        index = self.parts.index
-        if rules is None or index is None:
+        deductions = self.parts.deductions
+        if rules is None or deductions is None:
             return NO_EVIDENCE
-        alone = replace(rules, rules=rules.rules.take(np.array([id])), index=index)
+        alone = replace(rules, rules=rules.rules.take(np.array([id])), index=deductions.index)
         atom = subject, relation, obj
         if (rules.rules[id].relation ^ relation) & 1:
             atom = obj, relation ^ 1, subject
-        (firing, *_) = alone.firings(*atom, 1, _LOOKED_AT)
-        return AtomEvidence((_evidence(self.parts.graph, firing._replace(id=id), PATHS, set()),))
+        (firing, *_) = alone.firings(*atom, 1, _FOLLOWED)
+        own = deductions.order_of(subject, relation, obj)
+        earlier = [
+            path
+            for path in firing.paths
+            if all(deductions.order_of(*fact) < own for fact in path_facts(firing.rule, path))
+        ]
+        total = firing.total - len(firing.paths) + len(earlier)
+        firing = firing._replace(id=id, paths=earlier[:_LOOKED_AT], total=total)
+        return AtomEvidence((_evidence(self.parts.graph, firing, PATHS, set()),))
 
     @property
     def _predicts(self) -> bool:
@@ -163,21 +176,29 @@ class EvidenceFinder:
         return AtomEvidence(found, analogies, share)
 
     def _rule_share(self, *atom: int, score: float | None) -> float:
-        """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`."""
+        """How much of an atom's score comes from its rules: `λ p` of `(1-λ) c + λ p`.
+
+        It is all of it where written rules say more than that.
+        """
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
-        ids = (torch.tensor([i], device=mixture.scorer.device) for i in atom)
+        ids = [torch.tensor([i], device=mixture.scorer.device) for i in atom]
         chance = mixture.scorer.logits_of(*ids).double().sigmoid()
         head, relation, tail = (torch.tensor([i], device=self.parts.scorer.device) for i in atom)
         share = float(mixture.shares_of(head, relation))
         by_rules = share * float(mixture.chances(chance))
+        written = mixture.written
+        whole = float(written.logits_of(*ids).double().sigmoid()) if written is not None else 0.0
         if score is not None and self.parts.adapter is None:
             mixed = math.exp(score - self.parts.atoms.ceiling)
+            if whole and mixed <= whole * (1.0 + _ROUNDING):
+                return 1.0
             return min(1.0, by_rules / mixed) if mixed else 0.0
         rows = self._predictor_alone.rows(head, relation)
         alone = at(self._predictor_alone.shards, rows, torch.zeros_like(tail), tail).exp()
-        return by_rules / ((1.0 - share) * float(alone) + by_rules)
+        mixed = (1.0 - share) * float(alone) + by_rules
+        return 1.0 if whole > mixed else by_rules / mixed
 
     @cached_property
     def _predictor_alone(self) -> Atoms:

@@ -25,14 +25,24 @@ class Deductions:
     index: FactIndex  # facts and deductions
     deduced: FactIndex  # deductions alone
     rules: Ints  # [len(deduced)] ids
+    order: Ints  # [len(deduced)] how many deductions came before each
 
     def rule_of(self, head: int, relation: int, tail: int) -> int | None:
         """The id of the rule that a triple follows by; None for a fact, and for all else."""
+        at = self._place(head, relation, tail)
+        return None if at is None else int(self.rules[at])
+
+    def order_of(self, head: int, relation: int, tail: int) -> int:
+        """How many deductions came before a triple, which rests on earlier ones; -1 for a fact."""
+        at = self._place(head, relation, tail)
+        return -1 if at is None else int(self.order[at])
+
+    def _place(self, head: int, relation: int, tail: int) -> int | None:
         starts, ends = self.deduced.spans(np.array([head]), np.array([relation]))
         start, end = int(starts[0]), int(ends[0])
         at = start + int(np.searchsorted(self.deduced.all_tails[start:end], tail))
         found = at < end and self.deduced.all_tails[at] == tail
-        return int(self.rules[at]) if found else None
+        return at if found else None
 
 
 def hard_rules(rules: RuleSet) -> Ints:
@@ -124,7 +134,7 @@ class _Grown:
         )
         order = np.lexsort(self.rows[:, 2::-1].T)  # as an index sorts its triples
         return Deductions(
-            FactIndex(both, self.index.num_relations), self.deduced, self.rows[order, 3]
+            FactIndex(both, self.index.num_relations), self.deduced, self.rows[order, 3], order
         )
 
 

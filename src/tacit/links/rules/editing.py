@@ -91,12 +91,26 @@ def without_rules(rules: RuleSet, ids: Sequence[int]) -> RuleSet:
 
 
 def switched(rules: RuleSet, off: Sequence[int] = (), on: Sequence[int] = ()) -> RuleSet:
-    """Switch rules off and on, in both directions."""
+    """Switch rules off and on, in both directions.
+
+    Of mined rules and a written one that says the same, only the latter is switched on.
+    """
     check_ids(rules, (*off, *on))
     for ids, is_on in ((off, False), (on, True)):
         for place in ids:
-            rules = _flagged(rules, same_statement(rules, rules[place]), OFF, on=is_on)
+            same = same_statement(rules, rules[place])
+            written = same[(rules.flags[same] & WRITTEN) != 0]
+            places = written if is_on and len(written) else same
+            rules = _flagged(rules, places, OFF, on=is_on)
     return rules
+
+
+def with_own(mined: RuleSet, own: RuleSet) -> RuleSet:
+    """Mined rules, and those that a person wrote or imported before they were mined."""
+    written = (own.flags & WRITTEN) != 0
+    for place in np.flatnonzero(written).tolist():
+        mined = _flagged(mined, same_statement(mined, own[place]), OFF, on=False)
+    return with_others(mined.joined(own.take(written)), own.take(~written))[0]
 
 
 def with_others(rules: RuleSet, others: RuleSet) -> tuple[RuleSet, int]:
