@@ -152,5 +152,5 @@ def test_what_is_wrong_is_said(path: str) -> None:
     )
     assert "there is no rule 9" in refusal(RunError, path, "--off", "9")
     assert "give --write too" in refusal(SettingsError, path, "--confidence", "0.5")
-    assert "top is -1" in refusal(SettingsError, path, "--top", "-1")
+    assert "top must be at least 0, not -1" in refusal(SettingsError, path, "--top", "-1")
     assert "those of a run were" in refusal(SettingsError, path, "--columns", "1,2,3")

@@ -14,9 +14,11 @@ import tacit
 from tacit.cli import app
 from tacit.disk import from_toml, to_toml
 from tacit.errors import SettingsError
+from tacit.links.rules import rule_files
 from tacit.run import mixed_training
 from tacit.run.run import Run
 from tacit.run_folder.files import RULES
+from tacit.run_folder.folder import RunFolder
 
 TINY: dict[str, Any] = {
     "rank": 4,
@@ -153,6 +155,30 @@ def test_own_rules_outlast_mined_ones(graph: Path, tmp_path: Path) -> None:
         same = [rule for rule in mixed.rules() if rule.formula == own and not rule.written]
         assert [rule.off for rule in same] == [True]
         assert len(mixed.rules()) > 5
+
+
+@pytest.mark.parametrize("step", ["save_rules", "write_settings"])
+def test_no_step_of_dropping_mined_rules_loses_own_ones(
+    step: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drop is killed before a step, and repeated."""
+    run = tacit.train(graph, tmp_path / "run", **TINY)
+    own = run.add_rule("in_country(?x, ?y) => on_continent(?x, ?y)", confidence=0.9).formula
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if step == "save_rules":
+            patch.setattr(rule_files, step, killed)
+        else:
+            patch.setattr(RunFolder, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            mixed_training._drop_mined(run.graph, run.folder)
+    assert own in [rule.formula for rule in tacit.open(tmp_path / "run").rules() if rule.written]
+    again = tacit.train(graph, tmp_path / "run", resume=True, rules=False, progress=False)
+    assert [rule.formula for rule in again.rules()] == [own]
+    assert "rules" not in again.settings
 
 
 def test_a_graph_without_validation_facts_has_usual_shares(tmp_path: Path) -> None:

@@ -36,8 +36,20 @@ def test_rules_are_listed_with_the_surest_first_and_mirror_images_once(tmp_path:
     assert run.rules("speaks") == []
     with pytest.raises(UnknownName, match="did you mean 'speaks'"):
         run.rules("speeks")
-    with pytest.raises(SettingsError, match="top is -1"):
-        run.rules(top=-1)
+    for top, says in ((-1, "top must be at least 0, not -1"), (1.5, "top must be a whole number")):
+        with pytest.raises(SettingsError, match=says):
+            run.rules(top=top)  # type: ignore[arg-type]
+
+
+def test_only_a_confidence_of_one_makes_a_rule_without_exception(tmp_path: Path) -> None:
+    """In 32 bits the confidence below would be 1."""
+    run = of_rules(tmp_path / "run")
+    rule = run.add_rule("borders(?x, ?y) => borders(?y, ?x)", confidence=0.999999999)
+    assert rule.confidence < 1
+    assert not rule.hard
+    run.drop_rule(rule.id)
+    run.add_rule("borders(?x, ?y) => borders(?y, ?x)", confidence=1)
+    assert [each.hard for each in run.rules() if each.written] == [True]
 
 
 def test_examples_are_facts_and_counter_examples_are_not(tmp_path: Path) -> None:

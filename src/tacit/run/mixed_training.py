@@ -101,9 +101,13 @@ def _drop_mined(graph: Graph, run: RunFolder) -> None:
     own = rules.take((rules.flags & WRITTEN) != 0)
     if run.settings.get("adapt", {}).get("rules"):
         run.drop("adapt")
-    run.drop("rules")
-    if len(own):
-        save_rules(run, own, first_weights(graph))
+    if not len(own):
+        run.drop("rules")
+        return
+    save_rules(run, own, first_weights(graph))  # in one step, so that no kill loses them
+    with run.changed_results() as results:
+        results.pop("rules", None)
+    run.write_settings("rules", None)
 
 
 def _mining_settings(

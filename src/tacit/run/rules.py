@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit import disk
 from tacit.engine.answers.evidence import EvidenceFact, NamedRule
-from tacit.errors import QueryError, RunError, SettingsError
+from tacit.errors import QueryError, RunError
 from tacit.graph.fact_index import Ints
 from tacit.graph.graph import Graph
 from tacit.query.question import resolve_label
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Weights = Mapping[str, Tensor]
     Edit = Callable[[Graph, RuleSet], RuleSet]
 
+_NEARLY_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 _NUMBER = (int, float, np.integer, np.floating)
 EXAMPLES = 3  # facts that a rule was right about, and pairs that it was not
 
@@ -63,10 +64,10 @@ class ListedRule(NamedRule):
         return self._implied(count, right=False)
 
     def _implied(self, count: int, right: bool) -> tuple[EvidenceFact, ...]:
+        from tacit.engine.questions import check_number
         from tacit.links.rules.consequences import consequences
 
-        if count < 0:
-            raise SettingsError(f"examples is {count}; it must be at least 0", "examples")
+        check_number("examples", count, 0)
         if self._source is None or not count:
             return ()
         graph, rule = self._source
@@ -107,11 +108,12 @@ def list_rules(
     With `written` they are those that a person wrote. A rule and its mirror image, which says the
     same of the inverse relation, are listed once.
     """
+    from tacit.engine.questions import check_number
     from tacit.links.rules.editing import first_forms
     from tacit.links.rules.rule_set import WRITTEN
 
-    if top is not None and top < 0:
-        raise SettingsError(f"top is {top}; it must be at least 0", "top")
+    if top is not None:
+        check_number("top", top, 0)
     places: Ints = np.arange(len(rules))
     if relation is not None:
         chosen = resolve_label(graph.relations, relation) & ~1
@@ -153,7 +155,9 @@ def add_rule(path: NameOrPath, text: str, confidence: float | None = None) -> Li
     def edit(graph: Graph, rules: RuleSet) -> RuleSet:
         rule = measured(graph.index("train"), parse_rule(text, graph))
         if confidence is not None:
-            rule = rule._replace(confidence=confidence)
+            # rounding makes no rule without exception of one with few
+            rounded = 1.0 if confidence == 1 else min(confidence, _NEARLY_ONE)
+            rule = rule._replace(confidence=rounded)
         elif not rule.support:
             raise QueryError(
                 f"the rule is right for none of the {rule.groundings:,} that it speaks of, so the "

@@ -167,13 +167,13 @@ def groundings(
         span = np.arange(starts[relation], starts[relation + 1])
         exact = span[~sampled[span]]
         if len(exact):
-            counts[exact] = _reached(facts, relation, second[exact], None)
+            counts[exact] = _count_pairs(facts, relation, second[exact], None)
         for place in span[sampled[span]].tolist():
-            counts[place] = _reached(facts, relation, second[[place]], random)[0]
+            counts[place] = _count_pairs(facts, relation, second[[place]], random)[0]
     return counts, sampled
 
 
-def _reached(
+def _count_pairs(
     facts: LooplessFacts, relation: int, onwards: Ints, random: np.random.Generator | None
 ) -> Ints:
     """The numbers of distinct pairs (x, y) of bodies that begin alike, maybe estimated."""

@@ -71,22 +71,22 @@ def deduce(
     if not hard:
         return None
     limit = max(_FEW, MOST_DEDUCED * len(index))
-    grown = _Grown(index)
+    closure = _Closure(index)
     seen = dict.fromkeys(hard, NONE)  # how many deductions each rule has been applied to
     for _ in range(MOST_ROUNDS):
-        unseen = [place for place in hard if seen[place] != len(grown.rows)]
+        unseen = [place for place in hard if seen[place] != len(closure.rows)]
         for place in unseen:
-            before, seen[place] = seen[place], len(grown.rows)
-            grown.add(_new_rows(grown, rules[place], place, before), limit, name)
+            before, seen[place] = seen[place], len(closure.rows)
+            closure.add(_new_rows(closure, rules[place], place, before), limit, name)
         if not unseen:
-            return grown.deductions()
+            return closure.deductions()
     raise LimitError(
-        f"deductions by {name(int(grown.rows[-1, 3]))} rest on one another more than "
+        f"deductions by {name(int(closure.rows[-1, 3]))} rest on one another more than "
         f"{MOST_ROUNDS:,} times; give the rule a confidence below 1, or switch it off"
     )
 
 
-class _Grown:
+class _Closure:
     """Facts, and the deductions from them so far."""
 
     def __init__(self, index: FactIndex) -> None:
@@ -138,27 +138,27 @@ class _Grown:
         )
 
 
-def _new_rows(grown: _Grown, rule: Rule, place: int, before: int) -> Iterator[Ints]:
+def _new_rows(closure: _Closure, rule: Rule, place: int, before: int) -> Iterator[Ints]:
     """What a rule implies by the deductions after the first `before`; by all facts if NONE."""
-    pairs = consequences(grown.index, rule) if before == NONE else iter(())
+    pairs = consequences(closure.index, rule) if before == NONE else iter(())
     for heads, tails in pairs:
         yield _both_ways(heads, tails, rule.relation, place)
-    fresh = grown.rows[max(before, 0) :]
+    fresh = closure.rows[max(before, 0) :]
     for at, relation in enumerate(rule.body):
         steps = fresh[fresh[:, 1] == relation][:, [0, 2]]
-        for heads, tails in _around(grown, rule, at, steps):
+        for heads, tails in _around(closure, rule, at, steps):
             yield _both_ways(heads, tails, rule.relation, place)
 
 
-def _around(grown: _Grown, rule: Rule, at: int, steps: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _around(closure: _Closure, rule: Rule, at: int, steps: Ints) -> Iterator[tuple[Ints, Ints]]:
     """What a rule implies by paths whose step `at` is one of some `[n, 2]`."""
     constant = NONE if rule.tail == rule.end else rule.tail
     steps = steps[(steps[:, 0] != steps[:, 1]) & (steps != constant).all(axis=1)]
     back = [relation ^ 1 for relation in reversed(rule.body[:at])]
-    for onward in walks(grown, steps, rule.body[at + 1 :], constant):
+    for onward in walks(closure, steps, rule.body[at + 1 :], constant):
         if rule.end != NONE:
             onward = onward[onward[:, -1] == rule.end]
-        for path in walks(grown, onward[:, ::-1], back, constant):
+        for path in walks(closure, onward[:, ::-1], back, constant):
             ends = path[:, 0] if rule.tail == NONE else np.full(len(path), rule.tail)
             yield path[:, -1], ends
 

@@ -146,9 +146,9 @@ def counted_body(
 ) -> tuple[Closed, int]:
     """The rules of a body for forward relations, its reversal's among them, and the work."""
     size = facts.num_relations
-    reached, share, work = _reached(facts, code, random)
+    pair_keys, share, work = _distinct_pairs(facts, code, random)
     pairs = facts.pairs
-    at, hit = pairs.found(reached)
+    at, hit = pairs.found(pair_keys)
     at = at[hit]
     _, place = spread(pairs.offsets[at], pairs.offsets[at + 1])
     relation, support = counted(pairs.relations[place].astype(np.int64))
@@ -157,13 +157,13 @@ def counted_body(
         forward = relation % 2 == 0
         relation, support = relation[forward], support[forward]
     body = np.where(relation % 2 == 0, code, backwards)
-    groundings = np.full(len(body), round(len(reached) * share))
+    groundings = np.full(len(body), round(len(pair_keys) * share))
     support = np.round(support * share).astype(np.int64)
     sampled = np.full(len(body), share > 1)
     return confident(Closed(body, relation & ~1, support, groundings, sampled)), work
 
 
-def _reached(
+def _distinct_pairs(
     facts: LooplessFacts, code: int, random: np.random.Generator
 ) -> tuple[Ints, float, int]:
     """Distinct pairs (x, y) of a body, by code; all x per x that were followed; and the work."""
@@ -189,9 +189,9 @@ def _reached(
     row, place = spread(low[:stop], high[:stop])
     y = index.all_tails[place]
     apart = (y != x[row]) & (y != u[row])
-    reached = distinct(x[row[apart]] * facts.num_entities + y[apart])
+    pair_keys = distinct(x[row[apart]] * facts.num_entities + y[apart])
     work = BODY_COST + len(fact) + len(z) + len(y)
-    return reached, (len(starts) - 1) / max(1, few), work
+    return pair_keys, (len(starts) - 1) / max(1, few), work
 
 
 def _affordable(order: Ints, costs: Ints) -> Ints:
