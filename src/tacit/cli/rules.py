@@ -19,7 +19,10 @@ from tacit.errors import SettingsError
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
+    from tacit.graph.graph import Graph
+    from tacit.links.rules.rule_set import RuleSet
     from tacit.run.rules import ListedRule
+    from tacit.run_folder.folder import RunFolder
 
 _SHOWN = 20  # rules, where no number is asked for
 
@@ -75,17 +78,8 @@ def rules(
 
     A service that serves the run answers by the rules before until it gets SIGHUP.
     """
-    from tacit.graph.builder import counted
-    from tacit.links.rules.anyburl import write_rules
     from tacit.run.mined import find_or_mine, holds_facts
-    from tacit.run.rules import (
-        add_rule,
-        drop_rules,
-        import_rules,
-        list_rules,
-        rules_of,
-        switch_rules,
-    )
+    from tacit.run.rules import add_rule, drop_rules, rules_of, switch_rules
 
     if confidence is not None and write is None:
         raise SettingsError("confidence is that of a rule to write; give `write` too", "confidence")
@@ -94,12 +88,8 @@ def rules(
         check_unread(reading, "those of a run were")
     facts = read_graph(source, **reading) if of_facts else source
     folder = find_or_mine(facts, progress=True)
-    changes = import_ is not None or write is not None or bool(off or on or drop)
     if import_ is not None:
-        count, notes = import_rules(folder.path, import_)
-        say(f"{counted(count, 'rule')} added from {import_}")
-        for note in notes:
-            say(note)
+        _import(folder, import_)
     if off or on:
         switch_rules(folder.path, off or (), on or ())
         for ids, state in ((off, "off"), (on, "on")):
@@ -110,23 +100,56 @@ def rules(
         say(f"dropped: {_listed(drop)}")
     if write is not None:
         _print(add_rule(folder.path, write, confidence), examples)
-    graph = folder.graph()
     current = rules_of(folder)
     if export is not None:
-        absent = write_rules(export, graph, current)
-        say(f"wrote the rules of {source} to {export}")
-        if absent:
-            say(f"{counted(absent, 'rule')} left out: labels that the format cannot hold")
-    if changes or export is not None:
-        return
-    listed = list_rules(graph, current, relation, top, written=written)
-    if json_:
+        _export(export, source, folder.graph(), current)
+    if not any((import_, off, on, drop, write, export)):
+        _list(source, folder.graph(), current, relation, top, written, examples, json_)
+
+
+def _import(run: RunFolder, file: Path) -> None:
+    """Add the rules of a file to a run, and say how many."""
+    from tacit.graph.builder import counted
+    from tacit.run.rules import import_rules
+
+    count, notes = import_rules(run.path, file)
+    say(f"{counted(count, 'rule')} added from {file}")
+    for note in notes:
+        say(note)
+
+
+def _export(file: Path, source: str, graph: Graph, rules: RuleSet) -> None:
+    """Write rules to a file, and say which are left out."""
+    from tacit.graph.builder import counted
+    from tacit.links.rules.anyburl import write_rules
+
+    absent = write_rules(file, graph, rules)
+    say(f"wrote the rules of {source} to {file}")
+    if absent:
+        say(f"{counted(absent, 'rule')} left out: labels that the format cannot hold")
+
+
+def _list(
+    source: str,
+    graph: Graph,
+    rules: RuleSet,
+    relation: str | None,
+    top: int,
+    written: bool,
+    examples: int,
+    as_json: bool,
+) -> None:
+    """Print rules, or say that there are none."""
+    from tacit.run.rules import list_rules
+
+    listed = list_rules(graph, rules, relation, top, written=written)
+    if as_json:
         data = [rule.to_dict(examples) for rule in listed]
         typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
         return
     for rule in listed:
         _print(rule, examples)
-    if not len(current):
+    if not len(rules):
         say(f"{source} has no rules; --write adds one")
     elif not listed:
         implying = "" if relation is None else f" implies {relation}"

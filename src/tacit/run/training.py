@@ -24,6 +24,7 @@ from tacit.sources import NameOrPath, is_run, load, names_run, take_reading
 if TYPE_CHECKING:
     from tacit.fitting.progress import Progress
     from tacit.graph.datasets import Facts
+    from tacit.graph.graph import Graph
     from tacit.query.sampling.queries import QuerySet
 
 
@@ -75,18 +76,7 @@ def train(
     shards = joined_shards(loaded, config)
     shards.wait()  # for slower readers
     if resume and shards.broadcast(is_run(out)):
-        folder = RunFolder.open(out)
-        folder.check(loaded)
-        if "train" not in folder.settings:
-            raise RunError(
-                f"run '{out}' holds an encoder alone, no link predictor to go on with; choose "
-                "another folder"
-            )
-        if is_of_rules(folder):
-            raise RunError(
-                f"run '{out}' holds rules, which are mined again with `force=True`; go on with it "
-                "by `model='rules'`, or choose another folder"
-            )
+        folder = _resumable_run(out, loaded)
         stored = TrainSettings.stored(folder.settings["train"])
         config = stored.continued(**settings)
     else:
@@ -112,6 +102,23 @@ def train(
             complete_rules(loaded, folder, config, mining, shards.world == 1, progress)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
+
+
+def _resumable_run(out: NameOrPath, graph: Graph) -> RunFolder:
+    """The run in a folder, whose link predictor was trained on a graph."""
+    folder = RunFolder.open(out)
+    folder.check(graph)
+    if "train" not in folder.settings:
+        raise RunError(
+            f"run '{out}' holds an encoder alone, no link predictor to go on with; choose another "
+            "folder"
+        )
+    if is_of_rules(folder):
+        raise RunError(
+            f"run '{out}' holds rules, which are mined again with `force=True`; go on with it by "
+            "`model='rules'`, or choose another folder"
+        )
+    return folder
 
 
 @with_gradients
