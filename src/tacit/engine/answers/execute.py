@@ -266,7 +266,7 @@ def _tuples(execution: Execution) -> Answers:
     count = 0
     if parts.index is not None:
         slots = entities.numpy(), relations.numpy()
-        count = count_tuples(plan, *slots, parts.index, size, COUNTED)
+        count = count_tuples(plan, *slots, parts.index, size, COUNTED, parts.known_values)
     capped = count == COUNTED
     possible = sys.maxsize if capped else execution.possible(size ** len(plan.targets), count)
     return execution.collect(
@@ -302,6 +302,7 @@ def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
             bound.known is True,
             wide=likely_only,
         ),
+        parts.known_values,
     )
     tuples = search.run(entities).tuples
     if span.fewest is None or (not likely_only and len(tuples) < request.count):

@@ -35,7 +35,8 @@ def known_answers(
     if parts.index is None:
         return [[] for _ in relations]
     slots = entities.numpy(), relations.numpy()
-    implied = symbolic_sets(plan, *slots, parts.index, parts.graph.num_entities)
+    facts = parts.index, parts.graph.num_entities, parts.known_values
+    implied = symbolic_sets(plan, *slots, *facts)
     return [implied[row].tolist() for row in range(len(relations))]
 
 
@@ -44,7 +45,8 @@ def known_truths(parts: EngineParts, plan: Plan, entities: Tensor, relations: Te
     if parts.index is None:
         return torch.zeros(len(relations), dtype=torch.bool)
     slots = entities.numpy(), relations.numpy()
-    return torch.from_numpy(holds(plan, *slots, parts.index, parts.graph.num_entities))
+    facts = parts.index, parts.graph.num_entities, parts.known_values
+    return torch.from_numpy(holds(plan, *slots, *facts))
 
 
 @dataclass(frozen=True, eq=False)
