@@ -272,12 +272,13 @@ class Engine:
     def describe(self, query: str | Query | BoundQuery) -> str:
         """Describe the plan of a question, as an indented tree with the cost of each step."""
         compiled = self.prepare(query).compiled
+        attributes = self.graph.attributes.listed
         override = self.parts.override
         if override is not None:
             override.check(compiled.plan)
-            return describe(compiled, None)
+            return describe(compiled, None, attributes=attributes)
         k = self.graph.num_entities if self.resolved_search == "exact" else self.settings.k
-        return describe(compiled, k, self.graph.num_entities)
+        return describe(compiled, k, self.graph.num_entities, attributes)
 
     def seconds(self, query: Question) -> float | None:
         """Estimate the seconds that a question takes on one core, or on a GPU.

@@ -74,7 +74,7 @@ class Comparisons:
             out[rows] = self._rows_from_missing(step, ids[rows], missing)
         return self._logs(out)
 
-    def explained(self, attribute: str, entity: int) -> PredictedValue | None:
+    def predicted(self, attribute: str, entity: int) -> PredictedValue | None:
         """The predicted value of an entity; None where nothing is predicted."""
         if self.predictor is None:
             return None
