@@ -27,7 +27,7 @@ from tacit.query.formula import (
     map_children,
 )
 from tacit.query.plans import plan as p
-from values import Numbers
+from odd_values import Numbers
 
 Values = NDArray[np.float64]
 Binary = Callable[[Values, Values], Values]

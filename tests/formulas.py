@@ -30,7 +30,7 @@ from tacit.query.formula import (
 )
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
-from values import ATTRIBUTES, LEVELS
+from odd_values import ATTRIBUTES, LEVELS
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))

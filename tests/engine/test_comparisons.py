@@ -25,7 +25,7 @@ from tacit.graph.fact_index import FactIndex
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery
-from values import Numbers
+from odd_values import Numbers
 from writings import rewritten
 
 
