@@ -32,7 +32,11 @@ FACTS = [
     ("Brazil", "borders", "Chile"),
     ("Peru", "borders", "Chile"),
 ]
-ATTRIBUTES = [Attribute("population"), Attribute("area", "number", "km²"), Attribute("born", "date")]
+ATTRIBUTES = [
+    Attribute("population"),
+    Attribute("area", "number", "km²"),
+    Attribute("born", "date"),
+]
 VALUES = [
     ("Brazil", 0, "203_000_000", "train"),
     ("Suriname", 0, "592_000", "train"),
@@ -81,7 +85,11 @@ def engine(predicts: bool = True, **changes: Any) -> Engine:
     known = graph()
     size = known.num_entities
     table = np.full((size, size), 0.25)
-    settings: dict[str, Any] = {"calibration": "sigmoid", "observed": "train", "search": "exact"} | changes
+    settings: dict[str, Any] = {
+        "calibration": "sigmoid",
+        "observed": "train",
+        "search": "exact",
+    } | changes
     predictor = Flat(size) if predicts else None
     return Engine(known, FactorScorer([table]), values=predictor, **settings)
 
@@ -160,7 +168,9 @@ def test_answers_show_the_values_that_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_value_alone_is_the_answer() -> None:
-    assert "population(Suriname) = 592,000:  1.000  known" in str(engine().ask("population(Suriname)"))
+    assert "population(Suriname) = 592,000:  1.000  known" in str(
+        engine().ask("population(Suriname)")
+    )
     assert "?d = 1822-09-07" in str(engine().ask("?d : ?d = born(Brazil)"))
     (predicted,) = engine().ask(": population(Chile)")
     assert predicted.score == pytest.approx(0.8)
@@ -245,7 +255,11 @@ def test_every_search_and_list_gives_the_answers_of_exact_search(text: str) -> N
     settings: dict[str, Any] = {"calibration": "sigmoid"}
     exact = Engine(known, model, search="exact", values=OddPredictor(size), **settings)
     expected = exact.ask(text, top=None)
-    for changes in ({"search": "beam", "k": size}, {"search": "certified"}, {"search": "beam", "k": size, "candidates": "scan"}):
+    for changes in (
+        {"search": "beam", "k": size},
+        {"search": "certified"},
+        {"search": "beam", "k": size, "candidates": "scan"},
+    ):
         found = exact.with_settings(**changes).ask(text, top=None)
         assert found.entities == expected.entities
         assert [a.score for a in found] == pytest.approx([a.score for a in expected], abs=1e-6)

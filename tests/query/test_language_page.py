@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.errors import TacitError
+from tacit.graph.attributes import Attribute, Attributes
 from tacit.graph.datasets import load
+from tacit.graph.quantities import Kind
 from tacit.query.formula import atoms
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind
@@ -37,6 +40,18 @@ def blocks(kind: str, page: str = PAGE) -> list[str]:
 def test_questions_can_be_asked(text: str) -> None:
     _, relations = bind(compile_query(parse(text)), WORLD)
     assert len(relations) == len(list(atoms(parse(text).formula)))
+
+
+@pytest.mark.parametrize(
+    "text", [line for block in blocks("values") for line in block.splitlines()]
+)
+def test_questions_about_values_can_be_asked(text: str) -> None:
+    kinds: dict[str, Kind] = {"founded": "date", "died": "date", "runtime": "duration"}
+    names = ("population", "area", *kinds)
+    listed = [Attribute(n, kinds.get(n, "number"), "km²" * (n == "area")) for n in names]
+    graph = replace(WORLD, attributes=Attributes(tuple(listed)))
+    assert parse(str(parse(text))) == parse(text)
+    bind(compile_query(bind_values(parse(text), graph)), graph)
 
 
 def test_pairs_are_read_alike() -> None:
