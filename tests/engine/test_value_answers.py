@@ -85,11 +85,8 @@ def engine(predicts: bool = True, **changes: Any) -> Engine:
     known = graph()
     size = known.num_entities
     table = np.full((size, size), 0.25)
-    settings: dict[str, Any] = {
-        "calibration": "sigmoid",
-        "observed": "train",
-        "search": "exact",
-    } | changes
+    settings: dict[str, Any] = {"calibration": "sigmoid", "observed": "train", "search": "exact"}
+    settings |= changes
     predictor = Flat(size) if predicts else None
     return Engine(known, FactorScorer([table]), values=predictor, **settings)
 
@@ -255,11 +252,8 @@ def test_every_search_and_list_gives_the_answers_of_exact_search(text: str) -> N
     settings: dict[str, Any] = {"calibration": "sigmoid"}
     exact = Engine(known, model, search="exact", values=OddPredictor(size), **settings)
     expected = exact.ask(text, top=None)
-    for changes in (
-        {"search": "beam", "k": size},
-        {"search": "certified"},
-        {"search": "beam", "k": size, "candidates": "scan"},
-    ):
+    beam = {"search": "beam", "k": size}
+    for changes in (beam, {"search": "certified"}, {**beam, "candidates": "scan"}):
         found = exact.with_settings(**changes).ask(text, top=None)
         assert found.entities == expected.entities
         assert [a.score for a in found] == pytest.approx([a.score for a in expected], abs=1e-6)

@@ -42,9 +42,7 @@ def test_questions_can_be_asked(text: str) -> None:
     assert len(relations) == len(list(atoms(parse(text).formula)))
 
 
-@pytest.mark.parametrize(
-    "text", [line for block in blocks("values") for line in block.splitlines()]
-)
+@pytest.mark.parametrize("text", "".join(blocks("values")).splitlines())
 def test_questions_about_values_can_be_asked(text: str) -> None:
     kinds: dict[str, Kind] = {"founded": "date", "died": "date", "runtime": "duration"}
     names = ("population", "area", *kinds)
