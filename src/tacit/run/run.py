@@ -14,9 +14,10 @@ from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
 from tacit.run.changes import Change, add_facts, remove_facts
 from tacit.run.mined import check_own, find_or_mine
-from tacit.run.rules import RuleAccess
+from tacit.run.sharing import RunSharing
 from tacit.run_folder.files import ENCODING, MODEL, RULES
 from tacit.run_folder.folder import RunFolder, predicting_parts
+from tacit.run_folder.run_cache import check_not_saved
 from tacit.sources import NameOrPath, take_reading
 
 # Imports of torch are local, since loading a graph should not wait for it.
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tacit.run")
 
 
-class Run(RuleAccess):
+class Run(RunSharing):
     """A graph and the models trained on it: a link predictor, an adapter, an encoder.
 
     `tacit.open` returns a run, and so do the training functions, which leave its weights to be read
@@ -157,6 +158,7 @@ class Run(RuleAccess):
 
     def drop_encoder(self) -> None:
         """Delete the run's encoder or its stopped training; a link predictor must remain."""
+        check_own(self.folder)
         if not self.folder.has_predictor:
             raise RunError(
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
@@ -180,6 +182,7 @@ class Run(RuleAccess):
         took. Graphs of more than 200,000 entities are asked through it from now on; below that,
         exact search is faster.
         """
+        check_not_saved(self.folder)
         if not self.folder.has(MODEL):
             problem = (
                 "predicts by rules; an index is one of vectors"
@@ -237,6 +240,7 @@ class Run(RuleAccess):
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter; later answers do without it."""
+        check_own(self.folder)
         with self.folder.training("adapt"):
             existed = self.folder.drop("adapt")
         if not existed:
@@ -330,6 +334,8 @@ def open(
 ) -> Run:
     """Open the run in a folder, `world`, or facts alone, which are predicted by their rules.
 
+    A saved run is opened by its file, `*.tacit`, or by `hf://OWNER/NAME@REVISION`, where a revision
+    is a branch, a tag or a commit; it is unpacked to the cache once, and only read.
     `world` is trained at its first use, and the rules of a file, a folder, a DataFrame, a graph or
     rows of labels are mined at theirs; both are cached. `progress` hears of the mining, or True
     shows it. Settings are those of `EngineSettings`; where the run has an adapter, those it was

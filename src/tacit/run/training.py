@@ -13,6 +13,7 @@ from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
 from tacit.links.settings import TrainSettings
+from tacit.run.mined import check_own
 from tacit.run.rule_training import take_mining, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
@@ -231,6 +232,7 @@ def _run_for_encoder(source: Any, resume: bool, force: bool) -> RunFolder:
             "out is not given, and a graph has no folder to keep an encoder in; name one", "out"
         )
     folder = find_run(source)
+    check_own(folder)
     _check_replaceable(folder, resume, force)
     return folder
 

@@ -16,13 +16,15 @@ from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
 from tacit.run_folder.files import FORMAT, RULES, SETTINGS
 from tacit.run_folder.folder import RunFolder
-from tacit.sources import NameOrPath, cache_folder, is_run, is_world
+from tacit.run_folder.run_cache import cache_folder
+from tacit.sources import NameOrPath, is_run, is_world, names_run, open_folder
 
 # Imports of torch are local.
 if TYPE_CHECKING:
     from tacit.graph.graph import Graph
 
 WORLD = TrainSettings(device="cpu")
+WORLD_PREFIX = "world-"  # of the folder in the cache
 _QUESTION = re.compile(
     r"\s*(\?|:|(count|select|ask|prefix|base)\b.*[?{])", re.IGNORECASE | re.DOTALL
 )
@@ -36,9 +38,9 @@ def find_run(source: NameOrPath) -> RunFolder:
             f"a run is given by the path of its folder, not by a {type(source).__name__}"
         )
     try:
-        return RunFolder.open(world_run() if is_world(source) else source)
+        return open_folder(world_run() if is_world(source) else source)
     except RunError:
-        if is_world(source) or is_run(source):
+        if names_run(source):
             raise
         raise no_run(Path(source)) from None
 
@@ -136,4 +138,4 @@ def world_folder(graph: Graph) -> Path:
     """The folder of the trained `world` for these facts, settings and file format."""
     settings = WORLD.with_derived(len(graph.train), graph.num_entities)
     content = f"{FORMAT} {fingerprint(graph)} {settings}".encode()
-    return cache_folder() / f"world-{sha256(content).hexdigest()[:12]}"
+    return cache_folder() / f"{WORLD_PREFIX}{sha256(content).hexdigest()[:12]}"
