@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tacit import disk
 from tacit.errors import RunError, SettingsError
@@ -89,15 +90,15 @@ def model_card(folder: RunFolder, name: HubName, license: str | None = None) -> 
     """The card of a run: a header for the hub, how to open it, its results and settings."""
     graph = folder.settings["graph"]
     attribution = _attribution(folder)
-    header: Mapping[str, object] = {
+    header: dict[str, Any] = {
         "library_name": "tacit",
         "pipeline_tag": "graph-ml",
         "tags": _TAGS,
-        **({"license": license} if license else {}),
-        **(
-            {"license": "other", "license_name": "see-below"} if attribution and not license else {}
-        ),
     }
+    if license is not None:
+        header["license"] = license
+    elif attribution:
+        header |= {"license": "other", "license_name": "see-below"}
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in header.items()]
     size = f"{graph['entities']:,} entities, {graph['relations'] // 2:,} relations"
     facts = f"{graph['train']:,} training facts"
