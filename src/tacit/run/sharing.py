@@ -74,8 +74,9 @@ def push_run(
     repository = HubName.parse(name)
     _check_whole(folder)
     with disk.reading(folder.path):
-        card = model_card(folder, repository, license)
-        return str(push(folder.path, repository, card, private))
+        return str(
+            push(folder.path, repository, lambda name: model_card(folder, name, license), private)
+        )
 
 
 def _check_whole(folder: RunFolder) -> None:
@@ -102,13 +103,11 @@ def model_card(folder: RunFolder, name: HubName, license: str | None = None) -> 
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in header.items()]
     size = f"{graph['entities']:,} entities, {graph['relations'] // 2:,} relations"
     facts = f"{graph['train']:,} training facts"
-    address = HubName(name.repository)
     about = (
         f"Answers logical questions over the knowledge graph {graph.get('name', 'graph')} ({size}, "
-        f"{facts}), and says why. Open it with "
-        "[Tacit](https://pypi.org/project/tacit-kg/), `pip install 'tacit-kg[hub]'`:\n\n"
-        f'```python\nimport tacit\n\nrun = tacit.open("{address}")\n```\n\n'
-        f"or `tacit serve {address}`."
+        f"{facts}), and says why. Open it with Tacit, `pip install 'tacit-kg[hub]'`:\n\n"
+        f'```python\nimport tacit\n\nrun = tacit.open("{name}")\n```\n\n'
+        f"or serve it: `tacit serve {name}`."
     )
     shown = [Section("Use", about), *_shown(folder)]
     if attribution:

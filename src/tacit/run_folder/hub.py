@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,8 +89,8 @@ def _check_sizes(api: Any, name: HubName, commit: str, manifest: Manifest) -> No
             )
 
 
-def push(folder: Path, name: HubName, card: str, private: bool) -> HubName:
-    """Push the run in a folder as one commit; the name of that commit.
+def push(folder: Path, name: HubName, card_of: Callable[[HubName], str], private: bool) -> HubName:
+    """Push the run in a folder and its model card as one commit; the name of that commit.
 
     Files of a run that was there before, and that this one lacks, are deleted.
     """
@@ -105,7 +105,7 @@ def push(folder: Path, name: HubName, card: str, private: bool) -> HubName:
         operations: list[Any] = [
             *(CommitOperationAdd(file, str(folder / file)) for file in manifest.files),
             CommitOperationAdd(MANIFEST, manifest.to_bytes()),
-            CommitOperationAdd(CARD, card.encode()),
+            CommitOperationAdd(CARD, card_of(HubName(repository)).encode()),
             *map(CommitOperationDelete, sorted(obsolete - manifest.files.keys())),
         ]
         commit = api.create_commit(repository, operations, commit_message="Push a run of Tacit")
@@ -127,22 +127,32 @@ def _hub_errors(name: HubName, writes: bool = False) -> Iterator[Any]:
     except (TacitError, KeyboardInterrupt, MemoryError):
         raise
     except errors.LocalTokenNotFoundError:
-        problem = "has no owner, and nobody is logged in; write hf://OWNER/NAME, or set HF_TOKEN"
+        raise RunError(
+            f"{name} has no owner, and nobody is logged in; write hf://OWNER/NAME, or set HF_TOKEN"
+        ) from None
     except errors.HFValidationError:
-        problem = f"is no name of a repository; {_EXAMPLE}"
+        raise RunError(f"{name} is no name of a repository; {_EXAMPLE}") from None
     except errors.RevisionNotFoundError:
-        problem = f"has no revision '{name.revision}'; give a branch, a tag or a commit that it has"
+        raise RunError(
+            f"{name} has no revision '{name.revision}'; give a branch, a tag or a commit that it "
+            "has"
+        ) from None
     except errors.RepositoryNotFoundError:
-        problem = "is not there, or is private; check the name, and that HF_TOKEN may read it"
+        raise RunError(
+            f"{name} is not there, or is private; check the name, and that HF_TOKEN may read it"
+        ) from None
     except errors.RemoteEntryNotFoundError:
-        problem = f"is no run of Tacit: it has no {MANIFEST}"
+        raise RunError(f"{name} is no run of Tacit: it has no {MANIFEST}") from None
     except Exception as error:  # of the network, in many forms
-        reason = " ".join(str(error).split())[:200]
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if status in (401, 403):
-            problem = f"may not be {'written' if writes else 'read'} with this HF_TOKEN ({reason})"
-        elif writes:
-            problem = f"was not written ({reason}); push it once more"
-        else:
-            problem = f"was not fetched ({reason}); the same call goes on with the files it lacks"
-    raise RunError(f"{name} {problem}")
+        raise RunError(f"{name} {_failure(error, writes)}") from None
+
+
+def _failure(error: Exception, writes: bool) -> str:
+    """What a request that failed means for who made it, and what would help."""
+    reason = " ".join(str(error.__cause__ or error).split())[:200]
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403):
+        return f"may not be {'written' if writes else 'read'} with this HF_TOKEN ({reason})"
+    if writes:
+        return f"was not written ({reason}); push it once more"
+    return f"was not fetched ({reason}); the same call goes on with the files it lacks"
