@@ -30,7 +30,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
     "project"
 ]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-OTHERWISE_NAMED = {"faiss": "faiss-cpu"}
+OTHERWISE_NAMED = {"faiss": "faiss-cpu", "mlflow": "mlflow-skinny"}
 WITH_TORCH = {"triton"}  # which comes with it where there is CUDA
 FOR_DEVELOPERS = {"dev", "docs", "build-world"}
 BUILD = (

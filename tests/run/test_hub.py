@@ -115,7 +115,7 @@ def test_a_private_run_needs_a_token(
     run.push_to_hub(NAME, private=True)
     assert hub.repositories[NAME].private
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(RunError, match="is not there, or is private; .* HF_TOKEN may read it"):
+    with pytest.raises(RunError, match=r"is not there, or is private; .* HF_TOKEN may read it"):
         tacit.open(f"hf://{NAME}")
     with pytest.raises(RunError, match="has no owner, and nobody is logged in"):
         tacit.open("hf://cities")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.gradients import with_gradients
+from tacit.fitting.tracking import check_tracker, tracked
 from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
 from tacit.run.changes import Change, add_facts, remove_facts
@@ -92,6 +93,7 @@ class Run(RunSharing):
         count: int = 5000,
         resume: bool = False,
         progress: Progress | bool = False,
+        track: str | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
         """Train an adapter on complex queries, and keep it if it improves the run.
@@ -99,8 +101,9 @@ class Run(RunSharing):
         It learns from `queries` (a query folder, or query sets by shape), or else from `count`
         sampled ones of each shape. Validation compares it with the run's own adapter and with none;
         the result says so under `verdict` and `kept`. `resume` goes on where the same call
-        was stopped; `progress` hears of every `Event`, or True shows them. Settings are those of
-        `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so on.
+        was stopped; `progress` hears of every `Event`, or True shows them, and `track` logs them as
+        `tacit.train` does. Settings are those of `AdaptSettings`: recipe, shapes, condition, loss,
+        calibration, steps, device and so on.
         """
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
@@ -108,6 +111,7 @@ class Run(RunSharing):
         from tacit.links.models import pick_device
 
         config = AdaptSettings.of(settings)
+        check_tracker(track)
         loaded = self._loaded
         folder = loaded.folder
         check_own(folder)
@@ -119,17 +123,20 @@ class Run(RunSharing):
             weights.check_unwritten(*predicting_parts(weights.files))
             train_queries = training_queries(engine.graph, config, queries, count)
             valid_queries = validation_queries(engine.graph, config, queries)
-            result = adapt(
-                engine.graph,
-                weights.scorer,
-                train_queries,
-                config,
-                valid=valid_queries,
-                rules=weights.mixture,
-                run=folder,
-                progress=progress,
-                resume=resume,
-            )
+            with tracked(
+                track, progress, folder, "adapt", config.to_dict(), resume
+            ) as tracked_progress:
+                result = adapt(
+                    engine.graph,
+                    weights.scorer,
+                    train_queries,
+                    config,
+                    valid=valid_queries,
+                    rules=weights.mixture,
+                    run=folder,
+                    progress=tracked_progress,
+                    resume=resume,
+                )
         if result.summary["kept"]:
             own = config.engine  # which are the defaults from now on
             others = {
