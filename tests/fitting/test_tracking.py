@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,28 +98,39 @@ def of_mlflow(run: tacit.Run, id: str) -> Logged:
     return data.params, metrics
 
 
-def of_wandb(run: tacit.Run, id: str) -> Logged:
-    import json
-
+def wandb_records(file: Path) -> list[Any]:
+    """The records of an offline run, once its own process has written the last of them."""
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal.datastore import DataStore
 
-    parameters: dict[str, Any] = {}
-    metrics: dict[str, dict[int, float]] = {}
-    for file in Path(os.environ["WANDB_DIR"], "wandb").glob(f"offline-run-*-{id}/run-{id}.wandb"):
+    end = time.monotonic() + 30
+    records: list[Any] = []
+    while not records or records[-1].WhichOneof("record_type") != "exit":
+        assert time.monotonic() < end, f"{file} does not end"
+        time.sleep(0.05)
         store = DataStore()
         store.open_for_scan(str(file))
-        while (data := store.scan_data()) is not None:
-            record = wandb_internal_pb2.Record.FromString(data)
-            for each in record.run.config.update:
-                parameters[each.key] = json.loads(each.value_json)
-            row = {
-                each.key or each.nested_key[0]: json.loads(each.value_json)
-                for each in record.history.item
-            }
-            for name in row.keys() & {"loss", "valid_mrr", "examples_per_s", "seconds"}:
-                metrics.setdefault(name, {})[row["step"]] = row[name]
+        lines = iter(store.scan_data, None)
+        records = [wandb_internal_pb2.Record.FromString(line) for line in lines]
         store.close()
+    return records
+
+
+def of_wandb(run: tacit.Run, id: str) -> Logged:
+    parameters: dict[str, Any] = {}
+    metrics: dict[str, dict[int, float]] = {}
+    logs = Path(os.environ["WANDB_DIR"], "wandb")
+    for record in chain.from_iterable(
+        map(wandb_records, logs.glob(f"offline-run-*-{id}/run-{id}.wandb"))
+    ):
+        for each in record.run.config.update:
+            parameters[each.key] = json.loads(each.value_json)
+        row = {
+            each.key or each.nested_key[0]: json.loads(each.value_json)
+            for each in record.history.item
+        }
+        for name in row.keys() & {"loss", "valid_mrr", "examples_per_s", "seconds"}:
+            metrics.setdefault(name, {})[row["step"]] = row[name]
     return parameters, metrics
 
 

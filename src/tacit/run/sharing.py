@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from tacit import disk
 from tacit.errors import RunError, SettingsError
-from tacit.evaluate.report import Section, sections, to_markdown
 from tacit.graph.stored import fingerprint
 from tacit.links.training.finished import unfinished, unfinished_encoder
 from tacit.run.rules import RuleAccess
@@ -89,6 +87,8 @@ def _check_whole(folder: RunFolder) -> None:
 
 def model_card(folder: RunFolder, name: HubName, license: str | None = None) -> str:
     """The card of a run: a header for the hub, how to open it, its results and settings."""
+    from tacit.evaluate.report import Section, sections, to_markdown  # which load torch
+
     graph = folder.settings["graph"]
     attribution = _attribution(folder)
     header: dict[str, Any] = {
@@ -109,17 +109,12 @@ def model_card(folder: RunFolder, name: HubName, license: str | None = None) -> 
         f'```python\nimport tacit\n\nrun = tacit.open("{name}")\n```\n\n'
         f"or serve it: `tacit serve {name}`."
     )
-    shown = [Section("Use", about), *_shown(folder)]
+    parts = sections(folder, figures_too=False)
+    shown = [Section("Use", about), *(part for part in parts if part.title not in _UNSHOWN)]
     if attribution:
         shown.append(Section("Licence of the facts", f"```\n{attribution}\n```"))
     page = to_markdown(name.repository.rpartition("/")[-1], shown)
     return "\n".join(["---", *lines, "---", "", page])
-
-
-def _shown(folder: RunFolder) -> Iterator[Section]:
-    for section in sections(folder, figures_too=False):
-        if section.title not in _UNSHOWN:
-            yield section
 
 
 def _attribution(folder: RunFolder) -> str:

@@ -14,24 +14,24 @@ _SIMPLE = (bool, int, float, str)
 
 def open_run(training: Training) -> TrackedRun:
     """Write events to a folder of the training, or on to that of the resumed one."""
-    from torch.utils.tensorboard import SummaryWriter
-    from torch.utils.tensorboard.summary import hparams
+    from torch.utils.tensorboard import FileWriter
+    from torch.utils.tensorboard.summary import hparams, scalar
 
     began = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
     id = training.id or f"{training.part}-{began}"
     folder = training.folder / "tensorboard" / id
-    writer = SummaryWriter(str(folder))
+    writer = FileWriter(str(folder))
     parameters = {
         name: value if isinstance(value, _SIMPLE) else str(value)
         for name, value in training.parameters.items()
     }
     for summary in hparams(parameters, {"valid_mrr": 0.0, "loss": 0.0}):  # the names alone count
-        writer.file_writer.add_summary(summary)
+        writer.add_summary(summary)
     writer.flush()
 
     def log(event: Event) -> None:
         for name, value in figures(event).items():
-            writer.add_scalar(name, value, event.done)
+            writer.add_summary(scalar(name, value), event.done)
         writer.flush()
 
     place = f"tensorboard --logdir {shlex.quote(str(training.folder))}"
