@@ -20,7 +20,7 @@ from tacit.run_folder.files import SETTINGS
 from tacit.run_folder.folder import RunFolder
 from tacit.run_folder.hub import HubName, is_hub_name, opened_repository
 from tacit.run_folder.run_cache import unpacked_run
-from tacit.run_folder.saved import SUFFIX, opened_archive
+from tacit.run_folder.saved import is_archive_name, opened_archive
 from tacit.settings import settings_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def is_saved(source: NameOrPath) -> bool:
     """Whether a source is a saved run: a file by the name `*.tacit`, or `hf://OWNER/NAME`."""
     if is_hub_name(source):
         return True
-    return exists(source) and Path(source).suffix == SUFFIX and Path(source).is_file()
+    return exists(source) and is_archive_name(source) and Path(source).is_file()
 
 
 def open_folder(source: NameOrPath) -> RunFolder:

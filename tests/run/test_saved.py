@@ -21,6 +21,7 @@ import tacit
 from rank_processes import in_processes
 from rule_runs import CAPITALS, LINKS, rule_run
 from tacit.errors import RunError, SettingsError, TacitError
+from tacit.graph.stored import TRIE
 from tacit.run_folder import saved
 from tacit.run_folder.files import CHECKPOINT, FORMAT, MODEL, RESULTS, RULES, SETTINGS
 from tacit.run_folder.run_cache import SAVED_PREFIX, is_unpacked, shrink_cache
@@ -151,6 +152,19 @@ def test_what_is_there_is_not_replaced_unasked(run: tacit.Run, tmp_path: Path) -
     with pytest.raises(SettingsError, match="push_to_hub"):
         run.save("hf://me/mine")
     assert run.ask(ASKED).entities
+
+
+def test_a_trie_is_not_shared_and_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("marisa_trie")
+    monkeypatch.setattr("tacit.graph.labels.spelling.LARGE", 5)
+    run = rule_run(tmp_path / "run")
+    assert (tmp_path / "run" / TRIE).exists()
+    opened = tacit.open(run.save(tmp_path / "file.tacit"))
+    assert not (opened.folder.path / TRIE).exists()
+    assert opened.ask(ASKED).to_dict() == run.ask(ASKED).to_dict()
+    assert opened.entities("c") == run.entities("c")
 
 
 def test_a_stopped_training_is_not_shared(tmp_path: Path) -> None:

@@ -46,4 +46,5 @@ def save(
     if private or license is not None:
         flag = "--private" if private else "--license"
         raise SettingsError(f"{flag} is for hf://OWNER/NAME, and '{out}' is none; leave it out")
-    say(f"saved to {save_run(folder, out, force)}")
+    path = save_run(folder, out, force)
+    say(f"saved to the {'folder' if path.is_dir() else 'file'} {path}")

@@ -26,6 +26,7 @@ from tacit.evaluate.results import (
     percentages,
 )
 from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.run_cache import is_unpacked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +93,9 @@ def write_report(run: RunFolder, out: str | Path) -> Path:
 
 def report(run: RunFolder, kind: str = "html") -> str:
     """The page of a run as HTML or Markdown."""
-    title = f"{run.path.resolve().name}: {run.settings['graph'].get('name', 'graph')}"
+    title = str(run.settings["graph"].get("name", "graph"))
+    if not is_unpacked(run):  # whose folder has no name of its own
+        title = f"{run.path.resolve().name}: {title}"
     render = to_html if kind == "html" else to_markdown
     return render(title, list(sections(run)))
 

@@ -18,12 +18,12 @@ from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names
 from tacit.links.settings import TrainSettings
 from tacit.query.rule_words import named_rule
-from tacit.run.mined import check_own
+from tacit.run.mined import PREFIX, check_own
 from tacit.run.new_names import NewNames, join_names
-from tacit.run.world import WORLD_PREFIX, find_run
+from tacit.run.world import find_run
 from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
-from tacit.run_folder.run_cache import cache_folder
+from tacit.run_folder.run_cache import SAVED_PREFIX, cache_folder
 from tacit.sources import NameOrPath, is_world, load
 
 # Imports of torch are local.
@@ -157,7 +157,7 @@ def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
 def own_run(path: NameOrPath) -> RunFolder:
     """The run in a folder, which people may change; a `RunError` for one in Tacit's cache."""
     is_in_cache = Path(path).resolve().parent == cache_folder().resolve()
-    if is_world(path) or (is_in_cache and Path(path).name.startswith(WORLD_PREFIX)):
+    if is_world(path) or (is_in_cache and not Path(path).name.startswith((PREFIX, SAVED_PREFIX))):
         raise RunError(
             "the run of world is Tacit's own; train one on world in a folder of yours, and change "
             "that"

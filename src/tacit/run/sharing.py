@@ -15,7 +15,7 @@ from tacit.run.rules import RuleAccess
 from tacit.run_folder.files import ENCODER, MODEL, RULES
 from tacit.run_folder.folder import RunFolder
 from tacit.run_folder.hub import HubName, is_hub_name, push
-from tacit.run_folder.saved import SUFFIX, Manifest, saved_names, unpack, write_archive
+from tacit.run_folder.saved import Manifest, is_archive_name, saved_names, unpack, write_archive
 from tacit.sources import NameOrPath, load
 
 _TAGS = ["knowledge-graph", "link-prediction", "complex-query-answering", "tacit"]
@@ -47,10 +47,10 @@ class RunSharing(RuleAccess):
 def save_run(folder: RunFolder, out: NameOrPath, force: bool = False) -> Path:
     """Save a run to an archive or a folder, whichever `out` names."""
     if is_hub_name(out):
-        raise SettingsError(f"out is '{out}', on the hub; `push_to_hub` pushes a run there", "out")
+        raise SettingsError(f"out is '{out}', on the hub; push_to_hub pushes a run there", "out")
     out = Path(out)
     _check_whole(folder)
-    if out.suffix != SUFFIX:
+    if not is_archive_name(out):
         if disk.exists(out) and out.resolve() == folder.path.resolve():
             raise RunError(f"'{out}' is the run itself; choose another folder")
         RunFolder(out).make_empty(force, resumable=False)

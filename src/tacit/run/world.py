@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tacit.graph.graph import Graph
 
 WORLD = TrainSettings(device="cpu")
-WORLD_PREFIX = "world-"  # of the folder in the cache
 _QUESTION = re.compile(
     r"\s*(\?|:|(count|select|ask|prefix|base)\b.*[?{])", re.IGNORECASE | re.DOTALL
 )
@@ -138,4 +137,4 @@ def world_folder(graph: Graph) -> Path:
     """The folder of the trained `world` for these facts, settings and file format."""
     settings = WORLD.with_derived(len(graph.train), graph.num_entities)
     content = f"{FORMAT} {fingerprint(graph)} {settings}".encode()
-    return cache_folder() / f"{WORLD_PREFIX}{sha256(content).hexdigest()[:12]}"
+    return cache_folder() / f"world-{sha256(content).hexdigest()[:12]}"

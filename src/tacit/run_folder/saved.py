@@ -79,6 +79,11 @@ class Manifest:
         return sha256(self.to_bytes()).hexdigest()[:24]
 
 
+def is_archive_name(path: str | Path) -> bool:
+    """Whether a path has the name of an archive, `*.tacit`."""
+    return Path(path).suffix.lower() == SUFFIX
+
+
 def saved_names(folder: Path) -> list[str]:
     """The files of the run in a folder that it is shared with, in order."""
     return sorted(path.name for path in folder.iterdir() if is_saved_file(path.name))
