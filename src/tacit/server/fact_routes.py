@@ -80,13 +80,18 @@ async def add(request: AddedFactsRequest, service: RequestedService) -> Response
 
     Names that may be misspelt must be agreed to.
     """
-    return (await change(service, request, remove=False)).response()
+    return (await _change_by_key(service, request, remove=False)).response()
 
 
 @routes.post("/facts/remove", response_model=FactsReply)
 async def remove(request: FactsRequest, service: RequestedService) -> Response:
     """Remove facts; they are no longer known, but what was learned of them stays learned."""
-    return (await change(service, request, remove=True)).response()
+    return (await _change_by_key(service, request, remove=True)).response()
+
+
+async def _change_by_key(service: Service, request: FactsRequest, remove: bool) -> Reply:
+    """The reply to a change of a service that has a key."""
+    return await change(service, request, remove) if service.settings.keys() else NO_KEY
 
 
 async def change(service: Service, request: FactsRequest, remove: bool) -> Reply:
@@ -97,8 +102,6 @@ async def change(service: Service, request: FactsRequest, remove: bool) -> Reply
 async def _change(service: Service, request: FactsRequest, remove: bool) -> Reply:
     """The reply to a change, once the service answers from the changed run."""
     served = service.snapshot.served
-    if not service.settings.keys():
-        return NO_KEY
     if not isinstance(served, ServedRun):
         return NO_RUN
     try:
