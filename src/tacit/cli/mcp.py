@@ -12,6 +12,7 @@ from tacit.cli.serve import opened_runs
 from tacit.cli.terminal import say
 from tacit.engine.settings import EngineSettings
 from tacit.graph.settings import ReadSettings
+from tacit.server.mcp import load_protocol
 from tacit.server.settings import Limits, ServerSettings
 
 
@@ -44,10 +45,10 @@ def mcp(
     A program that speaks the protocol starts this, asks, and ends it. For agents elsewhere, tacit
     serve answers the same at /mcp.
     """
-    from tacit.server.mcp.transports import load_sdk, serve_stdio, take_output
+    load_protocol()
+    from tacit.server.mcp.transports import serve_stdio, take_output
     from tacit.server.served_run import ServedRun
 
-    load_sdk()
     if sys.stdin is not None and sys.stdin.isatty():
         say("note: a program speaks with this, by standard input; Ctrl-C ends it", err=True)
     output = take_output()

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from starlette.routing import Route
 
-from tacit.errors import SettingsError, TacitError
+from tacit.errors import TacitError
+from tacit.server.mcp import load_protocol
 from tacit.server.monitoring import write_log_lines
 from tacit.server.served_run import Served
 from tacit.server.service import Runs
@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 # of requests, which a page of another origin must be allowed to send
 HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
-
-
-def load_sdk() -> Any:
-    """The module that speaks the protocol; a `SettingsError` names the extra it needs."""
-    try:
-        return import_module("tacit.server.mcp.protocol")
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"answering agents needs {error.name}; install it with: pip install 'tacit-kg[mcp]'"
-        ) from None
 
 
 class AgentEndpoint:
@@ -54,7 +44,7 @@ class AgentEndpoint:
 
     @cached_property
     def _server(self) -> Server[Any]:
-        server: Server[Any] = load_sdk().create_server(self.runs, self.settings.write)
+        server: Server[Any] = load_protocol().create_server(self.runs, self.settings.write)
         return server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,5 +96,5 @@ async def _serve_stdio(
 
     runs = Runs(served, settings)
     async with runs.running(), stdio_server(stdout=anyio.wrap_file(output)) as streams:
-        server = load_sdk().create_server(runs, write)
+        server = load_protocol().create_server(runs, write)
         await server.run(*streams, server.create_initialization_options())
