@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
+from starlette.testclient import TestClient
 
 from agents import Agent, by_http, connected
+from documents import blocks
 from served import Running, limited, running
 from served_graphs import EUROPE, SLOW
+from source_tree import ROOT
 from tacit.errors import SettingsError
 from tacit.server import mcp
+from tacit.server.app import create_app
+from tacit.server.mcp import transports
+from tacit.server.mcp.tools import tools
 from tacit.server.settings import ServerSettings
 
+PAGE = ROOT / "docs" / "agents.md"
 PORTUGAL = "?c : borders(Portugal, ?c)"
 
 
@@ -187,6 +195,48 @@ def test_keys_and_limits_are_those_of_the_service() -> None:
             assert neighbours(agent, "Portugal") == {"Spain"}
         metrics = service.client.get("/metrics", headers={"x-api-key": "sesame"}).text
         assert 'tacit_requests_total{route="/mcp",status="200"}' in metrics
+
+
+def test_the_program_on_the_page_prints_answers(
+    europe_service: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = (block.text for block in blocks(PAGE) if block.language == "python")
+    exec(program.replace("http://127.0.0.1:8000/", europe_service.url), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines} == {"Spain", "Italy", "Germany"}
+    assert all(line.endswith(" known") for line in lines)
+
+
+def test_the_page_shows_what_the_tools_are_and_say() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|", text, flags=re.MULTILINE))
+    shown = {name: takes for names, takes in rows.items() for name in re.findall(r"\w+", names)}
+    offered = tools(write=True)
+    assert set(shown) == set(offered)
+    for name, takes in shown.items():
+        assert set(re.findall(r"`(\w+)`", takes)) - {"new", "force"} <= set(
+            offered["ask" if name == "explain" else name].arguments.model_fields
+        ) | {"paths"}
+    for block in (block.text for block in blocks(PAGE) if block.language == "json"):
+        (server,) = json.loads(block)["mcpServers"].values()
+        if "command" in server:
+            assert [server["command"], *server["args"][:1]] == ["tacit", "mcp"]
+        else:
+            assert server["url"].endswith(transports.PATH)
+
+
+def test_pages_that_are_allowed_to_may_send_the_headers_of_the_protocol() -> None:
+    app = create_app({"only": EUROPE}, ServerSettings(cors=("https://a.example",)))
+    client = TestClient(app, base_url="http://127.0.0.1")  # not entered, so no worker starts
+    reply = client.options(
+        "/mcp",
+        headers={
+            "origin": "https://a.example",
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "content-type,mcp-protocol-version,mcp-method",
+        },
+    )
+    assert reply.status_code == 200, reply.text
 
 
 def test_writing_needs_a_key() -> None:
