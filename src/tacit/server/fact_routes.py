@@ -80,22 +80,22 @@ async def add(request: AddedFactsRequest, service: RequestedService) -> Response
 
     Names that may be misspelt must be agreed to.
     """
-    return (await _change_by_key(service, request, remove=False)).response()
+    return (await change(service, request, remove=False)).response()
 
 
 @routes.post("/facts/remove", response_model=FactsReply)
 async def remove(request: FactsRequest, service: RequestedService) -> Response:
     """Remove facts; they are no longer known, but what was learned of them stays learned."""
-    return (await _change_by_key(service, request, remove=True)).response()
-
-
-async def _change_by_key(service: Service, request: FactsRequest, remove: bool) -> Reply:
-    """The reply to a change of a service that has a key."""
-    return await change(service, request, remove) if service.settings.keys() else NO_KEY
+    return (await change(service, request, remove=True)).response()
 
 
 async def change(service: Service, request: FactsRequest, remove: bool) -> Reply:
-    """The reply to a change, which goes on if the client disconnects."""
+    """The reply to a change of a service that has a key."""
+    return await make_change(service, request, remove) if service.settings.keys() else NO_KEY
+
+
+async def make_change(service: Service, request: FactsRequest, remove: bool) -> Reply:
+    """The reply to a change by who may make it, which goes on if the client disconnects."""
     return await asyncio.shield(_change(service, request, remove))
 
 

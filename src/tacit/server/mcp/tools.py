@@ -197,7 +197,7 @@ async def _rules(runs: Runs, service: Service, request: arguments.Rules) -> repl
 async def _change(
     runs: Runs, service: Service, request: fact_routes.FactsRequest, remove: bool
 ) -> fact_routes.FactsReply:
-    reply = await fact_routes.change(service, request, remove)
+    reply = await fact_routes.make_change(service, request, remove)
     return _read(fact_routes.FactsReply, reply.status, reply.body)
 
 
