@@ -143,8 +143,21 @@ def test_ctrl_c_ends_it_while_it_waits(run: Path) -> None:
         assert process.wait(timeout=10) == 130
 
 
+def test_an_agent_that_reads_no_answers_leaves_no_traceback(run: Path) -> None:
+    with started(str(run)) as process:
+        exchange(process, json.dumps(HELLO))
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}) + "\n")
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == ""
+
+
 def refused(*arguments: str, **environment: str) -> str:
-    """The one line on standard error of a call that is refused; standard output is empty."""
+    """The last line of a call that is refused; standard output is empty."""
     done = subprocess.run(
         [sys.executable, "-m", "tacit", "mcp", *arguments],
         capture_output=True,
@@ -155,12 +168,15 @@ def refused(*arguments: str, **environment: str) -> str:
         timeout=60,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    *_, line = done.stderr.splitlines()  # behind what was mined
     return line
 
 
 def test_what_cannot_be_served_is_said_in_a_line(run: Path, tmp_path: Path) -> None:
     assert "there is no run or graph 'runs/nowhere'" in refused("runs/nowhere")
+    (tmp_path / "facts.tsv").write_text("France\tborders\tSpain\n", encoding="utf-8")
+    of_facts = refused(str(tmp_path / "facts.tsv"), "--write", TACIT_CACHE=str(tmp_path))
+    assert "train a run of your own" in of_facts
     for module in ("mcp", "fastapi"):
         line = refused(str(run), PYTHONPATH=fake_missing(tmp_path, module))
         assert line == (

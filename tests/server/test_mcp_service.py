@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 
+import httpx
 import pytest
 from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
@@ -98,10 +100,11 @@ def test_what_is_not_there_is_named_with_what_is(agent: Agent) -> None:
             call()
 
 
-def post(service: Running, content: bytes, **headers: str) -> Any:
+def post(service: Running, content: bytes, timeout: float = 30, **headers: str) -> Any:
     return service.client.post(
         "/mcp",
         content=content,
+        timeout=timeout,
         headers={"content-type": "application/json", "accept": "application/json", **headers},
     )
 
@@ -176,6 +179,16 @@ def test_two_clients_at_once_get_their_own_answers(europe_service: Running) -> N
 
     with ThreadPoolExecutor(2) as clients:
         assert list(clients.map(ask, ("auto", "legacy"))) == [[], []]
+
+
+def test_a_client_that_hangs_up_frees_its_worker(europe_service: Running) -> None:
+    question = json.dumps({"query": f"?c : borders({SLOW}, ?c)", "search": "exact"})
+    began = monotonic()
+    with pytest.raises(httpx.ReadTimeout):
+        post(europe_service, called("ask", question), timeout=0.5)
+    assert europe_service.healthy()
+    # long before the question would have been stopped
+    assert monotonic() - began < europe_service.first.limits.seconds
 
 
 def test_keys_and_limits_are_those_of_the_service() -> None:

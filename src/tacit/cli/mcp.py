@@ -46,6 +46,7 @@ def mcp(
     serve answers the same at /mcp.
     """
     load_protocol()
+    from tacit.run.mined import check_own
     from tacit.server.mcp.transports import serve_stdio, take_output
     from tacit.server.served_run import ServedRun
 
@@ -55,5 +56,7 @@ def mcp(
     settings = ServerSettings.of({"workers": 1, "limits": Limits.of(limits)})
     opening = {"device": device, "adapted": not unadapted, **engine}
     with opened_runs(sources, reading, opening) as runs:
+        for run in runs.values() if write else ():
+            check_own(run.folder)
         served = {name: ServedRun.of(run) for name, run in runs.items()}
         serve_stdio(served, settings, output, write)

@@ -72,12 +72,12 @@ class GraphSchema:
 
     def matches(self, text: str = "") -> list[int]:
         """The relations whose label, name or words contain a text, the most frequent first."""
-        wanted = text.casefold().strip()
+        part = text.casefold().strip()
         names = self.graph.relations
         found = [
             r
             for r in range(0, len(names), 2)
-            if any(wanted in form.casefold() for form in self._forms(r))
+            if any(part in form.casefold() for form in self._forms(r))
         ]
         return sorted(found, key=lambda r: (-int(self.counts[r]), r))
 

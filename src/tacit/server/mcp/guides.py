@@ -90,7 +90,9 @@ async def worked_prompt(runs: Runs, run: str | None, question: str | None) -> st
     service = runs.find(run)
     examples = await asyncio.to_thread(lambda: service.snapshot.examples)
     shown = sorted(examples, key=lambda example: _WORKED.index(example["shape"]))[:_QUESTIONS]
-    worked = [await _worked(runs, service, example["title"], example["query"]) for example in shown]
+    worked = [
+        await _work_through(runs, service, example["title"], example["query"]) for example in shown
+    ]
     parts = [
         f"Answer questions from the knowledge graph '{service.snapshot.graph.name}' with the "
         f"tools of this server. {INSTRUCTIONS}",
@@ -102,7 +104,7 @@ async def worked_prompt(runs: Runs, run: str | None, question: str | None) -> st
     return "\n\n".join(parts)
 
 
-async def _worked(runs: Runs, service: Service, title: str, query: str) -> str:
+async def _work_through(runs: Runs, service: Service, title: str, query: str) -> str:
     """A question in words, the call that asks it, and its answers."""
     call = {"query": query, "top": _ANSWERS}
     lines = [title, f"ask {json.dumps(call, ensure_ascii=False)}"]

@@ -36,14 +36,16 @@ def create_server(runs: Runs, write: bool) -> Server[Any]:
     offered = tools(write)
 
     async def list_tools(context: Context, page: Paged) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in offered.values()])
+        return types.ListToolsResult(tools=[_entry(tool) for tool in offered.values()])
 
     async def call_tool(
         context: Context, call: types.CallToolRequestParams
     ) -> types.CallToolResult:
         if call.name not in offered:
-            raise _invalid(f"there is no tool '{call.name[:80]}'; there is {', '.join(offered)}")
-        return await _called(runs, offered[call.name], call.arguments or {})
+            raise _invalid_params(
+                f"there is no tool '{call.name[:80]}'; there is {', '.join(offered)}"
+            )
+        return await _call(runs, offered[call.name], call.arguments or {})
 
     async def list_resources(context: Context, page: Paged) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=_resources(runs))
@@ -54,8 +56,10 @@ def create_server(runs: Runs, write: bool) -> Server[Any]:
         try:
             media_type, text = await guides.read_resource(runs, request.uri)
         except TacitError as error:
-            raise _invalid(str(error)) from None
-        contents = types.TextResourceContents(uri=request.uri, mime_type=media_type, text=text)
+            raise _invalid_params(str(error)) from None
+        contents = types.TextResourceContents(
+            uri=request.uri, mime_type=media_type, text=_encodable(text)
+        )
         return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(context: Context, page: Paged) -> types.ListPromptsResult:
@@ -65,13 +69,15 @@ def create_server(runs: Runs, write: bool) -> Server[Any]:
         context: Context, request: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         if request.name != PROMPT.name:
-            raise _invalid(f"there is no prompt '{request.name[:80]}'; there is {PROMPT.name}")
+            raise _invalid_params(
+                f"there is no prompt '{request.name[:80]}'; there is {PROMPT.name}"
+            )
         values = request.arguments or {}
         try:
             text = await guides.worked_prompt(runs, values.get("run"), values.get("question"))
         except TacitError as error:
-            raise _invalid(str(error)) from None
-        content = types.TextContent(type="text", text=text)
+            raise _invalid_params(str(error)) from None
+        content = types.TextContent(type="text", text=_encodable(text))
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
     return Server(
@@ -88,26 +94,26 @@ def create_server(runs: Runs, write: bool) -> Server[Any]:
     )
 
 
-async def _called(runs: Runs, tool: Tool, arguments: dict[str, Any]) -> types.CallToolResult:
+async def _call(runs: Runs, tool: Tool, arguments: dict[str, Any]) -> types.CallToolResult:
     """The result of a call; what is wrong with it is told to the model that calls."""
     try:
         data, text = await tool.run(runs, arguments)
     except TacitError as error:
-        return _failed(one_line(str(error)))
+        return _failure(one_line(str(error)))
     except Exception:
         log.exception("a tool failed: %s", tool.name)
-        return _failed(FAULT)
+        return _failure(FAULT)
     content = types.TextContent(type="text", text=text)
     return types.CallToolResult(content=[content], structured_content=data)
 
 
-def _failed(message: str) -> types.CallToolResult:
+def _failure(message: str) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_encodable(message))], is_error=True
     )
 
 
-def _invalid(message: str) -> MCPError:
+def _invalid_params(message: str) -> MCPError:
     """The protocol's own error, of what no tool is there to answer."""
     return MCPError(types.INVALID_PARAMS, _encodable(one_line(message)))
 
@@ -117,7 +123,7 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _described(tool: Tool) -> types.Tool:
+def _entry(tool: Tool) -> types.Tool:
     hints = types.ToolAnnotations(
         read_only_hint=not tool.writes, destructive_hint=tool.writes, open_world_hint=False
     )

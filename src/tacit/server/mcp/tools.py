@@ -17,7 +17,7 @@ from tacit.server import fact_routes
 from tacit.server.mcp import arguments, replies
 from tacit.server.schemas import Schema, sentence_of
 from tacit.server.service import Runs, Service
-from tacit.server.workers.jobs import CompletionJob, EntityJob, Job, RulesJob
+from tacit.server.workers.jobs import CompletionJob, EntityJob, Job, RulesJob, encoded
 
 LONGEST_REPLY = 100_000  # characters
 _FACT = ": $relation($subject, $object)"
@@ -55,29 +55,28 @@ class Tool:
         """The JSON schema of the reply."""
         return self.reply.model_json_schema(mode="serialization", schema_generator=_Untitled)
 
-    async def run(self, runs: Runs, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    async def run(self, runs: Runs, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The reply, and its text, to what a client sent; a `TacitError` says what to change."""
-        request: Any = self._checked(given, runs.first.limits.body)
+        request: Any = self._validate(values, runs.first.limits.body)
         reply = await self.call(runs, runs.find(request.run), request)
-        data = reply.model_dump(mode="json", exclude_none=True)
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        text = encoded(reply.model_dump(mode="json", exclude_none=True)).decode()
         if len(text) > LONGEST_REPLY:
             raise LimitError(
                 f"the reply has {len(text):,} characters, more than {LONGEST_REPLY:,}; ask for "
                 "fewer answers, reasons or facts at once"
             )
-        return data, text
+        return json.loads(text), text
 
-    def _checked(self, given: Mapping[str, Any], most: int) -> Schema:
+    def _validate(self, values: Mapping[str, Any], most: int) -> Schema:
         """The arguments in their form, or an error about the first that is wrong."""
-        if len(json.dumps(given)) > most:
+        if len(json.dumps(values)) > most:
             raise LimitError(f"the arguments are larger than {most:,} bytes, the most that is read")
         try:
-            return self.arguments.model_validate(given)
+            return self.arguments.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-        known = f"; the arguments are {', '.join(self.arguments.model_fields)}"
-        hint = known if first["type"] in ("extra_forbidden", "missing") else ""
+        names = f"; the arguments are {', '.join(self.arguments.model_fields)}"
+        hint = names if first["type"] in ("extra_forbidden", "missing") else ""
         raise SettingsError(f"{sentence_of(first['loc'], first['msg'])}{hint}")
 
 

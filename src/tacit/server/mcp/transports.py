@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -84,8 +83,11 @@ def serve_stdio(
     write_log_lines()
     # A thread that waits for input cannot be interrupted, and nothing is left to be done.
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
-    with suppress(BrokenPipeError):
+    try:
         asyncio.run(_serve_stdio(served, settings, output, write))
+    except* BrokenPipeError:  # the agent went away while it was answered
+        # what is left of the answer is flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 async def _serve_stdio(
