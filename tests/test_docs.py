@@ -75,6 +75,11 @@ def shell_lines(text: str) -> Iterator[str]:
                 yield call[1].strip()
 
 
+def inline_calls(text: str) -> Iterator[str]:
+    """Each whole call of `tacit` between backquotes: those that name what it works on."""
+    yield from re.findall(r"`(tacit [a-z][^`]*)`", text)
+
+
 def wrong_call(line: str) -> str | None:
     """Return the unknown command or flag of a line, or None."""
     words = shlex.split(line)
@@ -104,7 +109,8 @@ def wrong_call(line: str) -> str | None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_shown_calls_exist(page: Path) -> None:
-    lines = shell_lines(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    lines = [*shell_lines(text), *inline_calls(text)]
     assert [problem for line in lines if (problem := wrong_call(line))] == []
 
 
