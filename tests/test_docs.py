@@ -129,7 +129,9 @@ def broken_links(page: Path, text: str) -> list[str]:
     return [target for target in targets if not (page.parent / target).exists()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page, page.read_text(encoding="utf-8")) == []
 

@@ -102,6 +102,6 @@ def test_what_comes_next_names_the_command_as_it_can_be_called(
     monkeypatch.setattr("tacit.cli.demo._steps", lambda run: ())
     monkeypatch.setattr(sys, "argv", [".venv/bin/tacit", "demo"])
     monkeypatch.setenv("PATH", "")
-    assert ".venv/bin/tacit serve runs/mine" in walk("--out", "runs/mine").output
+    assert f"{Path('.venv/bin/tacit')} serve runs/mine" in walk("--out", "runs/mine").output
     monkeypatch.setattr(sys, "argv", ["/somewhere/tacit/__main__.py", "demo"])
     assert " tacit serve runs/demo, " in walk().output

@@ -37,8 +37,9 @@ def demo(
 
     Once stopped, the same command goes on with the training.
     """
-    say(f"What is trained is kept in {out}. Ctrl-C stops, and the same command goes on.")
-    for number, step in enumerate(_steps(str(out)), start=1):
+    run = out.as_posix()  # as the pages write it
+    say(f"What is trained is kept in {run}. Ctrl-C stops, and the same command goes on.")
+    for number, step in enumerate(_steps(run), start=1):
         typer.secho(f"\n{number}. {step.title}", bold=True)
         for remark in step.remarks:
             say(remark)
@@ -48,7 +49,7 @@ def demo(
         except UnknownName as error:  # the mistake of the last step
             say(str(error_message(error)), err=True)
     typer.secho("\nThat was Tacit. Next:", bold=True)
-    for line in _outlook(out):
+    for line in _outlook(run):
         say(f"  {line}")
 
 
@@ -106,15 +107,16 @@ def _call(words: Sequence[str]) -> None:
         sys.argv = typed
 
 
-def _outlook(run: Path) -> Sequence[str]:
+def _outlook(run: str) -> Sequence[str]:
+    """What to do after the walk, with the command as this shell finds it."""
     called = Path(sys.argv[0])
     is_off_path = called.stem == "tacit" and shutil.which("tacit") is None
     tacit = str(called) if is_off_path else "tacit"
     return (
-        f"a page to ask on   {shlex.join([tacit, 'serve', str(run)])}, then open "
-        "http://127.0.0.1:8000   (needs the extra: pip install 'tacit-kg[server]')",
+        f"a page to ask on   {tacit} serve {shlex.quote(run)}, then open http://127.0.0.1:8000   "
+        "(needs the extra: pip install 'tacit-kg[server]')",
         f"your own graph     {tacit} train facts.tsv --out runs/mine   (columns: head, relation, "
         "tail)",
-        f"in Python          import tacit; run = tacit.open({str(run)!r}); run.explain('...')",
+        f"in Python          import tacit; run = tacit.open({run!r}); run.explain('...')",
         f"all commands       {tacit} --help",
     )
