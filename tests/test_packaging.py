@@ -80,8 +80,11 @@ def written() -> Iterator[tuple[str, str]]:
     folders = ("src", "docs", "examples", "benchmarks", "conda", ".github", ".ci", "tests")
     texts = {".py", ".md", ".ipynb", ".toml", ".yml", ".yaml", ".html", ".js", ".sh", ".txt", ""}
     files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    made = (".egg-info", "__pycache__")
     for path in [*ROOT.iterdir(), *files]:
-        if path.is_file() and path.suffix in texts and path != Path(__file__):
+        if path.parent.name.endswith(made) or path == Path(__file__):
+            continue
+        if path.is_file() and path.suffix in texts:
             yield (
                 path.relative_to(ROOT).as_posix(),
                 path.read_text(encoding="utf-8", errors="ignore"),
