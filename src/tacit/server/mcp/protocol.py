@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import mcp_types as types
+from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
