@@ -64,9 +64,9 @@ def check_tracker(name: str | None, model: str | None = None) -> None:
     if name not in TRACKERS:
         raise SettingsError(f"track is '{name}'; it must be one of {', '.join(TRACKERS)}", "track")
     if importlib.util.find_spec(name) is None:
+        extra = f"tacit-kg[{name}]"
         raise SettingsError(
-            f"track is '{name}', which is not installed; install it with: "
-            f"pip install 'tacit-kg[{name}]'",
+            f"track is '{name}', which is not installed; install it with: pip install '{extra}'",
             "track",
         )
 
