@@ -171,7 +171,9 @@ def train_encoder(
             graph, out, config, settings, queries, resume, force, progress, track
         )
     else:
-        if others := sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
+        chosen = {"resume": resume, "track": track is not None}
+        beside = settings.keys() | {name for name in chosen if chosen[name]}
+        if others := sorted(beside - {"model", "device"}):
             raise SettingsError(
                 f"{others[0]} is given beside `checkpoint`, whose weights are trained already; "
                 "leave one out",
