@@ -89,6 +89,22 @@ def test_the_card_is_made_of_settings_and_results(
     assert (parsed.data.library_name, parsed.data.license) == ("tacit", "cc-by-4.0")
 
 
+def test_the_card_has_what_was_measured(hub: Hub, tmp_path: Path) -> None:
+    splits = tmp_path / "cities"
+    splits.mkdir()
+    held_out = [("c5", "capital_of", "k5")]
+    for name, facts in (("train", [*LINKS, *CAPITALS]), ("valid", []), ("test", held_out)):
+        (splits / f"{name}.tsv").write_text("".join("\t".join(fact) + "\n" for fact in facts))
+    run = tacit.train(splits, tmp_path / "run", model="rules", progress=False)
+    mrr = run.evaluate(reliability=True).to_json()["mrr"]["1p"]
+    run.push_to_hub(NAME)
+    card = hub.repositories[NAME].files()["README.md"].decode()
+    table = card.partition("## Mean reciprocal rank")[2].partition("##")[0]
+    assert f"| this run | {100 * mrr:.1f} |" in table
+    assert "## Calibration" in card
+    assert "image/png" not in card
+
+
 def test_the_card_of_world_keeps_its_licence(tmp_path: Path, hub: Hub) -> None:
     run = tacit.train("world", tmp_path / "run", rank=2, epochs=1, rules=False, progress=False)
     run.push_to_hub("world")

@@ -20,6 +20,7 @@ import pytest
 import tacit
 from rank_processes import in_processes
 from rule_runs import CAPITALS, LINKS, rule_run
+from tacit.cli.serve import opened_runs
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.graph.stored import TRIE
 from tacit.run_folder import saved
@@ -236,6 +237,18 @@ def test_the_cache_of_saved_runs_is_bounded(tmp_path: Path, cache: Path) -> None
     shrink_cache(SAVED_PREFIX, runs=1)
     assert len([*cache.iterdir()]) == 1
     assert tacit.open(tmp_path / "0.tacit").ask(ASKED).entities
+
+
+def test_a_served_run_stays_in_the_cache(file: Path, tmp_path: Path) -> None:
+    other = tacit.train([*FACTS, ("a", "r", "b")], tmp_path / "o", model="rules", progress=False)
+    with opened_runs([str(file)], {}, {}) as runs:
+        assert list(runs) == ["run"]
+        os.utime(runs["run"].folder.path, (0, 0))
+        newer = tacit.open(other.save(tmp_path / "other.tacit")).folder.path
+        shrink_cache(SAVED_PREFIX, runs=1)
+        assert runs["run"].folder.path.exists()
+    shrink_cache(SAVED_PREFIX, runs=1)
+    assert (runs["run"].folder.path.exists(), newer.exists()) == (False, True)
 
 
 def test_a_cache_that_cannot_be_written_is_named(
