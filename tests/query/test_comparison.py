@@ -243,3 +243,21 @@ def test_what_does_not_fit_the_graph_is_refused(
 def test_values_that_no_answer_has_are_refused(text: str, says: str) -> None:
     with pytest.raises(QueryError, match=says):
         parse(text)
+
+
+def test_bounds_of_one_side_are_compared_once_their_kind_is_known() -> None:
+    """As numbers 1940 would be above the day of 1950-06, as years it is below."""
+    low, high = bind_values(parse("?c : 1950-06 > founded(?c) < 1940"), GRAPH).formula.parts
+    assert high.interval[1] < low.interval[1]
+    plan = compile_query(bind_values(parse("?c : 1950-06 > founded(?c) < 1940"), GRAPH)).plan
+    assert plan == compile_query(bind_values(parse("?c : founded(?c) < 1940"), GRAPH)).plan
+
+
+def test_a_question_is_not_asked_of_a_graph_that_reads_it_otherwise() -> None:
+    from tacit.engine.questions import bind_question
+
+    bound = bind_question("?c : founded(?c) < 1950", GRAPH, {})
+    other = replace(GRAPH, attributes=Attributes((Attribute("founded", "number"),)))
+    assert bind_question(bound, GRAPH, {}) is bound
+    with pytest.raises(QueryError, match="prepared on another graph"):
+        bind_question(bound, other, {})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import QueryError
 from tacit.query import tokens
-from tacit.query.comparison import Comparison, Difference, Value
+from tacit.query.comparison import Comparison, Difference, Ordering, Value
 from tacit.query.formula import (
     MAX_ATOMS,
     And,
@@ -79,10 +79,11 @@ population(?c) desc>
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula = fill_parameters(formula, parameters or {})
-    targets, formula, values = resolve_comparisons(
-        targets, formula, lambda at: position_of(text, at)
-    )
-    order = resolve_order(keys, targets, values)
+    order: tuple[Ordering, ...] = ()
+    if keys or any(isinstance(leaf, WrittenComparison) for leaf in leaves(formula)):
+        place_of = partial(position_of, question)
+        targets, formula, values = resolve_comparisons(targets, formula, place_of)
+        order = resolve_order(keys, targets, values)
     formula = quantified(formula, formula.free.difference(targets))
     return Query(targets, formula, count, text, order)
 

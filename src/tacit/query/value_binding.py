@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from unicodedata import normalize
 
 from tacit.errors import QueryError, UnknownName
@@ -36,6 +37,14 @@ def bind_values(query: Query, graph: Graph) -> Query:
     binder = _Binder(graph, query.text)
     order = [Ordering(binder.value(each.value), each.descending) for each in query.order]
     return Query(query.targets, binder.formula(query.formula), query.count, query.text, order)
+
+
+def attributes_of(query: Query, graph: Graph) -> tuple[Attribute, ...]:
+    """The attributes of a graph that a bound query compares or is ordered by."""
+    compared = (leaf.values for leaf in leaves(query.formula) if isinstance(leaf, Comparison))
+    ordered = (each.value for each in query.order)
+    names = {value.attribute for value in (*chain.from_iterable(compared), *ordered)}
+    return tuple(each for each in graph.attributes.listed if each.name in names)
 
 
 class _Binder:

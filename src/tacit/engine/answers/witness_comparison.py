@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.engine.answers.answer_values import AnswerValue
 from tacit.graph.attributes import Attribute
-from tacit.query.value_text import range_text, sign_of
+from tacit.query.value_text import SMALLEST, range_text, sign_of
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
@@ -43,7 +43,7 @@ class WitnessComparison:
                 self.entities, self.labels, self.attributes, self.values, strict=True
             )
         ]
-        low, high = (end if math.isfinite(end) else None for end in (self.low, self.high))
+        low, high = (_plain(end) for end in (self.low, self.high))
         return {
             "values": values,
             "low": low,
@@ -77,6 +77,13 @@ class WitnessComparison:
         if value is None:
             return f"{named} unknown"
         return f"{named} {'=' if value.known else 'predicted'} {value}"
+
+
+def _plain(end: float) -> float | None:
+    """An end of a range; None where there is none, and 0 where it is next to 0."""
+    if math.isinf(end):
+        return None
+    return end if abs(end) > SMALLEST else 0.0
 
 
 def witness_comparison(
