@@ -260,9 +260,8 @@ class Query:
         """The kind of question: `entities`, `tuples`, `truth`, `count` or `relations`."""
         if isinstance(self.formula, Atom) and isinstance(self.formula.relation, Variable):
             return "relations"
-        if self.count:
-            return "count"
-        return {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
+        by_targets = {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
+        return "count" if self.count else by_targets
 
     @property
     def values(self) -> dict[str, Value]:
