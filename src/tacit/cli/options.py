@@ -89,10 +89,10 @@ def of_settings(
             keys[name]: _option(fields[name], keys[name], spellings[name], usual[name])
             for name in fields
         }
-        off = {
-            f"no_{key}": name for name, key in keys.items() if fields[name].metadata["may_be_off"]
+        off = {f"no_{key}": name for name, key in keys.items() if fields[name].metadata["off"]}
+        options |= {
+            key: _off_switch(key, spellings[name], fields[name]) for key, name in off.items()
         }
-        options |= {key: _off_switch(key, spellings[name]) for key, name in off.items()}
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
@@ -247,11 +247,9 @@ def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Par
     )
 
 
-def _off_switch(key: str, flag: str) -> inspect.Parameter:
-    """The flag that turns an option off whose values are no switches."""
-    option = typer.Option(
-        f"--no-{flag.removeprefix('--')}", help=f"Without {flag}, not even those by default."
-    )
+def _off_switch(key: str, flag: str, field: Field[Any]) -> inspect.Parameter:
+    """The flag by which a setting that is no switch is False."""
+    option = typer.Option(f"--no-{flag.removeprefix('--')}", help=field.metadata["off"])
     return inspect.Parameter(
         key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
     )

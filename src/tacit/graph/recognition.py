@@ -207,17 +207,19 @@ def _parts(attribute: Attribute) -> tuple[str, Kind, str]:
 
 def _candidates(graph: Graph) -> set[int]:
     """The relations that declare an attribute, or of which the first tail is a quantity."""
-    first = dict[int, int]()
+    first = np.full(graph.num_relations, -1)
     for split in SPLITS:
         facts = graph.split(split)
-        relations, at = np.unique(facts[:, 1], return_index=True)
-        first |= dict(zip(relations.tolist(), facts[at, 2].tolist(), strict=True))
+        first[facts[::-1, 1]] = facts[::-1, 2]  # the last assignment stays
     labels = graph.entities.labels
     return {
         relation
-        for relation, tail in first.items()
-        if Attribute.declared(graph.relations[relation])
-        or is_quantity(labels[tail], graph.prefixes)
+        for relation, tail in enumerate(first.tolist())
+        if tail >= 0
+        and (
+            Attribute.declared(graph.relations[relation])
+            or is_quantity(labels[tail], graph.prefixes)
+        )
     }
 
 
