@@ -105,7 +105,10 @@ def of_settings(
             for key, name in off.items():
                 if values.pop(key):
                     if name in used:
-                        raise SettingsError(f"{spellings[name]} is both given and off; leave one")
+                        flag = spellings[name]
+                        raise SettingsError(
+                            f"give {flag} or --no-{flag.removeprefix('--')}, not both"
+                        )
                     used[name] = False
             if "context" in own:
                 values["context"] = context
