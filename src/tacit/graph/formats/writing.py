@@ -22,6 +22,8 @@ from tacit.graph.labels.literal_values import literal
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tacit.graph.graph import Graph
 
 Scored = tuple[str, str, str, float] | tuple[str, str, str, float, str]
@@ -122,6 +124,17 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     return count
 
 
+def data_frame(rows: Iterable[Cells], columns: Iterable[str]) -> pd.DataFrame:
+    """Rows as a pandas DataFrame."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise SettingsError(
+            "a DataFrame needs pandas; install it with: pip install 'tacit-kg[pandas]'"
+        ) from None
+    return pd.DataFrame(list(rows), columns=list(columns))
+
+
 def _tsv(row: Cells) -> str:
     check_writable(cell for cell in row if isinstance(cell, str))
     return "\t".join(map(_cell, row))
@@ -154,7 +167,7 @@ def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
 def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]) -> int:
     if find_spec("duckdb") is None:
         raise SettingsError(
-            "writing Parquet needs duckdb; install it with: pip install 'tacit[large]'"
+            "writing Parquet needs duckdb; install it with: pip install 'tacit-kg[large]'"
         )
     with atomic_file(path) as file, connected() as database:
         beside = None if is_device(path) else path.parent
