@@ -90,9 +90,8 @@ def of_settings(
             for name in fields
         }
         off = {f"no_{key}": name for name, key in keys.items() if fields[name].metadata["off"]}
-        options |= {
-            key: _off_switch(key, spellings[name], fields[name]) for key, name in off.items()
-        }
+        for key, name in off.items():
+            options[key] = _off_switch(key, spellings[name], fields[name])
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
@@ -104,12 +103,7 @@ def of_settings(
                     used[name] = value
             for key, name in off.items():
                 if values.pop(key):
-                    if name in used:
-                        flag = spellings[name]
-                        raise SettingsError(
-                            f"give {flag} or --no-{flag.removeprefix('--')}, not both"
-                        )
-                    used[name] = False
+                    _turn_off(name, used, spellings[name])
             if "context" in own:
                 values["context"] = context
             try:
@@ -248,6 +242,13 @@ def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Par
     return inspect.Parameter(
         key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[optional, option]
     )
+
+
+def _turn_off(name: str, used: Values, flag: str) -> None:
+    """Set a setting to False, which must have no other value."""
+    if name in used:
+        raise SettingsError(f"give {flag} or --no-{flag.removeprefix('--')}, not both")
+    used[name] = False
 
 
 def _off_switch(key: str, flag: str, field: Field[Any]) -> inspect.Parameter:
