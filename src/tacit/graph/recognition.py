@@ -238,14 +238,14 @@ def _error(
     advice = "correct it, or leave it out by `skip_bad=True`"
     if wanted:
         advice += ", or read all as entities by `attributes=False`"
-    problem = f"'{fact[2]}' of '{fact[0]}' is no {kind}{more}, as {name} must be"
+    problem = f"'{fact[2]:.40}' of '{fact[0]:.40}' is no {kind}{more}, as {name} must be"
     return DataError(f"{problem}; {advice}", *locate(fact))
 
 
 def _skipped(graph: Graph, bad: Triples, name: str, kind: Kind) -> str:
     """The note on facts of an attribute that have no value."""
     example = graph.entities[int(bad[0, 2])]
-    return f"{name}: {counted(len(bad), 'fact')} skipped without a {kind}, such as '{example}'"
+    return f"{name}: {counted(len(bad), 'fact')} skipped without a {kind}, such as '{example:.40}'"
 
 
 def _note(attributes: Sequence[Attribute], graph: Graph, known: Collection[str]) -> list[str]:
