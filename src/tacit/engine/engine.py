@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.execute import execute
+from tacit.engine.answers.tables import answer_table
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.atoms.mixture import RuleMixture
 from tacit.engine.parts import EngineParts
 from tacit.engine.questions import (
+    AnyQuestion,
     AskOptions,
     BoundQuery,
     ListLength,
     Question,
+    bind_any,
     bind_for_ask,
     bind_question,
     reset_threads_after_fork,
@@ -34,6 +37,7 @@ from tacit.sources import load, take_reading
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
+    from tacit.query.sparql.table_query import TableQuery
 
 _SECONDS = 2e-8, 2e-10  # to combine a score with others: on a core, on a GPU
 
@@ -169,7 +173,7 @@ class Engine:
 
     def ask(
         self,
-        query: Question,
+        query: AnyQuestion,
         /,
         top: ListLength = "auto",
         *,
@@ -190,7 +194,7 @@ class Engine:
         """
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, explain, new)
-        return execute(self.parts, [bound], options)[0]
+        return self._answer([bound], options)[0]
 
     def explain(
         self,
@@ -207,7 +211,7 @@ class Engine:
         """Return the best answers with reasons, and whether the search provably missed none."""
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, True, new)
-        return execute(self.parts, [bound], options)[0]
+        return self._answer([bound], options)[0]
 
     def score(
         self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
@@ -229,7 +233,7 @@ class Engine:
 
     def ask_many(
         self,
-        queries: Iterable[Question],
+        queries: Iterable[AnyQuestion],
         top: ListLength = "auto",
         *,
         offset: int = 0,
@@ -245,15 +249,31 @@ class Engine:
         options = AskOptions(top, offset, min_score, paths, explain, new)
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        bound = [self.prepare(query) for query in queries]
-        return execute(self.parts, bound, options)
+        return self._answer([self.read(query) for query in queries], options)
 
-    def likely(self, question: BoundQuery) -> BoundQuery:
+    def _answer(
+        self, questions: Sequence[BoundQuery | TableQuery], options: AskOptions
+    ) -> list[Answers]:
+        """Answer single formulas together, and tables one by one."""
+        bound = [each for each in questions if isinstance(each, BoundQuery)]
+        answers = iter(execute(self.parts, bound, options))
+        return [
+            next(answers)
+            if isinstance(each, BoundQuery)
+            else answer_table(self.parts, each, options)
+            for each in questions
+        ]
+
+    @overload
+    def likely(self, question: BoundQuery) -> BoundQuery: ...
+    @overload
+    def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery: ...
+    def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.
 
-        A LIMIT or a minimal score is such a limit.
+        A LIMIT or a minimal score is such a limit; a table without one lists no others anyway.
         """
-        if question.limit is not None or question.min_score:
+        if question.limit is not None or question.min_score or not isinstance(question, BoundQuery):
             return question
         if question.query.kind in ("truth", "count"):
             return question
@@ -293,6 +313,10 @@ class Engine:
     def prepare(self, query: Question, /, **parameters: str) -> BoundQuery:
         """Bind a question to the graph, ready to run; a bound one stays as it is."""
         return bind_question(query, self.graph, parameters)
+
+    def read(self, query: AnyQuestion, /, **parameters: str) -> BoundQuery | TableQuery:
+        """Bind a question like `prepare`, or read SPARQL that is no single formula."""
+        return bind_any(query, self.graph, parameters)
 
     def __repr__(self) -> str:
         settings = f"k={self.settings.k}, {self.settings.logic}"

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
@@ -26,6 +26,9 @@ from tacit.graph.formats.writing import (
     write_lines,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from tacit.query.sparql.table_query import TableQuery
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _TOGETHER = 1024  # questions held at once; those of one structure run as a batch
@@ -203,11 +206,14 @@ def outcomes(
             )
         )
         for line, question in zip(chunk, questions, strict=True):
-            yield Outcome(line, next(answers) if isinstance(question, BoundQuery) else question)
+            is_error = isinstance(question, TacitError)
+            yield Outcome(line, question if is_error else next(answers))
 
 
-def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
+def _bind(
+    engine: Engine, question: Question | TacitError
+) -> BoundQuery | TableQuery | TacitError:
     try:
-        return question if isinstance(question, TacitError) else engine.prepare(question)
+        return question if isinstance(question, TacitError) else engine.read(question)
     except TacitError as error:
         return error
