@@ -52,7 +52,7 @@ class ParsedQuestion:
     among: tuple[str, ...] | None = None  # the only labels that may be answers
     columns: tuple[Column, ...] = ()  # of SPARQL results
     by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
-    unknown: tuple[str, ...] = ()  # what is wrong with IRIs of SPARQL that the graph does not have
+    unknown: tuple[UnknownName, ...] = ()  # IRIs of SPARQL that the graph does not have
 
 
 def is_sparql(text: str) -> bool:

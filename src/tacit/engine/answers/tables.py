@@ -208,7 +208,7 @@ class TableExecution:
             cut_by=cut or None,
             offset=0 if kind == "truth" or query.counting else self._span()[0],
             prefixes=self.parts.graph.prefixes,
-            unknown=query.unknown,
+            unknown=tuple(dict.fromkeys(map(str, query.unknown))),
         )
 
     def _answer(self, row: Row, names: Sequence[str]) -> Answer:

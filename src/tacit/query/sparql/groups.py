@@ -360,3 +360,15 @@ def visible_variables(node: Any) -> Domain:
         case "OptionalGraphPattern":
             return visible_variables(node.graph)
     return NONE
+
+
+def bound_variables(node: Any) -> Domain:
+    """The variables that every solution binds, as far as the patterns tell."""
+    match kind(node):
+        case "TriplesBlock":
+            return frozenset(variables_in(node))
+        case "GroupOrUnionGraphPattern":
+            return frozenset.intersection(*map(bound_variables, node.graph))
+        case "GroupGraphPatternSub":
+            return NONE.union(*map(bound_variables, node.part or ()))
+    return NONE

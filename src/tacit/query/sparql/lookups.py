@@ -14,29 +14,41 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from tacit.query.sparql.cases import NONE, Domain
 from tacit.query.sparql.conditions import Conditions, is_supported
+from tacit.query.sparql.groups import bound_variables, visible_variables
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.known_graph import KnownGraph, Path
-from tacit.query.sparql.source import is_literal, is_variable, kind, triples, unwrap
-from tacit.query.sparql.tables import MAX_ROWS, UNIT, Cell, Table, Values, united
+from tacit.query.sparql.source import is_literal, is_variable, kind, triples, unwrap, variables_in
+from tacit.query.sparql.tables import MAX_ROWS, UNIT, Cell, Table, Values, table_of, united
 
 Binding = Mapping[str, Cell]
+_GROUP = 100  # facts that could be looked at in the time that a group of EXISTS takes
 _MODIFIERS = {"?": "maybe", "*": "star", "+": "plus"}
 
 
-def check(node: Any, labels: TermLabels) -> None:
-    """Raises a `QueryError` for a part that is not looked up."""
+def check(node: Any, labels: TermLabels, around: Domain = NONE, left: Domain = NONE) -> None:
+    """Raises a `QueryError` for a part that is not looked up.
+
+    `around` are the variables that the patterns beside it may bind, `left` those of the solutions
+    that an OPTIONAL extends.
+    """
     match kind(node):
         case "TriplesBlock":
             for _, path, _ in triples(node):
                 path_of(path, labels, None)
         case "GroupGraphPatternSub":
             for part in node.part or ():
-                check(part, labels)
+                if kind(part) == "Filter":
+                    _check_scope(part, labels, around - left - bound_variables(node))
+                others = [visible_variables(each) for each in node.part if each is not part]
+                check(part, labels, around.union(left, *others))
         case "GroupOrUnionGraphPattern":
             for branch in node.graph:
-                check(branch, labels)
-        case "MinusGraphPattern" | "OptionalGraphPattern":
+                check(branch, labels, around)
+        case "OptionalGraphPattern":
+            check(node.graph, labels, around, around)
+        case "MinusGraphPattern":
             check(node.graph, labels)
         case "Filter":
             if not is_supported(node.expr):
@@ -47,6 +59,16 @@ def check(node: Any, labels: TermLabels) -> None:
             return
         case _:
             raise labels.source.unsupported(node)
+
+
+def _check_scope(node: Any, labels: TermLabels, hidden: Domain) -> None:
+    """Refuses a filter on a variable that is bound outside of its group alone."""
+    for variable in sorted(hidden.intersection(variables_in(node)), key=str):
+        raise labels.source.at(
+            node,
+            f"FILTER speaks of {variable}, which its group does not bind in every alternative; "
+            "move it out of the braces, or rename the variable",
+        )
 
 
 def groups_in(expression: Any) -> Iterator[Any]:
@@ -142,10 +164,18 @@ class _Evaluator:
     def _condition(self, filters: Sequence[Any], outer: Binding) -> Any:
         """The test whether a row passes filters."""
 
+        found = dict[tuple[int, frozenset[tuple[str, Cell]]], bool]()
+
         def exists(group: Any, row: Binding) -> bool:
-            fixed = {name: frozenset([cell]) for name, cell in row.items()}
-            solutions = self.group(group, fixed, row)
-            return bool(Table(tuple(row), [tuple(row.values())]).joined(solutions).rows)
+            names = {variable.name for variable in variables_in(group)}
+            fixed = {name: cell for name, cell in row.items() if name in names}
+            key = id(group), frozenset(fixed.items())
+            if key not in found:
+                self.known.spend(_GROUP)
+                values = {name: frozenset([cell]) for name, cell in fixed.items()}
+                solutions = self.group(group, values, fixed)
+                found[key] = bool(table_of([fixed]).joined(solutions).rows)
+            return found[key]
 
         conditions = Conditions(self.labels, self.known, exists)
 
@@ -226,7 +256,7 @@ class _Evaluator:
     ) -> Iterator[tuple[Cell, Cell]]:
         """The ends to look up: what is bound, else the values that an open end may have.
 
-        A variable stands for terms of the graph alone, even where a path has no length.
+        They are terms of the graph alone, even where a path has no length.
         """
         names = pattern[0], pattern[2]
         ends = [each[0] if isinstance(each, tuple) else binding.get(each) for each in names]
@@ -235,13 +265,8 @@ class _Evaluator:
             at = next((at for at, name in enumerate(names) if name in values), None)
             if at is not None:
                 starts = [(cell, None) if at == 0 else (None, cell) for cell in values[names[at]]]
-        variable = [isinstance(name, str) for name in names]
         for start in starts:
-            known = (
-                cell is None or not open_ or self._is_node(cell)
-                for cell, open_ in zip(start, variable, strict=True)
-            )
-            if all(known):
+            if all(cell is None or self._is_node(cell) for cell in start):
                 yield start
 
 

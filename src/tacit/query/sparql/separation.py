@@ -14,7 +14,7 @@ from itertools import count, pairwise
 from typing import Any
 
 from tacit.query.formula import Variable
-from tacit.query.sparql.groups import visible_variables
+from tacit.query.sparql.groups import bound_variables, visible_variables
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.lookups import check, groups_in
 from tacit.query.sparql.source import (
@@ -109,8 +109,10 @@ class Separation:
         for part in filters:
             separation._add_filter(part)
         separation._take_relation(set(variables_in(values)))
+        seen = [set(visible_variables(part)) for part in parts]
         for part in separation.lookups:
-            check(part, labels)
+            others = (names for each, names in zip(parts, seen, strict=True) if each is not part)
+            check(part, labels, frozenset[Variable]().union(*others))
         return separation
 
     def must_follow(self, values: Any) -> bool:
@@ -143,7 +145,7 @@ class Separation:
                 )
             case _:
                 self._look_up(part, variables, opens=False)
-        self.certain |= _certain(part)
+        self.certain |= bound_variables(part)
 
     def _look_up(self, part: Any, variables: _Variables, opens: bool) -> None:
         last = self.lookups[-1] if self.lookups else None
@@ -176,18 +178,6 @@ class Separation:
             self.lookups.remove(blocks[0])
             self.question.append(blocks[0])
             self.asked |= set(variables_in(path))
-
-
-def _certain(part: Any) -> _Variables:
-    """The variables that every solution of a part binds."""
-    match kind(part):
-        case "TriplesBlock":
-            return set(variables_in(part))
-        case "GroupOrUnionGraphPattern":
-            return set.intersection(*map(_certain, part.graph))
-        case "GroupGraphPatternSub":
-            return set[Variable]().union(*map(_certain, part.part or ()))
-    return set()
 
 
 def _split_paths(parts: list[Any], labels: TermLabels) -> list[Any]:

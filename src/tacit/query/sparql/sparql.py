@@ -79,14 +79,14 @@ class Form:
         if tree.where.name != "GroupGraphPatternSub":
             raise self.source.unsupported(tree.where)
         self.properties.take(tree.where, tree.valuesClause)
-        columns = self._columns()
+        selected = columns = self._columns()
         counting = any(column.shows in _COUNTS for column in columns)
         parts = tuple(tree.where.part or ())
         if counting:
             self._check_count()
-            if (columns_of_formula := self._counted_by_formula(columns)) is None:
-                return self._counted(columns, parts)
-            columns = columns_of_formula
+            if (of_formula := self._counted_by_formula(selected)) is None:
+                return self._counted(selected, parts)
+            columns = of_formula
         targets = self._targets(columns)
         by_score = self._by_score()
         limit, offset = self._page(single=counting or not targets)
@@ -101,14 +101,14 @@ class Form:
             )
             remaining = [target for target in targets if target.name not in row]
             query = self._query(remaining, formula, counting)
-            return ParsedQuestion(query, *pages, among, columns, by_score, self._unknown())
+            return ParsedQuestion(query, *pages, among, columns, by_score, tuple(self.labels.unknown.values()))
         if counting:
-            return self._counted(columns, parts)
+            return self._counted(selected, parts)
         questions = tuple(starmap(self._case_question, cases.items()))
         lookups = Lookups(tuple(separation.lookups), self.labels)
         text = self.source.text
         return TableQuery(
-            text, questions, lookups, columns, *pages, by_score, self._unknown()
+            text, questions, lookups, columns, *pages, by_score, tuple(self.labels.unknown.values())
         )
 
     def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
@@ -120,8 +120,7 @@ class Form:
                 "like",
                 keyword("SUM"),
             )
-        for part in parts:
-            check(part, self.labels)
+        check(self.tree.where, self.labels)
         self._page(single=True)
         lookups = Lookups(parts, self.labels)
         return TableQuery(self.source.text, (), lookups, columns, counting=True)
@@ -168,11 +167,6 @@ class Form:
         for variable, value in sorted(fixed, key=str):
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return folded(formula, self.labels.unknown)
-
-    def _unknown(self) -> tuple[str, ...]:
-        """What is wrong with the IRIs that are not in the graph."""
-        errors = (str(error) for error in self.labels.unknown.values())
-        return tuple(dict.fromkeys(errors))
 
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
         try:

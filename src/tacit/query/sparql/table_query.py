@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tacit.errors import UnknownName
 from tacit.query.formula import Query
 from tacit.query.question import Column
 from tacit.query.sparql.known_graph import KnownGraph
 from tacit.query.sparql.lookups import Lookups
-from tacit.query.sparql.tables import UNIT, Cell, Table, united
+from tacit.query.sparql.tables import UNIT, Cell, Table, table_of
 
 ANSWER = " answer"  # the column with the number of the answer that a row comes from
 
@@ -41,7 +42,7 @@ class TableQuery:
     min_score: float = 0.0
     known: bool | None = None
     by_score: bool = False
-    unknown: tuple[str, ...] = ()  # what is wrong with the IRIs that the graph does not have
+    unknown: tuple[UnknownName, ...] = ()  # IRIs that the graph does not have
     counting: bool = False
 
     @property
@@ -53,12 +54,12 @@ class TableQuery:
         self, answers: Iterable[tuple[CaseQuestion, dict[str, Cell], int]], known: KnownGraph
     ) -> Table:
         """The rows of answers, given by question, values and number, with what facts add."""
-        tables = []
-        for case, values, number in answers:
-            fixed = {name: self.lookups.labels.cell_of(label, known) for name, label in case.values}
-            row = {**fixed, **values, ANSWER: number}
-            tables.append(Table(tuple(row), [tuple(row.values())]))
-        return self.lookups.extend(united(tables), known)
+        cell = self.lookups.labels.cell_of
+        rows = [
+            {**{name: cell(label, known) for name, label in case.values}, **values, ANSWER: number}
+            for case, values, number in answers
+        ]
+        return self.lookups.extend(table_of(rows), known)
 
     def counts(self, known: KnownGraph) -> list[int]:
         """How many solutions the known facts have, for each column."""

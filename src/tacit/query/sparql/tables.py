@@ -7,7 +7,7 @@ rows agree if no variable has different values in them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -76,11 +76,10 @@ class Table:
 UNIT = Table((), [()])
 
 
-def table_of(bindings: Iterable[Mapping[str, Cell]]) -> Table:
+def table_of(bindings: Sequence[Mapping[str, Cell]]) -> Table:
     """The table of rows that are given by the variables they bind."""
-    rows = list(bindings)
-    variables = tuple(dict.fromkeys(chain.from_iterable(rows)))
-    return Table(variables, [tuple(map(row.get, variables)) for row in rows])
+    variables = tuple(dict.fromkeys(chain.from_iterable(bindings)))
+    return Table(variables, [tuple(map(row.get, variables)) for row in bindings])
 
 
 def united(tables: Sequence[Table]) -> Table:

@@ -21,6 +21,7 @@ pytest.importorskip("rdflib")
 oxigraph = pytest.importorskip("pyoxigraph")
 
 TIMES = int(os.environ.get("TACIT_FUZZ", "150"))
+INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 PREFIX = f"PREFIX : <tacit:>\nPREFIX rdfs: <{LABEL.removesuffix('label')}>\n"
 RELATIONS = "pqr"
@@ -110,8 +111,8 @@ class Patterns:
         if kind < 0.15:
             return f"{self.end()} ?p {self.end()} ."
         if kind < 0.3:
-            name = self.rng.choice(["?n", "?n", '"A"', '"e1"', '"B"@en', '"5"^^:int'])
-            return f"{self.end()} rdfs:label {name if '@' not in name else '?n'} ."
+            name = self.rng.choice(["?n", "?n", '"A"', '"e1"', '"5"^^:int'])
+            return f"{self.end()} rdfs:label {name} ."
         return f"{self.end()} {self.path(2)} {self.end()} ."
 
     def end(self) -> str:
@@ -134,7 +135,7 @@ class Patterns:
 
     def optional(self, depth: int) -> str:
         group = self.group(depth)
-        if "OPTIONAL" in group:  # engines differ where only the inner one has an outer variable
+        if "OPTIONAL" in group or "MINUS" in group:  # Oxigraph lets these see values from outside
             group = f"{{ ?x :p ?y . ?z :q|:r ?y . {group[1:]}"
         return f"OPTIONAL {group}"
 
@@ -211,8 +212,5 @@ def test_tables_have_oxigraphs_rows() -> None:
         tally["telling"] += bool(truth) and truth != [("0",)]
 
     compare()
-    assert tally["table"] > 0.4 * sum(tally.values()) - tally["telling"], tally
+    assert tally["table"] > 0.5 * (sum(tally.values()) - tally["telling"]), tally
     assert tally["telling"] > 0.3 * tally["table"], tally
-
-
-INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
