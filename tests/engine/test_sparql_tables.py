@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tables import TableScorer
-from tacit.engine.answers.answers import Answers
 from tacit.engine.answers import tables
+from tacit.engine.answers.answers import Answers
 from tacit.engine.engine import Engine
 from tacit.errors import LimitError, QueryError
 from tacit.graph.graph import Graph
@@ -53,7 +53,9 @@ def test_optional_extends_every_answer_by_facts_and_changes_no_score(engine: Eng
     """All answers stay, predicted ones too, in their order and with their scores."""
     plain = engine.ask(f"{PREFIX} SELECT ?x {{ :a :p ?x }} LIMIT 6")
     found = engine.ask(f"{PREFIX} SELECT ?x ?y {{ :a :p ?x OPTIONAL {{ ?x :q ?y }} }} LIMIT 100")
-    assert 1 == sum(answer.known for answer in plain) < len(plain) == 5  # p leads no entity to itself
+    assert (
+        1 == sum(answer.known for answer in plain) < len(plain) == 5
+    )  # p leads no entity to itself
     expected = [
         ((x, y), answer.score, answer.known)
         for answer in plain
@@ -95,7 +97,7 @@ def test_limit_goes_on_until_enough_answers_have_the_facts(
     assert rows(engine.ask(query)) == [("c",)]
     monkeypatch.setattr(tables, "MAX_ANSWERS", 2)
     found = f"{PREFIX} SELECT ?x {{ :f :q ?x FILTER(STRENDS(STR(?x), '{worst}')) }} LIMIT 1"
-    with pytest.raises(LimitError, match="of the 2 best answers, 0 fit .* leave LIMIT out"):
+    with pytest.raises(LimitError, match=r"of the 2 best answers, 0 fit .* leave LIMIT out"):
         engine.ask(found)
 
 
@@ -165,7 +167,9 @@ def test_yes_or_no_and_counts(engine: Engine) -> None:
     assert (likely.truth == "yes") == (best >= 0.5)
     assert engine.ask(f"{PREFIX} ASK {{ :a :p+/:q+ :e }}").truth == "yes"
     assert engine.ask(f"{PREFIX} ASK {{ :d :p+ ?x }}").truth == "no"
-    counts = engine.ask(f"{PREFIX} SELECT (COUNT(*) AS ?n) (COUNT(DISTINCT ?x) AS ?m) {{ ?x :q ?y }}")
+    counts = engine.ask(
+        f"{PREFIX} SELECT (COUNT(*) AS ?n) (COUNT(DISTINCT ?x) AS ?m) {{ ?x :q ?y }}"
+    )
     assert counts[0].values == {"n": "4", "m": "3"}
     named = engine.ask(f"{PREFIX} SELECT (COUNT(*) AS ?n) {{ ?x rdfs:label 'Bee' }}")
     assert named[0].values == {"n": "2"}

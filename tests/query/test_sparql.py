@@ -185,8 +185,7 @@ def test_reads(text: str) -> None:
             r"\?x stands in OPTIONAL or MINUS before .*; write that pattern first",
         ),
         (
-            "SELECT (COUNT(*) AS ?n) (SUM(?s) AS ?e) "
-            "{ ?x :p ?y . ?x <tacit:answer#score> ?s }",
+            "SELECT (COUNT(*) AS ?n) (SUM(?s) AS ?e) { ?x :p ?y . ?x <tacit:answer#score> ?s }",
             26,
             "SUM of the score is of the answers to one formula",
         ),

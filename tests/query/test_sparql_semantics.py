@@ -280,7 +280,8 @@ def test_sparql_is_answered_as_oxigraph_answers_it_or_refused() -> None:
     assert tally["compared"] > 0.4 * times
     assert tally["telling"] > 0.4 * tally["compared"]
     assert all(
-        tally[kind] > 0.01 * times for kind in ("entities", "tuples", "truth", "count", "among", "table")
+        tally[kind] > 0.01 * times
+        for kind in ("entities", "tuples", "truth", "count", "among", "table")
     ), tally
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -194,7 +194,9 @@ class Engine:
         """
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, explain, new)
-        return self._answer([bound], options)[0]
+        if isinstance(bound, BoundQuery):
+            return execute(self.parts, [bound], options)[0]
+        return answer_table(self.parts, bound, options)
 
     def explain(
         self,
@@ -211,7 +213,9 @@ class Engine:
         """Return the best answers with reasons, and whether the search provably missed none."""
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, True, new)
-        return self._answer([bound], options)[0]
+        if isinstance(bound, BoundQuery):
+            return execute(self.parts, [bound], options)[0]
+        return answer_table(self.parts, bound, options)
 
     def score(
         self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
@@ -249,12 +253,7 @@ class Engine:
         options = AskOptions(top, offset, min_score, paths, explain, new)
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        return self._answer([self.read(query) for query in queries], options)
-
-    def _answer(
-        self, questions: Sequence[BoundQuery | TableQuery], options: AskOptions
-    ) -> list[Answers]:
-        """Answer single formulas together, and tables one by one."""
+        questions = [self.read(query) for query in queries]
         bound = [each for each in questions if isinstance(each, BoundQuery)]
         answers = iter(execute(self.parts, bound, options))
         return [

@@ -199,20 +199,17 @@ def outcomes(
     remaining = iter(lines)
     while chunk := list(islice(remaining, _TOGETHER)):
         questions = [_bind(engine, line.question) for line in chunk]
-        bound = [question for question in questions if isinstance(question, BoundQuery)]
+        bound = [question for question in questions if not isinstance(question, TacitError)]
         answers = iter(
             retry_individually(
                 lambda part: engine.ask_many(part, top, **options), bound, TacitError
             )
         )
         for line, question in zip(chunk, questions, strict=True):
-            is_error = isinstance(question, TacitError)
-            yield Outcome(line, question if is_error else next(answers))
+            yield Outcome(line, question if isinstance(question, TacitError) else next(answers))
 
 
-def _bind(
-    engine: Engine, question: Question | TacitError
-) -> BoundQuery | TableQuery | TacitError:
+def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TableQuery | TacitError:
     try:
         return question if isinstance(question, TacitError) else engine.read(question)
     except TacitError as error:

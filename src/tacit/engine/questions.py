@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, Union
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,10 +28,8 @@ from tacit.query.question import (
     one_formula,
     parse_question,
 )
+from tacit.query.sparql.table_query import TableQuery
 from tacit.query.text import check_unused
-
-if TYPE_CHECKING:
-    from tacit.query.sparql.table_query import TableQuery
 
 _FEW = 2**15  # scores that one thread computes nearly as fast as two
 _EXPANDED = 64  # candidates of a hop, at least
@@ -68,7 +66,7 @@ class BoundQuery(ParsedQuestion):
 
 # the last one is a text, and labels for its parameters by name
 Question = str | Query | BoundQuery | tuple[str, Mapping[str, str]]
-AnyQuestion = Union[Question, "TableQuery"]
+AnyQuestion = Question | TableQuery
 
 
 def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
@@ -85,7 +83,9 @@ def bind_any(
 ) -> BoundQuery | TableQuery:
     """Bind a question like `bind_question`; a table of SPARQL stays as it is."""
     parsed = read_question(question, graph, parameters)
-    return bind_parsed(parsed, graph) if type(parsed) is ParsedQuestion else parsed
+    if isinstance(parsed, BoundQuery | TableQuery):
+        return parsed
+    return bind_parsed(parsed, graph)
 
 
 def read_question(
@@ -109,7 +109,7 @@ def read_question(
         return parse_question(question, graph, parameters)
     if isinstance(question, Query):
         return ParsedQuestion(question)
-    if type(question).__name__ == "TableQuery":  # a class that needs rdflib's users alone
+    if isinstance(question, TableQuery):
         return question
     raise QueryError(f"a question is a text or a Query, not {type(question).__name__}")
 

@@ -114,9 +114,7 @@ _TYPES = "http://www.w3.org/2001/XMLSchema#"
 DOUBLE = f"{_TYPES}double"
 
 
-def results(
-    graph: Graph, question: BoundQuery | TableQuery, answers: Answers
-) -> dict[str, Any]:
+def results(graph: Graph, question: BoundQuery | TableQuery, answers: Answers) -> dict[str, Any]:
     """Answers as SPARQL results: the rows of the columns, or a boolean for ASK."""
     if not question.columns:
         return {"head": {}, "boolean": answers[0].score >= LIKELY}

@@ -74,11 +74,12 @@ class TableExecution:
         self.known = KnownGraph(parts.graph, index)
         self.new = options.new or parts.settings.new or query.known is False
         self.min_score = max(options.min_score, query.min_score)
-        parsed = [
-            ParsedQuestion(case.query, known=query.known) if case.query is not None else None
+        self.bound: list[BoundQuery | None] = [
+            None
+            if case.query is None
+            else bind_parsed(ParsedQuestion(case.query, known=query.known), parts.graph)
             for case in query.questions
         ]
-        self.bound = [each and bind_parsed(each, parts.graph) for each in parsed]
         self.certified: bool | None = None
 
     def answers(self) -> Answers:
@@ -168,9 +169,7 @@ class TableExecution:
         return answer.score >= self.min_score and not (self.query.known and not answer.known)
 
     def _cells(self, question: BoundQuery, answer: Answer) -> dict[str, Cell]:
-        cell = (
-            self.known.relation if question.query.kind == "relations" else self.known.entity
-        )
+        cell = self.known.relation if question.query.kind == "relations" else self.known.entity
         return {name: cell(label) for name, label in answer.values.items()}
 
     def _listed(self, found: Sequence[Found]) -> list[Row]:

@@ -45,7 +45,9 @@ def is_supported(expression: Any) -> bool:
         return is_supported(expression.expr)
     if name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
         return True
-    return name.removeprefix("Builtin_") in _FUNCTIONS and all(map(is_supported, _arguments(expression)))
+    return name.removeprefix("Builtin_") in _FUNCTIONS and all(
+        map(is_supported, _arguments(expression))
+    )
 
 
 def _arguments(expression: Any) -> list[Any]:

@@ -129,7 +129,7 @@ class Groups:
                     node, f"a row of VALUES has {len(terms)} values for {len(variables)} variables"
                 )
             fixed = frozenset(
-                (variable, Entity(self.labels.entity(term)))
+                (variable, Entity(self.labels.value(variable.name, term)))
                 for variable, term in zip(variables, terms, strict=True)
                 if type(term) is not str  # as UNDEF is
             )
@@ -247,7 +247,7 @@ class Groups:
                     f"compared as terms; write {denied}sameTerm(…, …)",
                 )
             differs = [self._unequal((left, unwrap(each)), outer, node) for each in several]
-            all_differ = reduce(and_, differs, True)
+            all_differ = reduce(and_, differs)
             return all_differ if denied else not_(all_differ)
         if name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
             raise self.source.unsupported(node)
@@ -345,7 +345,8 @@ def _fixed(variable: Variable, values: Sequence[Entity]) -> Cases:
 
 def _one_of(variable: Variable, values: Sequence[Entity]) -> Truth:
     """The formula that a variable has one of some values."""
-    return not_(reduce(and_, [Inequality(variable, value) for value in values], True))
+    differs: list[Truth] = [True, *(Inequality(variable, value) for value in values)]
+    return not_(reduce(and_, differs))
 
 
 def visible_variables(node: Any) -> Domain:

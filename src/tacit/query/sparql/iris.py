@@ -52,9 +52,11 @@ class TermLabels:
         self.graph = graph
         # None unless the graph is from RDF
         self.own_prefixes: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
-        # labels of entities and relations that the graph lacks, with their terms and errors
-        self.unknown = dict[tuple[str, str], UnknownName]()
+        # labels of entities and relations that the graph lacks; None for names of entities
+        self.unknown = dict[tuple[str, str], UnknownName | None]()
         self._terms = dict[str, Any]()  # of entities that the graph lacks, by their labels
+        # which stand for names by rdfs:label
+        self.name_variables = frozenset[str]()
         self.base = ""
         self.prefixes = dict[str, str]()
         for declared in prologue:
@@ -70,6 +72,17 @@ class TermLabels:
     def relation(self, term: Any) -> str:
         """The label of a relation, by its IRI; that of an unknown one is its own."""
         return self._known_or_not(term, self.graph.relations if self.graph else None)
+
+    def value(self, variable: str, term: Any) -> str:
+        """The label of a value of a variable; a literal may be a name in place of an entity."""
+        if variable not in self.name_variables or not is_literal(term):
+            return self.entity(term)
+        label = self._literal(term)
+        if self.own_prefixes is None or self.graph is None or label not in self.graph.entities:
+            label = f"{label} "  # as no label ends
+            self.unknown["entity", label] = None
+            self._terms[label] = term
+        return label
 
     def _known_or_not(self, term: Any, vocabulary: Vocabulary | None) -> str:
         try:
@@ -93,7 +106,10 @@ class TermLabels:
         if ("entity", label) not in self.unknown:
             return known.entity(label)
         term = self._terms[label]
-        return self.literal_term(term) if is_literal(term) else self.predicate(term, known)
+        if not is_literal(term):
+            return self.predicate(term, known)
+        literal = self.literal_term(term)
+        return literal._replace(language="") if self.unknown["entity", label] is None else literal
 
     def predicate(self, term: Any, known: KnownGraph) -> Cell:
         """The cell of a relation, of `rdfs:label`, or of an unknown IRI."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ class KnownGraph:
             return None
         size = self.graph.num_entities
         if cell < size:
-            return self.graph.entities[cell]
+            return str(self.graph.entities[cell])
         return str(self.graph.relations[cell - size])
 
     def term(self, cell: Cell) -> Term:
@@ -176,8 +177,8 @@ class KnownGraph:
 
     def _nodes(self) -> list[Cell]:
         """The subjects and objects of all facts, those of names included."""
-        named = {cell: None for fact in self._label_facts(None, None) for cell in fact[::2]}
-        return list({**dict.fromkeys(self.entities), **named})
+        named = (cell for s, _, name in self._label_facts(None, None) for cell in (s, name))
+        return list(dict.fromkeys(chain[Cell](self.entities, named)))
 
     @cached_property
     def _predicates(self) -> dict[int, Cell]:
@@ -219,7 +220,9 @@ class KnownGraph:
             case "sequence":
                 return self._sequence(path.parts, start, end)
         if start is None and end is not None:
-            back = self._reached(path, end, lambda each: (s for s, _ in self._step(path, None, each)))
+            back = self._reached(
+                path, end, lambda each: (s for s, _ in self._step(path, None, each))
+            )
             return ((each, end) for each in back)
         return self._closure(path, start, end)
 

@@ -1,9 +1,9 @@
 """What known facts say of the parts of a query that no formula says, as tables.
 
-These are `OPTIONAL`, a variable in place of a relation, the paths `?`, `*` and `+`, `rdfs:label`, and
-filters on texts; and whole queries whose solutions are counted. Groups are evaluated as SPARQL's
-algebra says, from the inside. The values that a variable has outside restrict what is looked up
-inside, where that changes no result.
+These are `OPTIONAL`, a variable in place of a relation, the paths `?`, `*` and `+`, `rdfs:label`,
+and filters on texts; and whole queries whose solutions are counted. Groups are evaluated as
+SPARQL's algebra says, from the inside. The values that a variable has outside restrict what is
+looked up inside, where that changes no result.
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ class _Evaluator:
         """The solutions of a group."""
         return self.joined(UNIT, node.part or (), values, outer)
 
-    def joined(
-        self, table: Table, parts: Sequence[Any], values: Values, outer: Binding
-    ) -> Table:
+    def joined(self, table: Table, parts: Sequence[Any], values: Values, outer: Binding) -> Table:
         """A table joined with the parts of a group, and then filtered."""
         for part in parts:
             if kind(part) != "Filter" and table.rows:
@@ -163,7 +161,6 @@ class _Evaluator:
 
     def _condition(self, filters: Sequence[Any], outer: Binding) -> Any:
         """The test whether a row passes filters."""
-
         found = dict[tuple[int, frozenset[tuple[str, Cell]]], bool]()
 
         def exists(group: Any, row: Binding) -> bool:
@@ -187,11 +184,22 @@ class _Evaluator:
 
     def _values(self, node: Any) -> Table:
         """The rows of inline data."""
+        names = tuple(map(str, node.var or ()))
         rows = []
         for row in node.value or ():
             terms = [row] if isinstance(row, str | dict) else list(row)
-            rows.append(tuple(None if type(each) is str else self._term(each) for each in terms))
-        return Table(tuple(map(str, node.var or ())), rows)
+            if len(terms) != len(names):
+                raise self.labels.source.at(
+                    node, f"a row of VALUES has {len(terms)} values for {len(names)} variables"
+                )
+            cells = [
+                None  # as UNDEF is
+                if type(term) is str
+                else self.labels.cell_of(self.labels.value(name, term), self.known)
+                for name, term in zip(names, terms, strict=True)
+            ]
+            rows.append(tuple(cells))
+        return Table(names, rows)
 
     def _term(self, term: Any) -> Cell:
         return self.labels.cell(term, self.known)
@@ -247,7 +255,10 @@ class _Evaluator:
                     for fact in facts:
                         merged = _unified(binding, (subject, path, object_), fact, values)
                         if merged is not None:
-                            yield (*(merged[n] for n in table.variables), *(merged[n] for n in added))
+                            yield (
+                                *(merged[n] for n in table.variables),
+                                *(merged[n] for n in added),
+                            )
 
         return Table((*table.variables, *added), list(islice(rows(), MAX_ROWS + 1)))
 

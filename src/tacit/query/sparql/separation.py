@@ -139,8 +139,8 @@ class Separation:
             case name if formula and name != "InlineData":
                 variable = min(variables & self.open, key=str)
                 raise self.labels.source.of_variable(
-                    f"{variable} stands in OPTIONAL or MINUS before a pattern that must match binds "
-                    "it; write that pattern first",
+                    f"{variable} stands in OPTIONAL or MINUS before a pattern that must match "
+                    "binds it; write that pattern first",
                     variable,
                 )
             case _:
@@ -148,10 +148,8 @@ class Separation:
         self.certain |= bound_variables(part)
 
     def _look_up(self, part: Any, variables: _Variables, opens: bool) -> None:
-        last = self.lookups[-1] if self.lookups else None
-        if kind(part) == kind(last) == "TriplesBlock":  # the order of triples is free
-            part["triples"] = [*last.triples, *part.triples]
-            self.lookups.pop()
+        if self.lookups and kind(part) == kind(self.lookups[-1]) == "TriplesBlock":
+            part["triples"] = [*self.lookups.pop().triples, *part.triples]  # in any order
         self.lookups.append(part)
         self.looked_up |= variables
         if opens:

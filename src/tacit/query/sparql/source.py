@@ -50,8 +50,8 @@ CONSTRUCTS = {
     "Filter": (
         "FILTER on numbers, or by other functions,",
         r"FILTER",
-        "it takes =, !=, IN, NOT IN, EXISTS, sameTerm, bound, isIRI, isBlank, isLiteral, str, lang, "
-        "langMatches, lcase, ucase, contains, strStarts and strEnds",
+        "it takes =, !=, IN, NOT IN, EXISTS, sameTerm, bound, isIRI, isBlank, isLiteral, str, "
+        "lang, langMatches, lcase, ucase, contains, strStarts and strEnds",
     ),
 }
 _NOT_A_PATH = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*[?$]|[?$]))"
@@ -82,15 +82,15 @@ class SparqlText:
     def unsupported(self, node: Any) -> QueryError:
         """The error for an unsupported construct."""
         name, _, hint = CONSTRUCTS[node.name]
-        return self.at(node, f"{name} is not supported" + (f"; {hint}" if hint else f" {SUPPORTED}"))
+        return self.at(
+            node, f"{name} is not supported" + (f"; {hint}" if hint else f" {SUPPORTED}")
+        )
 
     def unsupported_path(self, path: Any) -> QueryError:
         """The error for a path that is not supported."""
         negated = path.name == "PathNegatedPropertySet"
         words = "a negated path" if negated else f"the path modifier {path.mod or 'DISTINCT'}"
-        return self.error(
-            f"{words} is not supported; paths have ^, /, |, ?, * and +", _NOT_A_PATH
-        )
+        return self.error(f"{words} is not supported; paths have ^, /, |, ?, * and +", _NOT_A_PATH)
 
     def at(self, node: Any, message: str) -> QueryError:
         """An error at a construct, found among those that are spelled alike."""
@@ -179,6 +179,12 @@ def triples(node: Any) -> list[list[Any]]:
     return [terms[at : at + 3] for at in range(0, len(terms), 3)]
 
 
+def last_step(path: Any) -> Any:
+    """The last step of a path, which leads to its object."""
+    path = unwrap(path)
+    return last_step(path.part[-1]) if kind(path) == "PathSequence" else path
+
+
 def variables_in(tree: Any) -> dict[Variable, None]:
     """The variables anywhere in a tree, in the order of writing."""
     return dict.fromkeys(Variable(str(node)) for node in walk_tree(tree) if is_variable(node))
@@ -204,8 +210,8 @@ def parse_source(text: str) -> tuple[SparqlText, Any, Any]:
     _check_size(text)
     if update := _UPDATE.search(blank_literals(text)):
         raise QueryError(
-            f"{update[1].upper()} is an update, and SPARQL changes nothing here; add and remove facts "
-            "by `tacit add` and `tacit remove`, or by /facts of the service",
+            f"{update[1].upper()} is an update, and SPARQL changes nothing here; add and remove "
+            "facts by `tacit add` and `tacit remove`, or by /facts of the service",
             *position_of(text, update.start(1)),
         )
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
 
-from tacit.errors import QueryError
+from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import Graph
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.scopes import substitute
@@ -31,7 +31,9 @@ from tacit.query.sparql.source import (
     is_variable,
     keyword,
     kind,
+    last_step,
     parse_source,
+    triples,
     unwrap,
     variables_in,
 )
@@ -79,6 +81,13 @@ class Form:
         if tree.where.name != "GroupGraphPatternSub":
             raise self.source.unsupported(tree.where)
         self.properties.take(tree.where, tree.valuesClause)
+        self.labels.name_variables = frozenset(
+            str(object_)
+            for node in self.source.nodes
+            if kind(node) == "TriplesBlock"
+            for _, path, object_ in triples(node)
+            if self.labels.is_naming(last_step(path))
+        )
         selected = columns = self._columns()
         counting = any(column.shows in _COUNTS for column in columns)
         parts = tuple(tree.where.part or ())
@@ -101,15 +110,13 @@ class Form:
             )
             remaining = [target for target in targets if target.name not in row]
             query = self._query(remaining, formula, counting)
-            return ParsedQuestion(query, *pages, among, columns, by_score, tuple(self.labels.unknown.values()))
+            return ParsedQuestion(query, *pages, among, columns, by_score, self._unknown())
         if counting:
             return self._counted(selected, parts)
         questions = tuple(starmap(self._case_question, cases.items()))
         lookups = Lookups(tuple(separation.lookups), self.labels)
         text = self.source.text
-        return TableQuery(
-            text, questions, lookups, columns, *pages, by_score, tuple(self.labels.unknown.values())
-        )
+        return TableQuery(text, questions, lookups, columns, *pages, by_score, self._unknown())
 
     def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
         """The query that counts solutions in the known facts."""
@@ -168,6 +175,10 @@ class Form:
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return folded(formula, self.labels.unknown)
 
+    def _unknown(self) -> tuple[UnknownName, ...]:
+        """The IRIs that the graph does not have."""
+        return tuple(error for error in self.labels.unknown.values() if error is not None)
+
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
         try:
             return Query(targets, formula, counting)
@@ -193,7 +204,9 @@ class Form:
                 columns.append(self._aggregate(unwrap(column.expr), str(column.evar)))
             else:
                 variable = column if isinstance(column, Variable) else Variable(str(column.var))
-                columns.append(Column(variable.name, self.properties.variables.get(variable, "value")))
+                columns.append(
+                    Column(variable.name, self.properties.variables.get(variable, "value"))
+                )
         if len({column.shows in _COUNTS for column in columns}) > 1:
             raise self.source.error(
                 f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT")
@@ -224,7 +237,7 @@ class Form:
         targets = tuple(map(Variable, dict.fromkeys(shown)))
         if self.tree.name == "SelectQuery" and not targets:
             raise self.source.error(
-                "SELECT asks for no variable of an entity; select up to three variables, or a COUNT",
+                "SELECT asks for no variable of an entity; select one, or a COUNT",
                 keyword("SELECT"),
             )
         for subject in self.properties.subjects:

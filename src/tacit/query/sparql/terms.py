@@ -35,7 +35,9 @@ class Term(NamedTuple):
         if self.kind == "bnode":
             return str(self)
         suffix = f"^^<{self.datatype}>" if self.datatype else ""
-        return f'"{self.value.translate(_ESCAPES)}"{f"@{self.language}" * bool(self.language)}{suffix}'
+        return (
+            f'"{self.value.translate(_ESCAPES)}"{f"@{self.language}" * bool(self.language)}{suffix}'
+        )
 
 
 def term_of(label: str, prefixes: Prefixes) -> Term:
