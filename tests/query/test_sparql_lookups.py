@@ -71,7 +71,7 @@ def answered(answers: Answers) -> Rows:
     if answers.kind == "truth":
         return [(str(answers.truth == "yes"),)]
     found: Rows = []
-    names = sorted(answers.variables) if "SELECT *" in answers.query else answers.variables
+    names = sorted(answers.variables) if answers.query.startswith("SELECT *") else answers.variables
     for answer in answers:
         assert answer.terms is not None
         assert answer.known

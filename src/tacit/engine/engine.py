@@ -33,11 +33,11 @@ from tacit.links.scorer import GraphScorer, Scorer
 from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.plans.traits import listable, sets_in
+from tacit.query.sparql.table_query import TableQuery
 from tacit.sources import load, take_reading
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
-    from tacit.query.sparql.table_query import TableQuery
 
 _SECONDS = 2e-8, 2e-10  # to combine a score with others: on a core, on a GPU
 
@@ -270,10 +270,12 @@ class Engine:
     def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.
 
-        A LIMIT or a minimal score is such a limit; a table without one lists no others anyway.
+        A LIMIT or a minimal score is such a limit.
         """
-        if question.limit is not None or question.min_score or not isinstance(question, BoundQuery):
+        if question.limit is not None or question.min_score:
             return question
+        if isinstance(question, TableQuery):
+            return replace(question, likely=True)
         if question.query.kind in ("truth", "count"):
             return question
         if not self.search.probabilities:

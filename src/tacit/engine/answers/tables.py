@@ -89,7 +89,8 @@ class TableExecution:
             names = [column.name for column in self.query.columns]
             terms = [Term("literal", str(count), datatype=_INTEGER) for count in counts]
             return self._collect([Row(tuple(terms), 1.0, True)], names, None)
-        limited = self.query.limit is not None or isinstance(self.options.top, int)
+        asked = isinstance(self.options.top, int) and not self.query.likely
+        limited = asked or self.query.limit is not None
         start, stop = self._span()
         rows = self._best(stop) if limited else self._listed(self._found(None, likely=True))
         if not self.query.columns:

@@ -79,6 +79,11 @@ class SparqlText:
         self.variables = variables_in(tree)
         self.keywords = blank_literals(text)
 
+    def without_prologue(self) -> str:
+        """The text from its form on, without declarations."""
+        form = re.search(keyword("SELECT|ASK"), self.keywords, re.IGNORECASE)
+        return self.text[form.start() :].strip() if form else self.text
+
     def unsupported(self, node: Any) -> QueryError:
         """The error for an unsupported construct."""
         name, _, hint = CONSTRUCTS[node.name]

@@ -115,7 +115,7 @@ class Form:
             return self._counted(selected, parts)
         questions = tuple(starmap(self._case_question, cases.items()))
         lookups = Lookups(tuple(separation.lookups), self.labels)
-        text = self.source.text
+        text = self.source.without_prologue()
         return TableQuery(text, questions, lookups, columns, *pages, by_score, self._unknown())
 
     def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
@@ -130,7 +130,7 @@ class Form:
         check(self.tree.where, self.labels)
         self._page(single=True)
         lookups = Lookups(parts, self.labels)
-        return TableQuery(self.source.text, (), lookups, columns, counting=True)
+        return TableQuery(self.source.without_prologue(), (), lookups, columns, counting=True)
 
     def _check_count(self) -> None:
         """Refuses what cannot be said of a count."""

@@ -30,7 +30,8 @@ class CaseQuestion:
 class TableQuery:
     """The questions of a query, what is looked up for their answers, and the columns of rows.
 
-    `counting` says that the solutions in the known facts are counted.
+    `counting` says that the solutions in the known facts are counted, `likely` that rows of known
+    and likely answers alone are listed, however many are asked for.
     """
 
     text: str
@@ -44,6 +45,7 @@ class TableQuery:
     by_score: bool = False
     unknown: tuple[UnknownName, ...] = ()  # IRIs that the graph does not have
     counting: bool = False
+    likely: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
