@@ -26,7 +26,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.builder import counted
-from tacit.graph.formats.writing import check_format, write_scored
+from tacit.graph.formats.writing import check_format, data_frame, write_scored
 from tacit.graph.graph import Graph
 from tacit.links.scorer import shards_of
 
@@ -210,9 +210,7 @@ class Completion:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per fact."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self), columns=list(self.form._fields))
+        return data_frame(self, self.form._fields)
 
 
 def _explained(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError, SettingsError
+from tacit.graph.attributes import Attributes
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -95,6 +96,7 @@ class Graph:
     # remarks from reading: duplicates, literals, facts that cannot be predicted
     notes: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=Prefixes)  # of labels that stand for IRIs
+    attributes: Attributes = field(default_factory=Attributes)  # numbers and dates of entities
 
     @classmethod
     def of(

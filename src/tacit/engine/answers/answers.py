@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from tacit.engine.answers import answer_files
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
+from tacit.graph.formats.writing import data_frame
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.sparql.terms import Term
 
@@ -232,9 +233,7 @@ class Answers(Sequence[Answer]):
 
         Further columns are the variables of the first witness.
         """
-        import pandas as pd
-
-        return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
+        return data_frame(answer_files.rows(self), answer_files.columns(self))
 
     def to_csv(self, path: str | Path) -> None:
         """Write the table of `to_pandas` as CSV, with a header line."""

@@ -1,0 +1,1 @@
+"""Values of attributes that a graph lacks: predicted, with their uncertainty."""
