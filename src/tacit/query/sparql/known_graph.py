@@ -8,7 +8,7 @@ from tables also a label without a name.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -18,10 +18,11 @@ import numpy as np
 from tacit.errors import LimitError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph
-from tacit.query.sparql.tables import MAX_ROWS, Cell
+from tacit.query.sparql.tables import Cell
 from tacit.query.sparql.terms import RDFS_LABEL, Term, term_of
 
 MAX_FACTS = 3_000_000  # that a query looks at, which takes some seconds
+_TERMS = 32  # of a path, which are compared in the time that a fact takes
 LABEL = Term("uri", RDFS_LABEL)  # the predicate of names
 Fact = tuple[Cell, Cell, Cell]
 Pairs = Iterator[tuple[Cell, Cell]]
@@ -45,6 +46,8 @@ class KnownGraph:
         self.graph = graph
         self.index = index
         self._looked_at = 0
+        # what the steps of closures lead to
+        self._followed = dict[tuple[Path, Cell, bool], list[Cell]]()
 
     def entity(self, label: str) -> Cell:
         """The cell of an entity."""
@@ -220,14 +223,8 @@ class KnownGraph:
             case "sequence":
                 return self._sequence(path.parts, start, end)
         if start is None and end is not None:
-            back = self._reached(
-                path, end, lambda each: (s for s, _ in self._step(path, None, each))
-            )
-            return ((each, end) for each in back)
+            return ((each, end) for each in self._reached(path, end, backward=True))
         return self._closure(path, start, end)
-
-    def _step(self, path: Path, start: Cell, end: Cell) -> Pairs:
-        return self.pairs(path.parts[0], start, end)
 
     def _sequence(self, parts: tuple[Path, ...], start: Cell, end: Cell) -> Pairs:
         """The ends of paths one after the other, followed from the end that is known."""
@@ -247,28 +244,55 @@ class KnownGraph:
         if start is not None:
             starts = [start]
         elif path.kind == "plus":
-            starts = list(dict.fromkeys(s for s, _ in self._step(path, None, None)))
+            starts = list(dict.fromkeys(s for s, _ in self.pairs(path.parts[0], None, None)))
         else:
             starts = self._nodes()
         for each in starts:
-            for other in self._reached(
-                path, each, lambda node: (o for _, o in self._step(path, node, None))
-            ):
+            for other in self._reached(path, each, backward=False):
                 if end is None or other == end:
                     yield each, other
 
-    def _reached(
-        self, path: Path, start: Cell, follow: Callable[[Cell], Iterator[Cell]]
-    ) -> list[Cell]:
+    def _reached(self, path: Path, start: Cell, backward: bool) -> list[Cell]:
         """The terms that `?`, `*` or `+` lead to from one, in the order of their distance."""
         reached = dict.fromkeys(() if path.kind == "plus" else (start,))
         queue = deque([start])
         while queue:
-            for each in follow(queue.popleft()):
-                if each not in reached:
-                    reached[each] = None
-                    if path.kind != "maybe":
-                        queue.append(each)
-            if len(reached) > MAX_ROWS:
-                raise LimitError(f"a path leads to more than {MAX_ROWS:,} terms; make it narrower")
+            following = self._following(path.parts[0], queue.popleft(), backward)
+            self.spend(1 + len(following) // _TERMS)
+            fresh = [each for each in following if each not in reached]
+            reached |= dict.fromkeys(fresh)
+            if path.kind != "maybe":
+                queue.extend(fresh)
         return list(reached)
+
+    def _following(self, path: Path, node: Cell, backward: bool) -> list[Cell]:
+        """The distinct terms that a path leads to from one, or from which it leads to it."""
+        key = path, node, backward
+        if key not in self._followed:
+            self._followed[key] = list(dict.fromkeys(self._follow(path, node, backward)))
+        return self._followed[key]
+
+    def _follow(self, path: Path, node: Cell, backward: bool) -> Iterable[Cell]:
+        match path.kind:
+            case "relation" if backward:
+                return (s for s, _, _ in self.facts(None, path.relation, node))
+            case "relation":
+                return (o for _, _, o in self.facts(node, path.relation, None))
+            case "inverse":
+                return self._following(path.parts[0], node, not backward)
+            case "either":
+                several = (self._following(part, node, backward) for part in path.parts)
+                return chain.from_iterable(several)
+            case "sequence":
+                ends = [node]
+                for part in reversed(path.parts) if backward else path.parts:
+                    ends = list(
+                        dict.fromkeys(
+                            other
+                            for each in ends
+                            for other in self._following(part, each, backward)
+                        )
+                    )
+                    self.spend(1 + len(ends) // _TERMS)
+                return ends
+        return self._reached(path, node, backward)
