@@ -138,3 +138,21 @@ def test_an_unknown_iri_is_located_and_gives_no_rows() -> None:
     assert answers.to_dict()["unknown"] == [note]
     with pytest.raises(UnknownName, match="unknown entity 'Rioo'"):
         Engine.of_facts(GRAPH).ask("?x : 'http://ex.org/in'(?x, Rioo)")
+
+
+def test_what_is_looked_up_is_noted_too() -> None:
+    engine = Engine.of_facts(GRAPH)
+    looked_up = engine.ask("PREFIX : <tacit:> SELECT ?p ?o { :Rioo ?p ?o OPTIONAL { ?o :inn ?p } }")
+    assert len(looked_up) == 0
+    assert [note.split(";")[0] for note in looked_up.unknown] == [
+        "unknown entity 'Rioo' at column 34"
+    ]
+    counted = engine.ask("PREFIX : <tacit:> SELECT (COUNT(*) AS ?n) { ?x :partt_of ?y }")
+    assert counted[0].values == {"n": "0"}
+    assert "did you mean 'part of'?" in counted.unknown[0]
+    relation = engine.ask(
+        "PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> "
+        "SELECT ?n { <http://ex.org/in> rdfs:label ?n }"
+    )
+    assert [answer.values["n"] for answer in relation] == ["http://ex.org/in"]
+    assert relation.unknown == ()

@@ -52,7 +52,7 @@ class TermLabels:
         self.graph = graph
         # None unless the graph is from RDF
         self.own_prefixes: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
-        # labels of entities and relations that the graph lacks; None for names of entities
+        # labels of entities and relations that the graph lacks; None for its names and relations
         self.unknown = dict[tuple[str, str], UnknownName | None]()
         self._terms = dict[str, Any]()  # of entities that the graph lacks, by their labels
         # which stand for names by rdfs:label
@@ -72,6 +72,9 @@ class TermLabels:
     def relation(self, term: Any) -> str:
         """The label of a relation, by its IRI; that of an unknown one is its own."""
         return self._known_or_not(term, self.graph.relations if self.graph else None)
+
+    def _relation(self, term: Any) -> str:
+        return self._label(term, self.graph.relations if self.graph else None)
 
     def value(self, variable: str, term: Any) -> str:
         """The label of a value of a variable; a literal may be a name in place of an entity."""
@@ -97,6 +100,11 @@ class TermLabels:
             self._terms[label] = term
             return label
 
+    @property
+    def missing(self) -> tuple[UnknownName, ...]:
+        """The IRIs and literals that are not in the graph, so far as they were looked for."""
+        return tuple(error for error in self.unknown.values() if error is not None)
+
     def cell(self, term: Any, known: KnownGraph) -> Cell:
         """The cell of a term, by its role in a subject or object; notes one that is unknown."""
         return self.cell_of(self.entity(term), known)
@@ -106,10 +114,16 @@ class TermLabels:
         if ("entity", label) not in self.unknown:
             return known.entity(label)
         term = self._terms[label]
-        if not is_literal(term):
-            return self.predicate(term, known)
-        literal = self.literal_term(term)
-        return literal._replace(language="") if self.unknown["entity", label] is None else literal
+        if is_literal(term):
+            literal = self.literal_term(term)
+            is_name = self.unknown["entity", label] is None
+            return literal._replace(language="") if is_name else literal
+        try:
+            cell = LABEL if self.is_naming(term) else known.relation(self._relation(term))
+        except UnknownName:
+            return Term("uri", self.iri(term))
+        self.unknown["entity", label] = None  # it is a relation
+        return cell
 
     def predicate(self, term: Any, known: KnownGraph) -> Cell:
         """The cell of a relation, of `rdfs:label`, or of an unknown IRI."""

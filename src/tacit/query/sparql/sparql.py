@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
 
-from tacit.errors import QueryError, UnknownName
+from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.scopes import substitute
@@ -110,13 +110,13 @@ class Form:
             )
             remaining = [target for target in targets if target.name not in row]
             query = self._query(remaining, formula, counting)
-            return ParsedQuestion(query, *pages, among, columns, by_score, self._unknown())
+            return ParsedQuestion(query, *pages, among, columns, by_score, self.labels.missing)
         if counting:
             return self._counted(selected, parts)
         questions = tuple(starmap(self._case_question, cases.items()))
         lookups = Lookups(tuple(separation.lookups), self.labels)
         text = self.source.without_prologue()
-        return TableQuery(text, questions, lookups, columns, *pages, by_score, self._unknown())
+        return TableQuery(text, questions, lookups, columns, *pages, by_score)
 
     def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
         """The query that counts solutions in the known facts."""
@@ -127,6 +127,7 @@ class Form:
                 "like",
                 keyword("SUM"),
             )
+        self.tree.where["part"] = list(parts)
         check(self.tree.where, self.labels)
         self._page(single=True)
         lookups = Lookups(parts, self.labels)
@@ -174,10 +175,6 @@ class Form:
         for variable, value in sorted(fixed, key=str):
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return folded(formula, self.labels.unknown)
-
-    def _unknown(self) -> tuple[UnknownName, ...]:
-        """The IRIs that the graph does not have."""
-        return tuple(error for error in self.labels.unknown.values() if error is not None)
 
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
         try:

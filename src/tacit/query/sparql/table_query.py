@@ -43,9 +43,13 @@ class TableQuery:
     min_score: float = 0.0
     known: bool | None = None
     by_score: bool = False
-    unknown: tuple[UnknownName, ...] = ()  # IRIs that the graph does not have
     counting: bool = False
     likely: bool = False
+
+    @property
+    def unknown(self) -> tuple[UnknownName, ...]:
+        """The IRIs that the graph does not have; those that are looked up only once they are."""
+        return self.lookups.labels.missing
 
     @property
     def names(self) -> tuple[str, ...]:
