@@ -154,7 +154,7 @@ def test_sparql_without_rdflib_names_the_extra(facts: str, monkeypatch: pytest.M
         (
             "INSERT DATA { <tacit:a> <tacit:b> <tacit:c> }",
             QueryError,
-            "add and remove facts by `tacit add`",
+            "add and remove facts by run.add",
         ),
     ],
 )

@@ -172,7 +172,7 @@ def test_reads(text: str) -> None:
         ("SELECT ?w ?x ?y ?z { ?w :p ?x . ?y :p ?z }", 1, "at most 3 variables"),
         ("CONSTRUCT { ?x :p :a } WHERE { ?x :p :a }", 1, "CONSTRUCT"),
         ("DESCRIBE :a", 1, "DESCRIBE"),
-        ("INSERT DATA { :a :b :c }", 1, "INSERT is an update, .*; add and remove .* `tacit add`"),
+        ("INSERT DATA { :a :b :c }", 1, "INSERT is an update, .*; add and remove .* run.add"),
         ("DROP ALL", 1, "DROP is an update"),
         ("SELECT ?x { ?x :p :a OPTIONAL { ?x :q ?y BIND(?y AS ?z) } }", 42, "BIND is not"),
         ("SELECT ?x { ?x :p :a OPTIONAL { ?x !:q ?y } }", 36, "negated path .*; paths have"),
