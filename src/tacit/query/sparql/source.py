@@ -216,7 +216,8 @@ def parse_source(text: str) -> tuple[SparqlText, Any, Any]:
     if update := _UPDATE.search(blank_literals(text)):
         raise QueryError(
             f"{update[1].upper()} is an update, and SPARQL changes nothing here; add and remove "
-            "facts by run.add and run.remove, the commands of these names, or /facts of the service",
+            "facts by run.add and run.remove, by the commands add and remove, or by /facts of the "
+            "service",
             *position_of(text, update.start(1)),
         )
     try:
