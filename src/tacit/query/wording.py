@@ -14,7 +14,7 @@ from tacit.errors import QueryError
 from tacit.graph.graph import Graph
 from tacit.graph.statistics import is_symmetric
 from tacit.query.outline import Conditions, Statement, outline, with_statements
-from tacit.query.question import parse_question
+from tacit.query.question import one_formula, parse_question
 from tacit.query.sparql.writer import to_sparql
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
@@ -295,7 +295,7 @@ class QuestionReader:
 
     def describe(self, text: str) -> dict[str, Any]:
         """A question as text, outline, sentence and SPARQL; None for those it lacks."""
-        parsed = parse_question(text, self.graph)
+        parsed = one_formula(parse_question(text, self.graph))
         query = parsed.query
         data: dict[str, Any] = {
             "query": str(query),

@@ -264,6 +264,7 @@ class Execution:
             prefixes=graph.prefixes,
             offset=span.start if is_list else 0,
             ordered_by="" if reasoner.probabilities else reasoner.name,
+            unknown=tuple(dict.fromkeys(map(str, self.bound.unknown))),
             **details,
         )
         return collected.by_score() if self.bound.by_score else collected
