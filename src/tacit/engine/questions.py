@@ -17,7 +17,9 @@ import numpy as np
 from tacit.distributed.threads import nobody_at_work, threads_for
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
+from tacit.graph.attributes import Attribute
 from tacit.graph.graph import Graph
+from tacit.query.comparison import Ordering, Value, value_columns
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
@@ -30,6 +32,7 @@ from tacit.query.question import (
 )
 from tacit.query.sparql.table_query import TableQuery
 from tacit.query.text import check_unused
+from tacit.query.value_binding import attributes_of, bind_values
 
 _FEW = 2**15  # scores that one thread computes nearly as fast as two
 _EXPANDED = 64  # candidates of a hop, at least
@@ -54,10 +57,15 @@ class BoundQuery(ParsedQuestion):
     relations: list[int] = field(hash=False)
     labels: tuple[str, ...] | None = None  # of these ids; None where they are not checked
     likely: bool = False  # whether only known and likely answers are listed
+    # the values that answers show and are ordered by, with the labels of their attributes
+    values: dict[str, Value] = field(default_factory=dict, hash=False)
+    order: tuple[Ordering, ...] = ()
+    attributes: tuple[Attribute, ...] = ()  # that its comparisons were read by
 
     def check(self, graph: Graph) -> None:
         """Raise a `QueryError` where the ids mean other things in a graph."""
-        if self.labels not in (None, labels_at(graph, self.entities, self.relations)):
+        same = self.labels in (None, labels_at(graph, self.entities, self.relations))
+        if not same or not set(self.attributes) <= set(graph.attributes.listed):
             raise QueryError(
                 "the question was prepared on another graph, whose ids mean other things in "
                 f"{graph.name}; ask its text itself: {self.query}"
@@ -116,14 +124,19 @@ def read_question(
 
 def bind_parsed(parsed: ParsedQuestion, graph: Graph) -> BoundQuery:
     """Compile a parsed question and bind it to a graph."""
-    compiled = compile_query(parsed.query)
+    by_attributes = bind_values(parsed.query, graph)
+    compiled = compile_query(by_attributes)
     entities, relations = bind(compiled, graph)
+    compares = by_attributes is not parsed.query
     return BoundQuery(
         **vars(parsed),
         compiled=compiled,
         entities=entities,
         relations=relations,
         labels=labels_at(graph, entities, relations),
+        attributes=attributes_of(by_attributes, graph) if compares else (),
+        values=value_columns(by_attributes) if compares else {},
+        order=by_attributes.order,
     )
 
 

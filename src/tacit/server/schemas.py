@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from tacit.engine.answers.answers import LIKELY
 from tacit.engine.settings import EngineSettings
 from tacit.query.text import MAX_CHARACTERS
+from tacit.server.value_schemas import QuantityReply, WitnessComparison
 from tacit.settings import settings_of
 
 CHANGEABLE = ("search", "k", "logic", "observed", "new")  # engine settings that a request may bring
@@ -210,7 +211,8 @@ class WitnessPart(Schema):
     parts: list[WitnessPart] = []
     atom: WitnessAtom | None = None
     text: str = ""
-    """An inequality as it is written, with its entities."""
+    """An inequality as it is written, with its entities, or a comparison with its values."""
+    comparison: WitnessComparison | None = None
     variables: dict[str, str] = {}
     """The entities chosen here; under a `not`, the nearest candidate."""
 
@@ -246,6 +248,8 @@ class AnswerRow(Schema):
     """The label of each variable that is asked for; SPARQL may bind some alone, and other terms."""
     names: dict[str, str] = {}
     """What people call them."""
+    quantities: dict[str, QuantityReply | None] = {}
+    """The values of attributes that are asked for or ordered by; null where there is none."""
     score: float
     """In [0, 1]."""
     log_score: float | None
@@ -273,6 +277,8 @@ class QuestionReply(Schema):
     """What the answers are; of `truth` there is one, without values, of `count` none."""
     variables: list[str] = []
     """The variables that are asked for, without question marks."""
+    quantities: list[str] = []
+    """The columns of values of attributes."""
     count: CountReply | None = None
     """Only where `kind` is `count`."""
     offset: int = 0

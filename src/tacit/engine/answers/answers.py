@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine.answers import answer_files
+from tacit.engine.answers.answer_values import AnswerValue
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
 from tacit.graph.formats.writing import data_frame
@@ -28,7 +29,8 @@ class Answer:
 
     `values` are the labels of all answer variables, `names` their readable names. Where there is
     not exactly one variable, `entity` is empty and `id` is -1. An answer of a table has the RDF
-    `terms` of the values that it binds, and empty texts for the others.
+    `terms` of the values that it binds, and empty texts for the others. `quantities` are the values
+    of attributes that the question asks for or is ordered by; None where there is none.
     """
 
     entity: str
@@ -40,6 +42,7 @@ class Answer:
     name: str = ""
     values: dict[str, str] = field(default_factory=dict, hash=False)
     names: dict[str, str] = field(default_factory=dict, hash=False)
+    quantities: dict[str, AnswerValue | None] = field(default_factory=dict, hash=False)
     terms: dict[str, Term] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +50,8 @@ class Answer:
 
     def __str__(self) -> str:
         # A truth value has no name.
-        return f"{self.name}  {self.score:.3f} {self.mark}".lstrip()
+        values = "".join(f"  {value}" for value in self.quantities.values() if value)
+        return f"{self.name}{values}  {self.score:.3f} {self.mark}".lstrip()
 
     @property
     def mark(self) -> str:
@@ -65,6 +69,10 @@ class Answer:
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
         }
+        if self.quantities:
+            data["quantities"] = {
+                name: value and value.to_dict() for name, value in self.quantities.items()
+            }
         if self.witnesses:
             data["witnesses"] = [witness.to_dict() for witness in self.witnesses]
         return data
@@ -118,6 +126,7 @@ class Answers(Sequence[Answer]):
     leading: int = 0  # how many of the first answers are proven where not all are
     ordered_by: str = ""  # the reasoner's name, where its scores are no probabilities
     unknown: tuple[str, ...] = ()  # what is wrong with IRIs that the graph does not have
+    quantities: tuple[str, ...] = ()  # the columns of values: `?n`, or as `population(?c)`
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -208,6 +217,7 @@ class Answers(Sequence[Answer]):
             "query": self.query,
             "kind": self.kind,
             "variables": list(self.variables),
+            **({"quantities": list(self.quantities)} if self.quantities else {}),
             "certified": self.certified,
             "proven": self.proven,
             "explained": self.explained,
