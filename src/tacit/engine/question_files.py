@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.engine import Engine
@@ -26,6 +26,9 @@ from tacit.graph.formats.writing import (
     write_lines,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from tacit.query.sparql.table_query import TableQuery
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _TOGETHER = 1024  # questions held at once; those of one structure run as a batch
@@ -201,18 +204,18 @@ def outcomes(
     remaining = iter(lines)
     while chunk := list(islice(remaining, _TOGETHER)):
         questions = [_bind(engine, line.question) for line in chunk]
-        bound = [question for question in questions if isinstance(question, BoundQuery)]
+        bound = [question for question in questions if not isinstance(question, TacitError)]
         answers = iter(
             retry_individually(
                 lambda part: engine.ask_many(part, top, **options), bound, TacitError
             )
         )
         for line, question in zip(chunk, questions, strict=True):
-            yield Outcome(line, next(answers) if isinstance(question, BoundQuery) else question)
+            yield Outcome(line, question if isinstance(question, TacitError) else next(answers))
 
 
-def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
+def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TableQuery | TacitError:
     try:
-        return question if isinstance(question, TacitError) else engine.prepare(question)
+        return question if isinstance(question, TacitError) else engine.read(question)
     except TacitError as error:
         return error

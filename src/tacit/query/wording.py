@@ -16,7 +16,7 @@ from tacit.graph.statistics import is_symmetric
 from tacit.query.comparison import value_columns
 from tacit.query.formula import Query
 from tacit.query.outline import Conditions, Statement, outline, with_statements
-from tacit.query.question import parse_question
+from tacit.query.question import one_formula, parse_question
 from tacit.query.sparql.writer import to_sparql
 from tacit.query.value_binding import bind_values
 from tacit.query.value_words import order_words
@@ -316,7 +316,7 @@ class QuestionReader:
 
     def describe(self, text: str) -> dict[str, Any]:
         """A question as text, outline, sentence and SPARQL; None for those it lacks."""
-        parsed = parse_question(text, self.graph)
+        parsed = one_formula(parse_question(text, self.graph))
         query = parsed.query
         with suppress(TacitError):  # which the reader sees when asking
             query = bind_values(query, self.graph)
