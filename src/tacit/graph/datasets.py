@@ -15,11 +15,12 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, Ranked, by_rank
 from tacit.graph.formats.betae import is_betae, read_betae
 from tacit.graph.formats.files import PACKINGS, extension, spool, unpacked
+from tacit.graph.formats.frames import is_frame
+from tacit.graph.formats.graph_libraries import PYKEEN, load_pykeen
 from tacit.graph.formats.label_tables import (
     NAMES,
     NAMING,
     TABLES,
-    is_frame,
     is_rows,
     read_frame,
     read_names,
@@ -37,10 +38,11 @@ from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
     import pandas
+    from narwhals.typing import IntoFrame
     from numpy.typing import NDArray
 
     Rows = Sequence[Sequence[str]] | NDArray[Any]
-    Facts = str | Path | Graph | pandas.DataFrame | Rows
+    Facts = str | Path | Graph | pandas.DataFrame | IntoFrame | Rows
 
 DATASETS = {
     "world": "countries, cities, borders, languages, currencies and time zones of the world"
@@ -236,6 +238,8 @@ def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         exists = path.exists()
     except OSError as error:  # a name is too long, or a folder may not be opened
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
+    if not exists and str(source).startswith(PYKEEN):
+        return load_pykeen(str(source).removeprefix(PYKEEN))
     if not exists:
         raise DataError(
             f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path

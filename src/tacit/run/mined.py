@@ -16,7 +16,8 @@ from tacit import __version__, disk
 from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.errors import LimitError, RunError, SettingsError, TacitError
 from tacit.graph.builder import counted
-from tacit.graph.formats.label_tables import is_frame, is_rows
+from tacit.graph.formats.frames import is_frame
+from tacit.graph.formats.label_tables import is_rows
 from tacit.graph.graph import Graph
 from tacit.graph.stored import fingerprint
 from tacit.links.rules.settings import RuleSettings

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from tacit.engine.answers import answer_files
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
+from tacit.graph.formats.frames import Library, make_frame
 from tacit.graph.labels.prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ class Answers(Sequence[Answer]):
     the `variables`; `truth`, a single answer without values; or `count`, none, with `counted` in
     their place.
 
-    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` convert them, `to_csv`,
-    `to_parquet` and `to_rdf` write them to files; a notebook shows them as HTML.
+    `entities` are their labels; `to_pandas()`, `to_frame("polars")`, `to_json()` and `to_dict()`
+    convert them, `to_csv`, `to_parquet` and `to_rdf` write them to files; a notebook shows them as
+    HTML.
     """
 
     query: str
@@ -180,13 +182,6 @@ class Answers(Sequence[Answer]):
         return self.left_out is None and (self.known_total or 0) > listed
 
     @property
-    def known_below(self) -> int:
-        """How many known answers score less than the least score of a list that ends by it."""
-        if not self.misses_known or self.cut_by is not None:
-            return 0
-        return (self.known_total or 0) - self.offset - sum(answer.known for answer in self)
-
-    @property
     def uncalibrated(self) -> str:
         """A note that scores are no probabilities; empty where they are."""
         name = self.ordered_by
@@ -229,6 +224,10 @@ class Answers(Sequence[Answer]):
         import pandas as pd
 
         return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """The table of `to_pandas` as a frame of `pandas`, `polars` or `pyarrow`."""
+        return make_frame(answer_files.columns(self), answer_files.rows(self), library)
 
     def to_csv(self, path: str | Path) -> None:
         """Write the table of `to_pandas` as CSV, with a header line."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +41,10 @@ from tacit.graph.formats.duckdb_tables import (
     parquet_fields,
 )
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
+from tacit.graph.formats.frames import frame_columns
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.settings import ReadSettings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TABLES = (*TEXTS, PARQUET)
 PREFIXES = "prefixes.tsv"
@@ -139,17 +137,11 @@ def _stands_alone(builder: Builder, split: str, head: str, relation: str, tail: 
     )
 
 
-def is_frame(source: object) -> TypeGuard[pd.DataFrame]:
-    """Whether an object is a DataFrame, checked without importing pandas."""
-    return hasattr(source, "iloc") and hasattr(source, "columns")
-
-
 def read_frame(frame: Any, reading: ReadSettings) -> Graph:
     """Reads a DataFrame as a table; all facts are in train."""
-    header = [str(column) for column in frame.columns]
+    header, rows, column = frame_columns(frame)
     bad = BadLines(_FRAME, reading.skip_bad, "row")
-    numbers = range(1, len(frame) + 1)
-    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, reading, bad)
+    return _read_columns(column, range(1, rows + 1), header, reading, bad)
 
 
 def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
