@@ -21,8 +21,9 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.cli import app
-from tacit.errors import DataError, SettingsError
+from tacit.errors import DataError, RunError, SettingsError
 from tacit.graph.graph import SPLITS, Graph
+from tacit.run.mined import holds_facts
 
 FACTS = [
     ("Oslo", "capital of", "Norway"),
@@ -197,6 +198,13 @@ def test_pykeen_factories_with_ids_of_their_own_are_joined_by_label() -> None:
 def test_data_sets_by_the_names_of_pykeen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = CliRunner().invoke(app, ["data", "describe", "pykeen:nations"])
     assert "nations: 14 entities, 55 relations, 1,992 facts" in shown.output
+    asked = CliRunner().invoke(
+        app, ["ask", "pykeen:nations", "?c : embassy(usa, ?c)", "--symbolic"]
+    )
+    assert "1. brazil" in asked.output
+    assert holds_facts("pykeen:nations")
+    with pytest.raises(RunError, match="there is no run or graph 'nations'"):
+        holds_facts("nations")
     with pytest.raises(DataError, match=r"^pykeen:natoins: .*; did you mean 'pykeen:nations'\?"):
         tacit.load("pykeen:natoins")
     with pytest.raises(DataError, match=r"has no data set '\?'; there is .*nations, "):

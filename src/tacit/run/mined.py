@@ -24,7 +24,7 @@ from tacit.links.rules.settings import RuleSettings
 from tacit.run.world import find_run, no_run, runs_in
 from tacit.run_folder.files import FORMAT
 from tacit.run_folder.folder import RunFolder
-from tacit.sources import cache_folder, is_run, is_world, load
+from tacit.sources import cache_folder, is_data_set, is_run, is_world, load
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def holds_facts(source: Any) -> TypeGuard[Facts]:
     if is_world(source) or is_run(source):
         return False
     path = Path(source)
-    if not disk.exists(source):
+    if not disk.exists(source) and not is_data_set(source):
         raise no_run(path, "run or graph")
     if path.is_dir() and (runs_in(path) or not any(path.iterdir())):
         raise no_run(path)
