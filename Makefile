@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: venv
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+	@$(BIN)/tacit demo
 
 lint: venv
 	$(BIN)/ruff check .

@@ -16,7 +16,6 @@ from documents import PAGES, prose
 from source_tree import ROOT
 from tacit.cli import app
 
-SCRIPTS = sorted((ROOT / "examples").rglob("*.sh"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 COMMANDS = typer.main.get_command(app)
 WIDEST = 110  # characters of a line of prose
@@ -67,20 +66,18 @@ def test_every_command_and_flag_is_documented(path: tuple[str, ...]) -> None:
         assert f"`{flag}`" in text
 
 
-def shell_lines(text: str, fenced: bool) -> Iterator[str]:
-    """Each call of `tacit` in fenced blocks or in a script, with continued lines joined."""
-    blocks = (
-        re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-        if fenced
-        else [text]
-    )
-    for block in blocks:
+def shell_lines(text: str) -> Iterator[str]:
+    """Each call of `tacit` in fenced blocks, with continued lines joined."""
+    for block in re.findall(r"^```[^\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            call = re.search(r"(?:^|[\"$;|]\s*)(tacit [^;|#]*)", line)
+            call = re.search(r"(?:^|[$;|]\s*)(tacit [^;|#]*)", line)
             if call:
-                found = call[1].strip()
-                # a quote may end a question
-                yield found.removesuffix('"') if found.count('"') % 2 else found
+                yield call[1].strip()
+
+
+def inline_calls(text: str) -> Iterator[str]:
+    """Each whole call of `tacit` between backquotes: those that name what it works on."""
+    yield from re.findall(r"`(tacit [a-z][^`]*)`", text)
 
 
 def wrong_call(line: str) -> str | None:
@@ -110,9 +107,10 @@ def wrong_call(line: str) -> str | None:
     return f"{' '.join(path)} has no {', '.join(unknown)}" if unknown else None
 
 
-@pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_shown_calls_exist(page: Path) -> None:
-    lines = shell_lines(page.read_text(encoding="utf-8"), fenced=page.suffix == ".md")
+    text = page.read_text(encoding="utf-8")
+    lines = [*shell_lines(text), *inline_calls(text)]
     assert [problem for line in lines if (problem := wrong_call(line))] == []
 
 
@@ -121,11 +119,8 @@ def test_a_stale_call_is_found() -> None:
         "Text.\n```sh\n$ tacit data lst\ntacit data list --fast \\\n  --x=1  # why\n"
         "tacit data list\n```\n"
     )
-    problems = [wrong_call(line) for line in shell_lines(text + "tacit nothing\n", fenced=True)]
+    problems = [wrong_call(line) for line in shell_lines(text + "tacit nothing\n")]
     assert problems == ["tacit data has no command lst", "tacit data list has no --fast, --x", None]
-    assert list(shell_lines('step "A title" "tacit data list"\n', fenced=False)) == [
-        "tacit data list"
-    ]
 
 
 def broken_links(page: Path, text: str) -> list[str]:
@@ -134,7 +129,9 @@ def broken_links(page: Path, text: str) -> list[str]:
     return [target for target in targets if not (page.parent / target).exists()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page, page.read_text(encoding="utf-8")) == []
 

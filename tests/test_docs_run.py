@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from documents import PAGES, Command, blocks, commands, name
+from project import EXTRAS, PROJECT
 from quick_world import quick_world
 from source_tree import ROOT
 from tacit.cli import app, main
@@ -71,12 +71,28 @@ def make(words: tuple[str, ...]) -> None:
     assert {word for word in words[1:] if "=" not in word} <= set(targets)
 
 
+def is_installed(what: str) -> None:
+    """Check what is installed: the distribution or the checkout, with extras that there are."""
+    name, _, extras = what.partition("[")
+    assert name in {PROJECT["name"], "."}, what
+    assert set(re.findall(r"\w[\w-]*", extras)) <= set(EXTRAS), what
+
+
 def pip(words: tuple[str, ...]) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
     assert words[1] == "install"
-    assert set(re.findall(r"\w[\w-]*", words[2].partition("[")[2])) <= set(extras), words
+    is_installed(words[2])
+
+
+def tool(words: tuple[str, ...]) -> None:
+    """Check a line of uv or pipx: what it installs, and run the command that it calls."""
+    place = next((words.index(flag) for flag in ("--from", "--spec") if flag in words), None)
+    if place is None:
+        assert words[:-1] in [("uv", "tool", "install"), ("pipx", "install")], words
+        is_installed(words[-1])
+    else:
+        assert words[:place] in [("uvx",), ("pipx", "run")], words
+        is_installed(words[place + 1])
+        tacit(words[place + 2 :])
 
 
 def python(words: tuple[str, ...]) -> None:
@@ -90,7 +106,16 @@ def pytest_(words: tuple[str, ...]) -> None:
     assert all((ROOT / word).exists() for word in words[1:] if not word.startswith("-")), words
 
 
-PROGRAMS = {"tacit": tacit, "make": make, "pip": pip, "python": python, ".venv/bin/pytest": pytest_}
+PROGRAMS = {
+    "tacit": tacit,
+    "make": make,
+    "pip": pip,
+    "uvx": tool,
+    "uv": tool,
+    "pipx": tool,
+    "python": python,
+    ".venv/bin/pytest": pytest_,
+}
 
 
 def run(command: Command) -> None:

@@ -1,40 +1,36 @@
-"""What is installed: the wheel and the sdist, the extras, and the container."""
+"""What is installed: its names, the extras, the recipe of conda, and the container."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
-import tarfile
-import tomllib
-import zipfile
+from collections.abc import Iterator
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
+import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from project import EXTRAS, FOR_DEVELOPERS, PROJECT, PYPROJECT, needed
 from source_tree import ROOT, imports, modules
 from tacit.cli import app
 from tacit.server.settings import ServerSettings
 
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-    "project"
-]
-EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+SETUPTOOLS = Requirement(PYPROJECT["build-system"]["requires"][0]).specifier
 OTHERWISE_NAMED = {"faiss": "faiss-cpu"}
+OF_CONDA = {"torch": "pytorch"}
 WITH_TORCH = {"triton"}  # which comes with it where there is CUDA
-FOR_DEVELOPERS = {"dev", "docs", "build-world"}
-BUILD = (
-    "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+# Ways to install the project that has the name `tacit` on the package index.
+FOREIGN = re.compile(
+    r"\btacit\[[a-z]|\btacit==|\btacit-[\d*][\w.*-]*\.(?:whl|tar)"
+    r"|\b(?:pip|pipx|uv|uvx|conda|mamba|poetry|pixi)\b[^\n`]*?"
+    r"(?:\b(?:install|add)|--from|--spec|--with)[ =]+(?:-\S+ +)*['\"]?tacit(?![\w./-]|-kg)"
 )
 INSTRUCTIONS = [
     (word, rest)
@@ -59,97 +55,6 @@ def copied() -> list[str]:
     return [source for line in arguments_of("COPY") for source in line.split()[:-1]]
 
 
-def built(tree: Path, what: str, out: Path) -> Path:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", BUILD, what, str(out)],
-        cwd=tree,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (path,) = out.iterdir()
-    return path
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that is made of the sdist that is made of what the container gets."""
-    folder = tmp_path_factory.mktemp("packaging")
-    for name in copied():
-        if (ROOT / name).is_dir():
-            shutil.copytree(
-                ROOT / name,
-                folder / "tree" / name,
-                ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"),
-            )
-        else:
-            (folder / "tree").mkdir(exist_ok=True)
-            shutil.copy(ROOT / name, folder / "tree" / name)
-    with tarfile.open(built(folder / "tree", "build_sdist", folder / "sdist")) as sdist:
-        sdist.extractall(folder / "unpacked", filter="data")
-    (unpacked,) = (folder / "unpacked").iterdir()
-    return built(unpacked, "build_wheel", folder / "wheel")
-
-
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    package = ROOT / "src" / "tacit"
-    expected = {
-        f"tacit/{path.relative_to(package).as_posix()}"
-        for path in package.rglob("*")
-        if path.is_file()
-    }
-    with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if ".dist-info/" not in name]
-        metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        text = archive.read(metadata).decode()
-        points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
-        assert any(name.endswith("licenses/LICENSE") for name in archive.namelist())
-    assert sorted(names) == sorted(name for name in expected if "__pycache__" not in name)
-    assert "License-Expression: Apache-2.0" in text
-    assert "tacit = tacit.cli:main" in points
-
-
-def test_the_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
-    (tmp_path / "elsewhere").mkdir()
-    script = (
-        "import tacit, tacit.query.text as text; from importlib.resources import files\n"
-        "from tacit.cli import app; print(tacit.__file__)\n"
-        "print(tacit.parse('?c : borders(France, ?c)'), (files('tacit.server') / 'static' / "
-        "'index.html').is_file())\n"
-        "app(['data', 'list'])"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path / "elsewhere",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    where, question, world, *_ = done.stdout.splitlines()
-    assert where.startswith(str(tmp_path / "site"))
-    assert question == "?c : borders(France, ?c) True"
-    assert world.startswith("world  2,310 entities")
-
-
-@cache
-def needed(extra: str) -> dict[str, Requirement]:
-    """The packages of an extra and of its extras by name; "" is what is always installed."""
-    found: dict[str, Requirement] = {}
-    for text in EXTRAS[extra] if extra else PROJECT["dependencies"]:
-        requirement = Requirement(text)
-        if requirement.name == "tacit":
-            for inner in requirement.extras:
-                found |= needed(inner)
-        else:
-            found[canonicalize_name(requirement.name)] = requirement
-    return found
-
-
 def test_every_import_is_covered_by_the_dependencies_or_an_extra() -> None:
     covered = set(needed("")).union(
         *(needed(extra) for extra in EXTRAS if extra not in FOR_DEVELOPERS)
@@ -170,23 +75,51 @@ def test_every_import_is_covered_by_the_dependencies_or_an_extra() -> None:
     assert missing == set()
 
 
+def written() -> Iterator[tuple[str, str]]:
+    """The texts of the repository that say how Tacit is installed, by their paths."""
+    folders = ("src", "docs", "examples", "benchmarks", "conda", ".github", ".ci", "tests")
+    texts = {".py", ".md", ".ipynb", ".toml", ".yml", ".yaml", ".html", ".js", ".sh", ".txt", ""}
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    made = (".egg-info", "__pycache__")
+    for path in [*ROOT.iterdir(), *files]:
+        if path.parent.name.endswith(made) or path == Path(__file__):
+            continue
+        if path.is_file() and path.suffix in texts:
+            yield (
+                path.relative_to(ROOT).as_posix(),
+                path.read_text(encoding="utf-8", errors="ignore"),
+            )
+
+
+def test_nothing_says_to_install_the_package_of_another_project() -> None:
+    found = [(name, match[0]) for name, text in written() for match in FOREIGN.finditer(text)]
+    assert found == []
+
+
+def test_a_foreign_name_is_found() -> None:
+    wrong = (
+        "pip install tacit", "pip install 'tacit[rdf]'", "pip install -U tacit", "tacit[server]",
+        "uvx --from tacit tacit demo", "uv tool install tacit", "pipx run --spec tacit tacit demo",
+        "pip install tacit-*.whl", "tacit-0.3.0-py3-none-any.whl", "tacit==0.3.0", "uv add tacit",
+    )  # fmt: skip
+    right = (
+        "pip install tacit-kg", "uvx --from tacit-kg tacit demo", "pipx install 'tacit-kg[rdf]'",
+        "uvx --from dist/tacit_kg-0.3.0-py3-none-any.whl tacit demo", "pip install . # tacit demo",
+        "pipx run --spec tacit-kg tacit demo", "pip install tacit_kg-*.whl",
+    )  # fmt: skip
+    assert [line for line in wrong if not FOREIGN.search(line)] == []
+    assert [line for line in right if FOREIGN.search(line)] == []
+
+
 def test_what_messages_and_pages_tell_to_install_is_an_extra() -> None:
-    texts = [
-        *modules().values(),
-        ROOT / "README.md",
-        *(ROOT / "docs").glob("*.md"),
-        ROOT / "Dockerfile",
-    ]
-    named = [
+    named = {
         extra.strip()
-        for path in texts
-        for extras in re.findall(
-            r"pip install[^\n]*?'(?:tacit|\.)\[([^\]]*)\]'", path.read_text(encoding="utf-8")
-        )
+        for name, text in written()
+        for extras in re.findall(r"install[^\n]*?'(?:tacit-kg|\.)\[([^\]]*)\]'", text)
         for extra in extras.split(",")
-    ]
-    assert {"rdf", "server", "large", "index", "plots"} <= set(named)
-    assert set(named) <= set(EXTRAS)
+        if not name.startswith("tests/")
+    }
+    assert {"rdf", "server", "large", "index", "plots", "pandas"} <= named <= set(EXTRAS)
 
 
 def test_the_pinned_versions_are_ones_that_every_extra_takes() -> None:
@@ -198,6 +131,25 @@ def test_the_pinned_versions_are_ones_that_every_extra_takes() -> None:
     for extra in ("", *EXTRAS):
         for name, requirement in needed(extra).items():
             assert requirement.specifier.contains(pinned[name], prereleases=True), (extra, name)
+
+
+def test_the_recipe_of_conda_says_what_the_project_says() -> None:
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["package"] == {"name": PROJECT["name"], "version": PROJECT["version"]}
+    build, about = recipe["build"], recipe["about"]
+    points = [f"{name} = {place}" for name, place in PROJECT["scripts"].items()]
+    assert (build["noarch"], build["python"]["entry_points"]) == ("python", points)
+    assert (about["license"], about["summary"]) == (PROJECT["license"], PROJECT["description"])
+    assert about["license_file"] == PROJECT["license-files"]
+    assert (ROOT / "conda" / recipe["source"]["path"]).resolve() == ROOT
+    host, run = (
+        {name: SpecifierSet(rest) for name, _, rest in (line.partition(" ") for line in lines)}
+        for lines in recipe["requirements"].values()
+    )
+    python = SpecifierSet(PROJECT["requires-python"])
+    assert host == {"python": python, "pip": SpecifierSet(), "setuptools": SETUPTOOLS}
+    named = {OF_CONDA.get(name, name): one.specifier for name, one in needed("").items()}
+    assert run == named | {"python": python}
 
 
 def test_the_container_is_small_and_nobody_is_root_in_it() -> None:

@@ -1,4 +1,4 @@
-"""The answers that pages show are those of `world`, and the picture is there."""
+"""The README is short; the answers that pages show are those of `world`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from source_tree import ROOT
 from tacit.cli import app
 
 README = ROOT / "README.md"
+HOW_IT_WORKS = ROOT / "docs" / "how-it-works.md"
+WORDS = 900  # of the README, at most
 LINE = re.compile(
     r"^(?P<place>\s+\d+\.)?\s*(?P<what>.+?)  +(?P<score>\d\.\d{3})\s+(?P<mark>known|predicted)$"
 )
@@ -27,7 +29,7 @@ EVIDENCE = re.compile(
 
 def shown() -> tuple[str, str]:
     """The command of the example, and the answers it shows."""
-    (text,) = (block.text for block in blocks(README) if block.language == "console")
+    (text,) = (block.text for block in blocks(HOW_IT_WORKS) if block.language == "console")
     call, _, printed = text.partition("\n")
     return call.removeprefix("$ "), printed
 
@@ -69,7 +71,7 @@ def an_atom_scores_as_shown_from_either_side() -> None:
     import tacit
 
     run = tacit.open("world", observed="train+valid")
-    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    page = HOW_IT_WORKS.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\?.*? : .*?)` \|.*\| (0\.\d\d) \|$", page, flags=re.MULTILINE)
     assert len(rows) == 3
     for question, score in rows:
@@ -100,9 +102,26 @@ def test_the_picture_is_small_enough_to_load() -> None:
     assert len(picture) < 300_000
 
 
-def test_the_two_commands_come_first() -> None:
-    first = next(block for block in blocks(README))
-    assert [command.words for command in commands(first.text)] == [
-        ("make", "demo"),
-        ("make", "test"),
-    ]
+def test_the_readme_is_read_in_three_minutes() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= WORDS
+    assert len(re.findall(r"!\[", text)) == 1
+    assert len(re.findall(r"^\|[-|: ]+\|$", text, flags=re.MULTILINE)) == 1
+    assert len(blocks(README)) == 1
+
+
+def test_the_first_lines_install_and_walk() -> None:
+    (block,) = blocks(README)
+    first, second, third, *checkout = [command.words for command in commands(block.text)]
+    assert (first, second) == (("pip", "install", "tacit-kg"), ("tacit", "demo"))
+    assert third[:3] == ("tacit", "ask", "world")
+    assert checkout == [("make", "demo"), ("make", "test")]
+
+
+def test_the_question_of_the_readme_is_the_one_that_is_explained() -> None:
+    (block,) = blocks(README)
+    (asked,) = (c.words[3] for c in commands(block.text) if c.words[:2] == ("tacit", "ask"))
+    (explained,) = (c.words[3] for c in commands(shown()[0]))
+    assert asked == explained
+    places = [what for what, mark, _ in lines(shown()[1]) if re.fullmatch(r"[A-Z]\w+", what)]
+    assert places.index("Georgetown") == 3  # the fourth, as the README says

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from tacit.engine.answers.answers import Answers as Answers

@@ -139,7 +139,7 @@ def test_sparql_without_rdflib_names_the_extra(facts: str, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "rdflib", None)
     error = ask(facts, SPARQL, "--symbolic").exception
     assert isinstance(error, QueryError)
-    assert "pip install 'tacit[rdf]'" in str(error)
+    assert "pip install 'tacit-kg[rdf]'" in str(error)
 
 
 @pytest.mark.parametrize(

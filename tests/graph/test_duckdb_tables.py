@@ -263,7 +263,8 @@ def test_what_is_no_parquet_and_what_is_missing(
         load(tmp_path / "g.parquet")
     monkeypatch.setattr(duckdb_tables, "find_spec", lambda _: None)
     with pytest.raises(
-        DataError, match=r"needs duckdb to be read; install it with: pip install 'tacit\[large\]'"
+        DataError,
+        match=r"needs duckdb to be read; install it with: pip install 'tacit-kg\[large\]'",
     ):
         load(tmp_path / "g.parquet")
 

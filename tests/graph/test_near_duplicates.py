@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rapidfuzz.distance import OSA
 
-from tacit.cli import _error_message
+from tacit.cli import error_message
 from tacit.errors import DataError
 from tacit.graph.labels import near_duplicates
 from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names, resembling
@@ -173,5 +173,5 @@ def test_the_difference_of_names_that_are_the_same_can_be_seen(name: str, other:
     ]
     assert unicodedata.normalize("NFKC", shown[0]) != unicodedata.normalize("NFKC", shown[1])
     error = DataError("; ".join(shown))
-    assert all(text in str(_error_message(error)) for text in shown)
+    assert all(text in str(error_message(error)) for text in shown)
     assert all(text in error.to_dict()["message"] for text in shown)

@@ -102,7 +102,7 @@ def test_rdf_needs_pyoxigraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "pyoxigraph", None)
     with pytest.raises(
         DataError,
-        match=r"g\.nt: needs pyoxigraph to be read; install it with: pip install 'tacit\[rdf\]'",
+        match=r"g\.nt: needs pyoxigraph to be read; install it with: pip install 'tacit-kg\[rdf\]'",
     ):
         read(tmp_path, "g.nt", TRIPLES)
 

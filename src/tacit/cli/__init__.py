@@ -30,6 +30,7 @@ _WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT
 
 # The function of each command, and its line in `tacit --help`.
 COMMANDS = {
+    "demo": ("demo.demo", "Walk through Tacit on the embedded graph."),
     "plan": ("ask.plan", "Show how a question would be answered."),
     "train": ("train.train", "Train a link predictor on a graph."),
     "import": ("train.import_", "Import a link predictor trained elsewhere."),
@@ -151,7 +152,7 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:
         # An import that Ctrl-C breaks off may fail in any way.
         interrupted = bool(interrupts) or isinstance(error, KeyboardInterrupt)
-        text = None if debug else "interrupted" if interrupted else _error_message(error)
+        text = None if debug else "interrupted" if interrupted else error_message(error)
         if text is None:
             raise
         if isinstance(error, OSError):
@@ -198,7 +199,7 @@ def _skip_freeing(error: BaseException) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))  # the traceback holds all of them
 
 
-def _error_message(error: BaseException) -> str | None:
+def error_message(error: BaseException) -> str | None:
     """The message of an error that a user can mend; None for a fault of the program."""
     if isinstance(error, TacitError):
         return f"error: {one_line(str(error))}" + (

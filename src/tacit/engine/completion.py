@@ -27,7 +27,7 @@ from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.builder import counted
 from tacit.graph.formats.frames import Library, make_frame
-from tacit.graph.formats.writing import NUMBER, TEXT, check_format, write_scored
+from tacit.graph.formats.writing import NUMBER, TEXT, check_format, data_frame, write_scored
 from tacit.graph.graph import Graph
 from tacit.links.scorer import shards_of
 
@@ -211,9 +211,7 @@ class Completion:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per fact."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self), columns=list(self.form._fields))
+        return data_frame(self, self.form._fields)
 
     def to_frame(self, library: Library = "pandas") -> Any:
         """One row per fact, as a frame of `pandas`, `polars` or `pyarrow`."""

@@ -69,7 +69,7 @@ def blank(width: float = 5.0, height: float = 3.2, columns: int = 1) -> tuple[Fi
         from matplotlib.figure import Figure
     except ImportError:
         raise SettingsError(
-            "figures need matplotlib; install it with: pip install 'tacit[plots]'"
+            "figures need matplotlib; install it with: pip install 'tacit-kg[plots]'"
         ) from None
     figure = Figure(figsize=(width, height), layout="constrained")
     every = figure.subplots(1, columns, sharey=True)

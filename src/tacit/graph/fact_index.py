@@ -35,7 +35,7 @@ def distinct(keys: Ints, below: int | None = None) -> Ints:
     return keys[fresh]
 
 
-def within(keys: Ints, table: Ints) -> Flags:
+def within(keys: Integers, table: Integers) -> Flags:
     """Whether each key occurs in a sorted table.
 
     >>> within(np.array([3, 1]), np.array([1, 2]))

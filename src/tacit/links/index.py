@@ -241,6 +241,6 @@ def faiss_library() -> Any:
         import faiss
     except ImportError:
         raise SettingsError(
-            "an index needs faiss; install it with pip install 'tacit[index]'"
+            "an index needs faiss; install it with: pip install 'tacit-kg[index]'"
         ) from None
     return faiss

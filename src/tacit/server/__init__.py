@@ -59,7 +59,7 @@ def serve(
         from tacit.server.serving import serve_runs
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"the service needs {error.name}; install it with: pip install 'tacit[server]'"
+            f"the service needs {error.name}; install it with: pip install 'tacit-kg[server]'"
         ) from None
     several: Mapping[str, NameOrPath | Run] = runs if isinstance(runs, Mapping) else {"": runs}
     if not several:

@@ -13,6 +13,7 @@ from tacit.engine.answers import answer_files
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
 from tacit.graph.formats.frames import Library, make_frame
+from tacit.graph.formats.writing import data_frame
 from tacit.graph.labels.prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -221,9 +222,7 @@ class Answers(Sequence[Answer]):
 
         Further columns are the variables of the first witness.
         """
-        import pandas as pd
-
-        return pd.DataFrame(answer_files.rows(self), columns=list(answer_files.columns(self)))
+        return data_frame(answer_files.rows(self), answer_files.columns(self))
 
     def to_frame(self, library: Library = "pandas") -> Any:
         """The table of `to_pandas` as a frame of `pandas`, `polars` or `pyarrow`."""

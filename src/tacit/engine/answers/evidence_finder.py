@@ -183,9 +183,9 @@ class EvidenceFinder:
         mixture = self.parts.mixture
         if mixture is None:
             return 1.0
-        ids = [torch.tensor([i], device=mixture.scorer.device) for i in atom]
+        ids = torch.tensor(atom, device=mixture.scorer.device)[:, None]
         chance = mixture.scorer.logits_of(*ids).double().sigmoid()
-        head, relation, tail = (torch.tensor([i], device=self.parts.scorer.device) for i in atom)
+        head, relation, tail = ids.to(self.parts.scorer.device)
         share = float(mixture.shares_of(head, relation))
         by_rules = share * float(mixture.chances(chance))
         written = mixture.written

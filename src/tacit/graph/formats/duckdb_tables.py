@@ -237,7 +237,7 @@ def _reading(path: Path) -> Iterator[tuple[Database, list[tuple[str, str]]]]:
     """
     if find_spec("duckdb") is None:
         raise DataError(
-            "needs duckdb to be read; install it with: pip install 'tacit[large]'", path
+            "needs duckdb to be read; install it with: pip install 'tacit-kg[large]'", path
         )
     if not path.is_file():
         raise DataError("no such file", path)

@@ -164,7 +164,7 @@ def _statements(
         from pyoxigraph import RdfFormat, parse
     except ImportError:
         raise DataError(
-            "needs pyoxigraph to be read; install it with: pip install 'tacit[rdf]'", path
+            "needs pyoxigraph to be read; install it with: pip install 'tacit-kg[rdf]'", path
         ) from None
     # with a statement per line, the parser can take whole blocks at once
     if kind in _LABELLED:

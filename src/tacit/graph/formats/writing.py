@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.disk import is_device
 from tacit.errors import SettingsError
@@ -19,6 +19,9 @@ from tacit.graph.formats.delimited import check_writable
 from tacit.graph.formats.duckdb_tables import connected
 from tacit.graph.formats.files import atomic_file, extension
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scored = tuple[str, str, str, float] | tuple[str, str, str, float, str]
 Cells = Sequence[Any]
@@ -89,6 +92,17 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> int:
     return count
 
 
+def data_frame(rows: Iterable[Cells], columns: Iterable[str]) -> pd.DataFrame:
+    """Rows as a pandas DataFrame."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise SettingsError(
+            "a DataFrame needs pandas; install it with: pip install 'tacit-kg[pandas]'"
+        ) from None
+    return pd.DataFrame(list(rows), columns=list(columns))
+
+
 def _tsv(row: Cells) -> str:
     check_writable(cell for cell in row if isinstance(cell, str))
     return "\t".join(map(_cell, row))
@@ -121,7 +135,7 @@ def _statement(fact: Scored, prefixes: Prefixes, scored: bool) -> str:
 def _write_parquet(path: Path, columns: Mapping[str, str], rows: Iterable[Cells]) -> int:
     if find_spec("duckdb") is None:
         raise SettingsError(
-            "writing Parquet needs duckdb; install it with: pip install 'tacit[large]'"
+            "writing Parquet needs duckdb; install it with: pip install 'tacit-kg[large]'"
         )
     with atomic_file(path) as file, connected() as database:
         beside = None if is_device(path) else path.parent

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.graph.fact_index import FactIndex, Ints
+from tacit.graph.fact_index import FactIndex, Ints, spread, within
 from tacit.links.rules.rule_joins import in_parts
 from tacit.links.rules.rule_set import NONE, Rule
 
+_FEW = 4096  # paths that are looked at together
 _PARTS = 4  # of the paths of a rule that are looked at, where groundings are among them
 
 
@@ -31,6 +32,12 @@ def groundings(index: FactIndex, rule: Rule, head: int, tail: int, count: int) -
     end = rule.end if rule.tail != NONE else tail
     if head in (end, rule.tail) or rule.tail not in (NONE, tail):
         return Groundings([], 0)
+    if (
+        end != NONE
+        and len(rule.body) > 1
+        and (paths := _few_paths(index, rule, head, end)) is not None
+    ):
+        return Groundings(list(map(tuple, paths[:count].tolist())), len(paths))
     walk = _walk(index, rule.body, np.array([[head]]), rule.tail, end)
     if len(rule.body) == 3 and end != NONE:
         inverse = [relation ^ 1 for relation in reversed(rule.body)]
@@ -50,6 +57,33 @@ def groundings(index: FactIndex, rule: Rule, head: int, tail: int, count: int) -
         found += map(tuple, paths[: count - len(found)].tolist())
         total += len(paths)
     return Groundings(found, total)
+
+
+def _few_paths(index: FactIndex, rule: Rule, head: int, end: int) -> Ints | None:
+    """All paths of two or three steps between two ends; None where many have to be looked at.
+
+    The last entity before the end comes from the end's own facts: one look-up less to follow.
+    """
+    first, *middle, last = rule.body
+    near = index.tails(head, first)
+    far = index.tails(end, last ^ 1)
+    if not len(near) or not len(far):
+        return np.empty((0, len(rule.body) + 1), dtype=np.int64)
+    if middle:
+        starts, ends = index.spans(near, np.full(len(near), middle[0]))
+        if int((ends - starts).sum()) > _FEW:
+            return None
+        origins, places = spread(starts, ends)
+        inner = np.column_stack([near[origins], index.all_tails[places]])
+        inner = inner[(inner[:, 0] != inner[:, 1]) & within(inner[:, 1], far)]
+    else:
+        inner = near[within(near, far)][:, None]
+    for outside in (head, end, rule.tail) if len(inner) else ():
+        inner = inner[(inner != outside).all(axis=1)]
+    paths: Ints = np.full((len(inner), len(rule.body) + 1), head, dtype=np.int64)
+    paths[:, 1:-1] = inner
+    paths[:, -1] = end
+    return paths
 
 
 def _starts(index: FactIndex, body: Sequence[int], head: int) -> int:

@@ -202,9 +202,9 @@ class RuleScorer:
         last = body[np.arange(len(places)), lengths - 1]
         bound = np.flatnonzero(starts & (ends != NONE))
         starts[bound] = self.index.counts(ends[bound], last[bound] ^ 1) > 0
-        short = bound[(lengths[bound] == 1) & starts[bound]]
-        heads = np.full(len(short), head)
-        starts[short] = self.index.contains(heads, body[short, 0], ends[short])
+        if len(short := bound[(lengths[bound] == 1) & starts[bound]]):
+            heads = np.full(len(short), head)
+            starts[short] = self.index.contains(heads, body[short, 0], ends[short])
         places = places[starts]
         order = np.lexsort((places, -rules.confidence[places]))
         sorted_places: Ints = places[order]

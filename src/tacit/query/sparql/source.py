@@ -165,7 +165,7 @@ def parse_source(text: str) -> tuple[SparqlText, Any, Any]:
         parser = import_module("rdflib.plugins.sparql.parser")
     except ImportError:
         raise QueryError(
-            "reading SPARQL needs rdflib; install it with: pip install 'tacit[rdf]'"
+            "reading SPARQL needs rdflib; install it with: pip install 'tacit-kg[rdf]'"
         ) from None
     try:
         with _GRAMMAR:
