@@ -46,6 +46,7 @@ COMMANDS = {
     "remove": ("facts.remove", "Take facts out of a run."),
     "rules": ("rules.rules", "Read and change the rules of a run."),
     "serve": ("serve.serve", "Serve a page, HTTP and SPARQL."),
+    "mcp": ("mcp.mcp", "Let an agent ask, by the Model Context Protocol."),
     "report": ("evaluate.report", "Write the results of a run as one page."),
     "data": ("data.app", "List, describe and write graphs."),
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from tacit.graph.settings import ReadSettings
 from tacit.server import serve as serve_runs
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 from tacit.server.workers import fork_server
+
+if TYPE_CHECKING:
+    from tacit.run.run import Run
 
 MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_client", "rate")
 
@@ -47,8 +50,26 @@ def serve(
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
-    """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
+    """Serve a page to ask questions on, and the same over HTTP, SPARQL and to agents at /mcp."""
     service = ServerSettings.of(settings | {"limits": Limits.of(limits)})
+    opening = {"device": device, "adapted": not unadapted, **engine}
+    with opened_runs(sources, reading, opening) as runs:
+        for note in notes(service):
+            say(f"note: {note}", err=True)
+        try:
+            serve_runs(runs, **service.explicit)
+        except KeyboardInterrupt:  # Ctrl-C ends a service
+            raise typer.Exit(130) from None
+
+
+@contextmanager
+def opened_runs(
+    sources: Iterable[str], reading: options.Values, opening: options.Values
+) -> Iterator[dict[str, Run]]:
+    """The runs to serve by name, opened with settings, while the process that forks workers starts.
+
+    Rules that were mined for graphs stay in the cache for as long as this is entered.
+    """
     fork_server.start()
     from tacit.run.mined import find_or_mine, holds_facts
     from tacit.run.run import Run
@@ -62,15 +83,10 @@ def serve(
         for name, source in named.items():
             facts = data.read_graph(source, **reading) if name in mined else source
             folder = find_or_mine(facts, progress=True)
-            if name in mined:  # workers may open it at any time, so it stays in the cache
+            if name in mined:  # workers may open it at any time
                 stack.enter_context(folder.in_use())
-            runs[name] = Run(folder, device=device, adapted=not unadapted, **engine)
-        for note in notes(service):
-            say(f"note: {note}", err=True)
-        try:
-            serve_runs(runs, **service.explicit)
-        except KeyboardInterrupt:  # Ctrl-C ends a service
-            raise typer.Exit(130) from None
+            runs[name] = Run(folder, **opening)
+        yield runs
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:
