@@ -140,7 +140,7 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
     files = tables.get("files", {})
     present = {name for name in GRAPH_FILES if (folder / name).is_file()}
     for name in (*files, ENTITIES, RELATIONS, *_OF_FACTS):
-        if name not in present | {NAMES}:
+        if name not in present | {NAMES, TRIE, TRIE_IDS}:
             raise RunError(f"run '{folder}' has no {name}; train the run again")
     try:
         same = {name for name in present if digest(folder / name) == files.get(name)}
