@@ -106,19 +106,27 @@ class Graph(Conversions):
         valid: Iterable[Sequence[str]] = (),
         test: Iterable[Sequence[str]] = (),
         name: str = "graph",
+        *,
+        attributes: Iterable[str] = (),
     ) -> Graph:
         """Builds a graph from label triples, read as files are.
 
         Duplicates and outer spaces are dropped, and `(a, r^-1, b)` is `(b, r, a)`. Ids are in the
-        order of first occurrence; `Graph.notes` lists what was dropped.
+        order of first occurrence; `Graph.notes` lists what was dropped. Relations that are named as
+        `attributes` have numbers, dates or durations for tails.
+
+        >>> graph = Graph.of([("Oslo", "founded", "1048")], attributes=["founded[date]"])
+        >>> graph.entities.labels, str(graph.attributes.quantities(0, 0)[0])
+        (['Oslo'], '1048')
         """
-        from tacit.graph.builder import Builder
+        from tacit.graph.builder import Builder, with_unseen_noted
+        from tacit.graph.recognition import recognise
 
         builder = Builder()
         for split, facts in zip(SPLITS, (train, valid, test), strict=True):
             rows = (_check_row(row, split, number) for number, row in enumerate(facts, 1))
             builder.add(split, list(chain.from_iterable(rows)))
-        return builder.graph(name)
+        return with_unseen_noted(recognise(builder.graph(name), tuple(attributes)))
 
     @property
     def num_entities(self) -> int:
@@ -154,11 +162,25 @@ class Graph(Conversions):
             }
             return Vocabulary(known.labels, known.kind, names)
 
-        return replace(self, entities=renamed(self.entities), relations=renamed(self.relations))
+        own = self.attributes.readable
+        of_attributes = {
+            label: tuple(dict.fromkeys((*readable.get(label, ()), *own.get(label, ()))))
+            for label in {**readable, **own}
+        }
+        return replace(
+            self,
+            entities=renamed(self.entities),
+            relations=renamed(self.relations),
+            attributes=self.attributes.named(of_attributes),
+        )
+
+    def without_attributes(self) -> Graph:
+        """The same graph without numbers and dates."""
+        return replace(self, attributes=Attributes())
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The readable names of entities and relations, by label.
+        """The readable names of entities, relations and attributes, by label.
 
         An inverse is listed only where its names differ from its relation's.
         """
@@ -166,7 +188,7 @@ class Graph(Conversions):
         for label, inverse in zip(self.relations[0::2], self.relations[1::2], strict=True):
             if names.get(inverse) == tuple(name + INVERSE for name in names.get(label, ())):
                 del names[inverse]
-        return names | self.entities.names
+        return self.attributes.names.names | names | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label of an IRI: its short form, or the IRI, bare or in angle brackets; or None.
@@ -180,9 +202,8 @@ class Graph(Conversions):
         labels = [self.prefixes.label(iri), f"<{iri}>"]
         if is_absolute(iri) and self.prefixes.iri(iri) is None:
             labels.insert(1, iri)
-        return next(
-            (label for label in labels if label in self.entities or label in self.relations), None
-        )
+        known = self.entities, self.relations, self.attributes.names
+        return next((label for label in labels if any(label in each for each in known)), None)
 
     def iri(self, label: str) -> str | None:
         """The IRI whose `label_of` is a label; None where there is none."""
@@ -237,13 +258,16 @@ class Graph(Conversions):
         return Statistics.of(self, hubs)
 
     def write(self, path: str | Path) -> None:
-        """Writes label facts to one `.tsv` or `.txt` file, or its splits to a folder.
+        """Writes facts and values to a `.tsv`, `.txt` or `.nt` file, or its splits to a folder.
 
         The file may be packed.
         """
+        from tacit.graph.formats.files import extension
         from tacit.graph.formats.label_tables import write_tsv
+        from tacit.graph.formats.writing import write_n_triples
 
-        write_tsv(self, path)
+        write = write_n_triples if extension(Path(path)) == ".nt" else write_tsv
+        write(self, path)
 
     def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (default: all), in both directions; cached."""
@@ -282,7 +306,8 @@ class Graph(Conversions):
         sizes = {name: len(self.split(name)) for name in SPLITS}
         facts = ", ".join(f"{size:,} {name}" for name, size in sizes.items() if size) or "no"
         labels = f"{self.num_entities:,} entities, {self.num_relations // 2:,} relations"
-        return f"Graph({self.name}: {labels}, {facts} facts)"
+        values = f", {len(self.attributes):,} values" if len(self.attributes) else ""
+        return f"Graph({self.name}: {labels}, {facts} facts{values})"
 
     def _repr_html_(self) -> str:
         """The graph for notebooks, with its first training facts."""
