@@ -254,3 +254,44 @@ def test_a_graph_as_a_frame_of_each_library() -> None:
     with pytest.raises(SettingsError, match="split is 'all'"):
         GRAPH.to_frame("pandas", "all")
     assert facts(tacit.load(GRAPH.to_frame("pyarrow"))) == FACTS
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+def test_numbers_and_dates_in_a_frame_are_attributes(make: Callable[[Columns], Any]) -> None:
+    places = [f"place {i}" for i in range(12)]
+    populations = {
+        "head": places,
+        "relation": ["population"] * 12,
+        "tail": range(1000, 13000, 1000),
+    }
+    columns = {name: list(values) for name, values in populations.items()}
+    graph = tacit.load(make(columns))
+    assert (len(graph.facts()), graph.entities.labels) == (0, places)
+    assert graph.attributes.column(0)[1].tolist() == list(range(1000, 13000, 1000))
+    days = [date(1900 + i, 1, 2) for i in range(12)]
+    graph = tacit.load(make(columns | {"relation": ["founded"] * 12, "tail": days}))
+    assert [str(each) for each in graph.attributes.quantities(3, 0)] == ["1903-01-02"]
+    halves = [i + 0.5 for i in range(12)]
+    graph = tacit.load(make(columns | {"relation": ["area[km²]"] * 12, "tail": halves}))
+    assert graph.attributes.quantities(1, 0)[0].unit == "km²"
+    assert tacit.load(make(columns), attributes=False).num_entities == 24
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_values_go_through_a_frame_and_back(library: Any) -> None:
+    world = tacit.load("world")
+    frame = world.to_frame(library)
+    back = tacit.load(frame)
+    assert facts(back) == facts(world)
+    assert back.attributes.listed == world.attributes.listed
+    here, there = (
+        [
+            {(graph.entities[id_], text) for id_, text in graph.attributes.texts(number)}
+            for number in range(4)
+        ]
+        for graph in (world, back)
+    )
+    assert here == there
+    test = nw.from_native(world.to_frame(library, "test"), eager_only=True)
+    rows = test.filter(nw.col("relation") == "population[number]")
+    assert ("Guyana", "779004") in set(zip(rows["head"], rows["tail"], strict=True))

@@ -7,6 +7,8 @@ import random
 import sys
 import warnings
 from collections import Counter
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,70 @@ def test_names_and_splits_go_through_graphml() -> None:
         assert facts(back, split) == facts(GRAPH, split)
     assert back.entities.name(back.entities.id("Norway")) == "Kingdom of Norway"
     assert back.entities.names == {"Norway": ("Kingdom of Norway",)}
+
+
+VALUES = Graph.of(
+    [("Oslo", "in", "Norway"), ("Oslo", "area[km²]", "454.03"), ("Oslo", "founded[date]", "1048"),
+     ("Oslo", "population", "717710"), ("Norway", "population", "5550203"),
+     ("Norway", "population", "5425270"), ("Norway", "name[number]", "7")],
+    [("Norway", "founded[date]", "1905-06-07")],
+    [("Norway", "sea[duration]", "PT90M")],
+    attributes=["area[km²]", "founded[date]", "population", "name[number]", "sea[duration]"],
+)  # fmt: skip
+
+
+def values(graph: Graph) -> dict[str, set[tuple[str, str]]]:
+    """The values of each attribute, named with its kind or unit."""
+    return {
+        str(attribute): {(graph.entities[id_], text) for id_, text in graph.attributes.texts(i)}
+        for i, attribute in enumerate(graph.attributes.listed)
+    }
+
+
+def test_values_are_attributes_of_nodes() -> None:
+    there = VALUES.to_networkx()
+    assert there.nodes["Oslo"] == {
+        "area[km²]": 454.03,
+        "founded[date]": "1048",
+        "population": 717710,
+    }
+    assert there.nodes["Norway"]["population"] == [5425270, 5550203]
+    assert there.nodes["Norway"]["name[number]"] == 7
+    assert [type(there.nodes["Oslo"][key]) for key in ("population", "area[km²]")] == [int, float]
+    back = Graph.from_networkx(there)
+    assert (values(back), back.notes) == (values(VALUES), ())
+    assert "founded[date]" not in VALUES.to_networkx("train").nodes["Norway"]
+    file = io.BytesIO()
+    del there.nodes["Norway"]["population"]  # GraphML has no lists
+    nx.write_graphml(there, file)
+    file.seek(0)
+    read = values(Graph.from_networkx(nx.read_graphml(file, force_multigraph=True)))
+    assert read.pop("population[number]") == {("Oslo", "717710")}
+    assert read == {key: each for key, each in values(VALUES).items() if "population" not in key}
+
+
+def test_what_nodes_have_is_read_by_its_type() -> None:
+    graph = nx.DiGraph([("a", "b", {"relation": "r"})])
+    graph.nodes["a"].update(
+        size=np.float64(0.5), big=True, color="red", born=date(1815, 12, 10), year="1815",
+        empty=None, hole=float("nan"), steps=np.int64(3), name="A",
+    )  # fmt: skip
+    graph.nodes["a"]["length[km]"] = Decimal("1.5")
+    graph.nodes["a"]["died[date]"] = 1852
+    graph.nodes["a"]["span"] = timedelta(hours=1)
+    read = Graph.from_networkx(graph)
+    assert values(read) == {
+        "size[number]": {("a", "0.5")},
+        "born[date]": {("a", "1815-12-10")},
+        "steps[number]": {("a", "3")},
+        "length[km]": {("a", "1.5")},
+        "died[date]": {("a", "1852")},
+        "span[duration]": {("a", "PT1H")},
+    }
+    assert read.notes == (
+        "nodes: attributes that are no numbers or dates ignored: big, color, year, empty, hole",
+    )
+    assert read.entities.labels == ["a", "b"]
 
 
 def test_relations_of_networkx_are_attributes_or_keys() -> None:

@@ -16,7 +16,7 @@ class Conversions:
     """What `Graph` inherits to become, and be made of, a graph of another library."""
 
     def to_frame(self, library: Library = "pandas", *splits: str) -> Any:
-        """The facts of some splits (default: all) as a frame of head, relation, tail and split.
+        """The facts and values of some splits (default: all): head, relation, tail and split.
 
         The library is `pandas`, `polars` or `pyarrow`. `tacit.load` reads any DataFrame.
         """
@@ -31,7 +31,7 @@ class Conversions:
         The relation of an edge is its attribute `relation`, by default `relation`, `predicate`,
         `label` or `type`, whichever the first edge has, or else its key. An undirected edge is a
         fact both ways; `split` of an edge may say valid or test. The `name` or `label` of a node is
-        its readable name.
+        its readable name; what else it has of numbers, dates and durations are its attributes.
         """
         from tacit.graph.formats.graph_libraries import from_networkx
 
@@ -40,8 +40,8 @@ class Conversions:
     def to_networkx(self, *splits: str) -> nx.MultiDiGraph[str]:
         """The facts of some splits (default: all) as a networkx graph of all entities.
 
-        The key of an edge is the label of its relation, as is its attribute `relation`; its
-        `split` is the other. A node has a `name` where that is not its label.
+        The key of an edge is its relation; it has a `relation` and a `split`, too. A node has its
+        numbers and dates, and a `name` where that is not its label.
         """
         from tacit.graph.formats.graph_libraries import to_networkx
 

@@ -79,24 +79,24 @@ def make_frame(
 
 
 def frame_of_graph(graph: Graph, library: Library, *splits: str) -> Any:
-    """The facts of some splits (default: all) as a frame of head, relation, tail and split."""
-    chosen = splits or SPLITS
-    entities, relations, names = (
-        np.array([*labels], dtype=object) for labels in (graph.entities, graph.relations, chosen)
-    )
-    facts = graph.facts(*chosen)
-    split_of = np.repeat(names, [len(graph.split(split)) for split in chosen])
-    values = {
-        "head": entities[facts[:, 0]],
-        "relation": relations[facts[:, 1]],
-        "tail": entities[facts[:, 2]],
-        "split": split_of,
-    }
-    return _of_columns(
-        dict.fromkeys(values, TEXT),
-        {name: column.tolist() for name, column in values.items()},
-        library,
-    )
+    """The facts and values of some splits (default: all): head, relation, tail and split.
+
+    An attribute is named with its kind or unit, so that it is read as one.
+    """
+    entities, relations = (np.array([*each], object) for each in (graph.entities, graph.relations))
+    columns: dict[str, list[Any]] = {name: [] for name in ("head", "relation", "tail", "split")}
+    for split in splits or SPLITS:
+        facts = graph.split(split)
+        columns["head"] += entities[facts[:, 0]].tolist()
+        columns["relation"] += relations[facts[:, 1]].tolist()
+        columns["tail"] += entities[facts[:, 2]].tolist()
+        for number, attribute in enumerate(graph.attributes.listed):
+            for entity, text in graph.attributes.texts(number, split):
+                columns["head"].append(graph.entities[entity])
+                columns["relation"].append(str(attribute))
+                columns["tail"].append(text)
+        columns["split"] += [split] * (len(columns["head"]) - len(columns["split"]))
+    return _of_columns(dict.fromkeys(columns, TEXT), columns, library)
 
 
 def _of_columns(types: Mapping[str, str], values: Mapping[str, list[Any]], library: Library) -> Any:

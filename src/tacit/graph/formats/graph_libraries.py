@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.builder import Builder
+from tacit.graph.attributes import Attribute
+from tacit.graph.builder import Builder, with_unseen_noted
+from tacit.graph.formats.label_tables import value_text
 from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.quantities import Quantity
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -22,15 +26,16 @@ if TYPE_CHECKING:
 PYKEEN = "pykeen:"  # stands before the name of one of its data sets
 RELATIONS = ("relation", "predicate", "label", "type")  # attributes of edges that name relations
 NAMES = ("name", "label")  # attributes of nodes that are readable names
+_SHOWN = 5  # attributes in a note
 _NETWORKX = Path("networkx graph")
 _FACTORIES = ("training", "validation", "testing")  # of a data set of PyKEEN
-_Facts = dict[str, list[tuple[int, int, int]]]
 
 
 def to_networkx(graph: Graph, *splits: str) -> nx.MultiDiGraph[str]:
     """A node per entity, and an edge per fact of some splits (default: all), keyed by relation.
 
-    An edge has its `relation` and `split`, a node its `name` where that is not its label.
+    An edge has its `relation` and `split`, a node its values, as numbers or texts, and its `name`
+    where that is not its label.
     """
     try:
         import networkx as nx
@@ -41,15 +46,28 @@ def to_networkx(graph: Graph, *splits: str) -> nx.MultiDiGraph[str]:
         ) from None
     result: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=graph.name)
     entities = graph.entities
-    for label in entities.labels:
-        result.add_node(
-            label, **{"name": entities.names[label][0]} if label in entities.names else {}
-        )
+    result.add_nodes_from(entities.labels)
+    for label, names in entities.names.items():
+        result.nodes[label][NAMES[0]] = names[0]
     for split in splits or SPLITS:
         for head, relation, tail in graph.split(split).tolist():
             label = graph.relations[relation]
             result.add_edge(entities[head], entities[tail], label, relation=label, split=split)
+    for number, attribute in enumerate(graph.attributes.listed):
+        is_plain = attribute == Attribute(attribute.name) and attribute.name not in NAMES
+        key = attribute.name if is_plain else str(attribute)
+        for entity, text in graph.attributes.texts(number, *splits):
+            value = _as_number(text) if attribute.kind == "number" else text
+            node = result.nodes[entities[entity]]
+            node[key] = [*np.atleast_1d(node[key]).tolist(), value] if key in node else value
     return result
+
+
+def _as_number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def from_networkx(source: nx.Graph[Any], relation: str | None = None) -> Graph:
@@ -57,15 +75,33 @@ def from_networkx(source: nx.Graph[Any], relation: str | None = None) -> Graph:
 
     The relation of an edge is its attribute `relation`, by default the first of `RELATIONS` that
     the first edge has, or else its key. An undirected edge is a fact both ways. The attribute
-    `split` of an edge may say valid or test.
+    `split` of an edge may say valid or test. Numbers, dates and durations of nodes are values in
+    train.
     """
     if not hasattr(source, "is_multigraph"):
         raise DataError(f"a {type(source).__name__} is no graph of networkx")
     ids = {node: place for place, node in enumerate(source)}
     labels = [_label(node, "node") for node in ids]
     _check_distinct(labels, _NETWORKX)
+    builder = Builder()
+    _add(builder, labels, *_facts(source, ids, relation))
+    _add_values(builder, source, labels)
+    graph = with_unseen_noted(builder.graph(str(source.graph.get("name") or "graph")))
+    return graph.named(
+        {
+            label: [name]
+            for node, label in zip(ids, labels, strict=True)
+            if (name := _name(source.nodes[node])) and name != label
+        }
+    )
+
+
+def _facts(
+    source: nx.Graph[Any], ids: Mapping[Any, int], relation: str | None
+) -> tuple[list[str], dict[str, list[tuple[int, int, int]]]]:
+    """The relations of a graph's edges, and its facts of each split."""
     relations: dict[str, int] = {}
-    facts: _Facts = {split: [] for split in SPLITS}
+    facts: dict[str, list[tuple[int, int, int]]] = {split: [] for split in SPLITS}
     edges = list(_edges(source))
     if relation is None and edges:
         relation = next((name for name in RELATIONS if name in edges[0][3]), None)
@@ -85,15 +121,38 @@ def from_networkx(source: nx.Graph[Any], relation: str | None = None) -> Graph:
         rows.append((ids[head], number, ids[tail]))
         if not source.is_directed() and head != tail:
             rows.append((ids[tail], number, ids[head]))
-    builder = Builder()
-    _add(builder, labels, list(relations), facts)
-    return builder.graph(str(source.graph.get("name") or "graph")).named(
-        {
-            label: [name]
-            for node, label in zip(ids, labels, strict=True)
-            if (name := _name(source.nodes[node])) and name != label
-        }
-    )
+    return list(relations), facts
+
+
+def _add_values(builder: Builder, source: nx.Graph[Any], labels: Sequence[str]) -> None:
+    """Adds the numbers, dates and durations of nodes; a note says what else they have."""
+    values = []
+    ignored = dict[str, None]()
+    for node, label in zip(source, labels, strict=True):
+        for key, cell in source.nodes[node].items():
+            for value in cell if isinstance(cell, list | tuple) else [cell]:
+                attribute = Attribute.declared(str(key)) or Attribute(str(key))
+                if quantity := _quantity(value, str(key)):
+                    unit = attribute.unit if quantity.kind == "number" else ""
+                    values.append((label, attribute.name, replace(quantity, unit=unit)))
+                elif key not in NAMES:
+                    ignored[str(key)] = None
+    builder.add_quantities(SPLITS[0], values)
+    if ignored:
+        names = ", ".join([*ignored][:_SHOWN]) + ", ..." * (len(ignored) > _SHOWN)
+        builder.notes.append(f"nodes: attributes that are no numbers or dates ignored: {names}")
+
+
+def _quantity(value: Any, key: str) -> Quantity | None:
+    """A value of Python as a quantity; a text is one if its attribute declares its kind."""
+    declared = Attribute.declared(key)
+    if isinstance(value, str):
+        return Quantity.parse(value, declared.kind) if declared else None
+    text = value_text(value)
+    is_whole = isinstance(text, Integral) and not isinstance(text, bool)
+    if isinstance(text, str) or is_whole:
+        return Quantity.parse(str(text), declared.kind if declared else None)
+    return None
 
 
 def _edges(source: nx.Graph[Any]) -> Iterable[tuple[Any, Any, Any, Mapping[str, Any]]]:
@@ -189,7 +248,7 @@ def from_pykeen(source: Any, valid: Any = None, test: Any = None, name: str | No
         entities = _labels(factory, "entity", factory.num_entities)
         _check_distinct(entities, f"{split} factory")
         _add(builder, entities, relations, {split: factory.mapped_triples.cpu().numpy()})
-    return builder.graph(name or "graph")
+    return with_unseen_noted(builder.graph(name or "graph"))
 
 
 def _labels(factory: Any, kind: str, count: int) -> list[str]:

@@ -192,7 +192,7 @@ def _read_columns(
     order, explicit = resolve_order(header, reading.columns, USUAL, bad.path)
     *ends, tails = (column(at) for at in order)
     if reading.attributes != ():
-        tails = [_value_text(value) for value in tails]
+        tails = [value_text(value) for value in tails]
     columns = [
         _labels(values, numbers, bad.path, header[at])
         for values, at in zip((*ends, tails), order, strict=True)
@@ -211,7 +211,7 @@ def _read_columns(
     return builder.graph("graph")
 
 
-def _value_text(value: Any) -> Any:
+def value_text(value: Any) -> Any:
     """The text of a number, date or duration of Python or pandas; anything else as it is.
 
     A moment at midnight is a day: pandas knows no other dates.
