@@ -49,8 +49,11 @@ if TYPE_CHECKING:
     Facts = str | Path | Graph | pandas.DataFrame | IntoFrame | Rows
 
 DATASETS = {
-    "world": "countries, cities, borders, languages, currencies and time zones of the world"
+    "world": "countries and cities of the world: borders, languages, currencies, time zones, "
+    "populations, areas and coordinates"
 }
+# the attributes of data sets, which need no recognition
+ATTRIBUTES = {"world": ("population[number]", "area[km²]", "latitude[number]", "longitude[number]")}
 # the function that adds the facts of a file to a split, by the file's extension
 FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {
     **dict.fromkeys(TABLES, read_table),
@@ -93,6 +96,8 @@ def load(
             "says its own",
             "format",
         )
+    if reading.attributes is None and len(texts) == len(sources) == 1:
+        reading = replace(reading, attributes=ATTRIBUTES.get(texts[0]))
     with ExitStack() as stack:
         located = [_locate(item, reading, stack) for item in sources]
         for name_of_option, shown in (
