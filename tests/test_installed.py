@@ -218,6 +218,9 @@ LACKING = {
     "mcp": ["tacit mcp world"],
     "plots": ["python -c 'from tacit.evaluate.figures import blank; blank()'"],
     "pandas": [f'python -c "{ASKING}.to_pandas()"'],
+    "frames": ["python -c \"import tacit; tacit.load('world').to_frame('polars')\""],
+    "pyg": ["python -c \"import tacit; tacit.load('world').to_pyg()\""],
+    "pykeen": ["tacit data describe pykeen:nations"],
     "index": ["tacit index world"],
     "large": ["tacit data describe f.parquet", f"python -c \"{ASKING}.to_parquet('a.parquet')\""],
 }

@@ -217,7 +217,7 @@ def test_without_narwhals_pandas_is_read_and_others_name_the_extra(
     monkeypatch.setitem(sys.modules, "narwhals", None)
     assert facts(tacit.load(pd.DataFrame(FACTS))) == FACTS
     with pytest.raises(
-        DataError, match=r"a polars DataFrame is read by narwhals and .*'tacit-kg\[frames\]'"
+        DataError, match=r"to read a polars DataFrame takes the extra .*'tacit-kg\[frames\]'"
     ):
         tacit.load(pl.DataFrame(FACTS, orient="row"))
     with pytest.raises(SettingsError, match=r"pip install 'tacit-kg\[frames\]' polars"):

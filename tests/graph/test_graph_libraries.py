@@ -300,6 +300,6 @@ def test_the_extra_of_a_missing_library_is_named(
     library: str, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    extra = {"torch_geometric.data": "pyg"}.get(library, library.split(".")[0])
+    extra = {"torch_geometric.data": "pyg", "networkx": "frames"}.get(library, "pykeen")
     with pytest.raises((DataError, SettingsError), match=rf"'tacit-kg\[{extra}\]'"):
         call()

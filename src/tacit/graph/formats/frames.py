@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Library = Literal["pandas", "polars", "pyarrow"]
 LIBRARIES: tuple[Library, ...] = get_args(Library)
-_INSTALL = "install them with: pip install 'tacit-kg[frames]'"
+_INSTALL = "install it with: pip install 'tacit-kg[frames]'"
 # what the DataFrames of some library have beside columns
 _MARKS = ("iloc", "__arrow_c_stream__", "collect")
 
@@ -45,7 +45,7 @@ def _arrow_table(frame: Any) -> pa.Table:
         import narwhals as nw
         import pyarrow as pa
     except ImportError:
-        raise DataError(f"a {kind} is read by narwhals and pyarrow; {_INSTALL}") from None
+        raise DataError(f"to read a {kind} takes the extra frames; {_INSTALL}") from None
     try:
         wrapped = nw.from_native(frame)
         is_lazy = isinstance(wrapped, nw.LazyFrame)
@@ -117,5 +117,5 @@ def _of_columns(types: Mapping[str, str], values: Mapping[str, list[Any]], libra
         return nw.from_dict(values, schema, backend=library).to_native()
     except ImportError:
         raise SettingsError(
-            f"a frame of {library} needs narwhals and {library}; {_INSTALL} {library}"
+            f"a frame of {library} takes it and the extra frames; {_INSTALL} {library}"
         ) from None

@@ -42,7 +42,7 @@ def to_networkx(graph: Graph, *splits: str) -> nx.MultiDiGraph[str]:
     except ImportError:
         raise SettingsError(
             "it takes networkx to make its graphs; install it with: "
-            "pip install 'tacit-kg[networkx]'"
+            "pip install 'tacit-kg[frames]'"
         ) from None
     result: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=graph.name)
     entities = graph.entities
@@ -263,7 +263,7 @@ def load_pykeen(name: str) -> Graph:
         from pykeen.datasets import dataset_resolver, get_dataset
     except ImportError:
         raise DataError(
-            "is a data set of PyKEEN, which is not installed: pip install 'tacit-kg[pykeen]'",
+            "is a data set of PyKEEN; install it with: pip install 'tacit-kg[pykeen]'",
             f"{PYKEEN}{name}",
         ) from None
     known: Sequence[str] = sorted(dataset_resolver.lookup_dict)
