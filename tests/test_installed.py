@@ -222,6 +222,11 @@ LACKING = {
     "pyg": ["python -c \"import tacit; tacit.load('world').to_pyg()\""],
     "pykeen": ["tacit data describe pykeen:nations"],
     "index": ["tacit index world"],
+    "hub": ["tacit ask hf://owner/name '?c : borders(France, ?c)'"],
+    **{
+        tracker: [f"tacit train world --out run --track {tracker}"]
+        for tracker in ("tensorboard", "mlflow", "wandb")
+    },
     "large": ["tacit data describe f.parquet", f"python -c \"{ASKING}.to_parquet('a.parquet')\""],
 }
 
