@@ -24,6 +24,7 @@ from tacit.graph.labels.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
+    from tacit.graph.value_index import ValueIndex
 
 Triples = NDArray[np.int32]
 # the numbers of entities and relations, and a hash of their labels
@@ -281,6 +282,18 @@ class Graph(Conversions):
     @cached_property
     def indexes(self) -> dict[tuple[str, ...], FactIndex]:
         """The indexes that were built before or read from files, by their splits."""
+        return {}
+
+    def values(self, *splits: str) -> ValueIndex:
+        """The index of the values of attributes in some splits; cached."""
+        from tacit.graph.value_index import ValueIndex
+
+        if splits not in self._values:
+            self._values[splits] = ValueIndex(self.attributes, splits, self.num_entities)
+        return self._values[splits]
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, ...], ValueIndex]:
         return {}
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
