@@ -96,7 +96,9 @@ def test_notes_go_to_standard_error(tmp_path: Path) -> None:
 
 def test_world_is_written_whole(tmp_path: Path) -> None:
     graph = load("world")
-    assert f"wrote {len(graph.facts()):,} facts" in run("world", "--out", str(tmp_path / "w.tsv"))
+    assert f"wrote {len(graph.facts()):,} facts and 4,834 values" in run(
+        "world", "--out", str(tmp_path / "w.tsv")
+    )
     assert len(load(tmp_path / "w.tsv").train) == len(graph.facts())
     run("world", "--out", str(tmp_path / "w"))
     assert [len(load(tmp_path / "w").split(p)) for p in ("train", "valid", "test")] == [
