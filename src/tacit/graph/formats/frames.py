@@ -43,18 +43,16 @@ def _arrow_table(frame: Any) -> pa.Table:
     kind = f"{type(frame).__module__.split('.')[0]} {type(frame).__name__}"
     try:
         import narwhals as nw
-        import pyarrow as pa
+        import pyarrow  # noqa: F401 - which narwhals converts to
     except ImportError:
         raise DataError(f"to read a {kind} takes the extra frames; {_INSTALL}") from None
     try:
         wrapped = nw.from_native(frame)
-        is_lazy = isinstance(wrapped, nw.LazyFrame)
-        table = wrapped.collect("pyarrow").to_native() if is_lazy else wrapped.to_arrow()
+        eager = wrapped.collect("pyarrow") if isinstance(wrapped, nw.LazyFrame) else wrapped
+        return eager.to_arrow()
     except Exception as error:  # it may be any of the library's
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"a {kind} cannot be read ({reason})") from None
-    assert isinstance(table, pa.Table)
-    return table
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

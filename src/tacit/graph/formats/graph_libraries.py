@@ -17,7 +17,7 @@ from tacit.graph.attributes import Attribute
 from tacit.graph.builder import Builder, with_unseen_noted
 from tacit.graph.formats.label_tables import value_text
 from tacit.graph.graph import SPLITS, Graph
-from tacit.graph.quantities import Quantity
+from tacit.graph.quantities import Kind, Quantity
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -41,8 +41,7 @@ def to_networkx(graph: Graph, *splits: str) -> nx.MultiDiGraph[str]:
         import networkx as nx
     except ImportError:
         raise SettingsError(
-            "it takes networkx to make its graphs; install it with: "
-            "pip install 'tacit-kg[frames]'"
+            "it takes networkx to make its graphs; install it with: pip install 'tacit-kg[frames]'"
         ) from None
     result: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=graph.name)
     entities = graph.entities
@@ -130,11 +129,13 @@ def _add_values(builder: Builder, source: nx.Graph[Any], labels: Sequence[str]) 
     ignored = dict[str, None]()
     for node, label in zip(source, labels, strict=True):
         for key, cell in source.nodes[node].items():
+            declared = Attribute.declared(str(key))
+            name, unit = (declared.name, declared.unit) if declared else (str(key), "")
             for value in cell if isinstance(cell, list | tuple) else [cell]:
-                attribute = Attribute.declared(str(key)) or Attribute(str(key))
-                if quantity := _quantity(value, str(key)):
-                    unit = attribute.unit if quantity.kind == "number" else ""
-                    values.append((label, attribute.name, replace(quantity, unit=unit)))
+                quantity = _quantity(value, declared.kind if declared else None)
+                if quantity is not None:
+                    unit_of_kind = unit if quantity.kind == "number" else ""
+                    values.append((label, name, replace(quantity, unit=unit_of_kind)))
                 elif key not in NAMES:
                     ignored[str(key)] = None
     builder.add_quantities(SPLITS[0], values)
@@ -143,16 +144,13 @@ def _add_values(builder: Builder, source: nx.Graph[Any], labels: Sequence[str]) 
         builder.notes.append(f"nodes: attributes that are no numbers or dates ignored: {names}")
 
 
-def _quantity(value: Any, key: str) -> Quantity | None:
-    """A value of Python as a quantity; a text is one if its attribute declares its kind."""
-    declared = Attribute.declared(key)
+def _quantity(value: Any, kind: Kind | None) -> Quantity | None:
+    """A value of Python as a quantity; a text is one if the kind is declared."""
     if isinstance(value, str):
-        return Quantity.parse(value, declared.kind) if declared else None
+        return Quantity.parse(value, kind) if kind else None
     text = value_text(value)
     is_whole = isinstance(text, Integral) and not isinstance(text, bool)
-    if isinstance(text, str) or is_whole:
-        return Quantity.parse(str(text), declared.kind if declared else None)
-    return None
+    return Quantity.parse(str(text), kind) if is_whole or isinstance(text, str) else None
 
 
 def _edges(source: nx.Graph[Any]) -> Iterable[tuple[Any, Any, Any, Mapping[str, Any]]]:

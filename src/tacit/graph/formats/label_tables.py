@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -191,24 +192,33 @@ def _read_columns(
     """Builds a graph from the columns of a table in memory, whose rows have `numbers`."""
     order, explicit = resolve_order(header, reading.columns, USUAL, bad.path)
     *ends, tails = (column(at) for at in order)
-    if reading.attributes != ():
+    if reading.attributes != () and not _are_texts(tails):
         tails = [value_text(value) for value in tails]
     columns = [
         _labels(values, numbers, bad.path, header[at])
         for values, at in zip((*ends, tails), order, strict=True)
     ]
     facts = list[str]()
-    for number, fact in zip(numbers, zip(*columns, strict=True), strict=True):
-        if "" in fact:
-            empty = COLUMNS[fact.index("")]
-            bad.add(number, f"the {empty} is empty", f"expected {join_words(COLUMNS)}")
-        else:
-            facts += fact
+    rows = zip(*columns, strict=True)
+    if any("" in labels for labels in columns):
+        for number, fact in zip(numbers, rows, strict=True):
+            if "" in fact:
+                empty = COLUMNS[fact.index("")]
+                bad.add(number, f"the {empty} is empty", f"expected {join_words(COLUMNS)}")
+            else:
+                facts += fact
+    else:
+        facts += chain.from_iterable(rows)
     builder = Builder()
     count = len(facts) // 3
     builder.add("train", facts)
     check_table(bad, "train", builder, header, order, reading.columns, explicit, count)
     return builder.graph("graph")
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Whether all values are texts, which is looked up without leaving C."""
+    return set(map(type, values)) <= {str}
 
 
 def value_text(value: Any) -> Any:
@@ -227,11 +237,13 @@ def value_text(value: Any) -> Any:
     return value.isoformat()[:10] if isinstance(value, date) else value
 
 
-def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
+def _labels(values: Sequence[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
     """The labels of a column, text or whole numbers; empty where missing.
 
     Any other value is an error.
     """
+    if _are_texts(values):
+        return [value.strip(" ") for value in values]
     labels = []
     for row, value in zip(numbers, values, strict=True):
         label = ""
