@@ -292,3 +292,42 @@ def test_a_service_replies_with_values_and_comparisons() -> None:
     (part,) = (p for p in parts if "population(Suriname)" in p.get("text", ""))
     assert [value["value"] for value in part["comparison"]["values"]] == [592_000, 786_000]
     assert (part["comparison"]["low"], part["comparison"]["high"]) == (None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("other", "unit", "written"),
+    [
+        (1998.0, "", "founded(Bolt) = 2011 > 2010  known"),
+        (2999.0, "", "founded(Bolt) = 2011 > 2010  known"),
+        (3000.0, "", "founded(Bolt) = 2,011 > 2,010  known"),
+        (999.0, "", "founded(Bolt) = 2,011 > 2,010  known"),
+        (1998.5, "", "founded(Bolt) = 2,011 > 2,010  known"),
+        (1998.0, "kg", "founded(Bolt) = 2,011 kg > 2,010 kg  known"),
+    ],
+)
+def test_years_have_no_separators_where_all_known_values_look_like_years(
+    other: float, unit: str, written: str
+) -> None:
+    facts = Graph.of([("Acme", "in", "Lyon"), ("Bolt", "in", "Lyon")])
+    rows = [(0, 0, Quantity(other), 0), (2, 0, Quantity(2011.0), 0)]
+    assert facts.entities[2] == "Bolt"
+    firms = replace(facts, attributes=Attributes.of([Attribute("founded", unit=unit)], rows))
+    known = Engine(firms, FactorScorer([np.full((3, 3), 0.25)]), calibration="sigmoid")
+    found = known.ask("?f : founded(?f) > 2010 & in(?f, Lyon)", explain=True)
+    bolt = next(answer for answer in found if answer.entity == "Bolt")
+    assert [str(each) for each in bolt.witnesses[0].comparisons] == [written]
+
+
+def test_predicted_years_are_written_to_the_year() -> None:
+    class Years(Flat):
+        def predicted(
+            self, attribute: int, entity: int, level: float = 0.8
+        ) -> PredictedValue | None:
+            return PredictedValue(1987.3, 1949.6, 2004.1, level, 0.8)
+
+    facts = Graph.of([("Acme", "in", "Lyon"), ("Bolt", "in", "Lyon")])
+    rows = Attributes.of([Attribute("founded")], [(0, 0, Quantity(1998.0), 0)])
+    firms = replace(facts, attributes=rows)
+    scorer = FactorScorer([np.full((3, 3), 0.25)])
+    found = Engine(firms, scorer, values=Years(3), calibration="sigmoid").ask("founded(Bolt)")
+    assert "founded(Bolt) = 1987 (1950–2004)" in str(found)

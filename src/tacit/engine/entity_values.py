@@ -19,7 +19,7 @@ from tacit.graph.quantities import Quantity
 from tacit.links.values.evidence import WalkEvidence, find_evidence
 from tacit.links.values.fitted_values import FittedValues
 from tacit.links.values.value_files import RunValues
-from tacit.query.value_text import predicted_text, value_text
+from tacit.query.value_text import has_years, predicted_text, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,11 +39,14 @@ class ValueReason:
     relations: tuple[str, ...]  # that lead there; none for another value of the entity itself
     number: int  # of entities in all
     share: float
+    years: bool = False  # whether the values look like years
 
     def to_dict(self) -> dict[str, Any]:
         """The reason as plain data for JSON."""
         numbers = (value.value if value.kind == "number" else str(value) for value in self.values)
-        return {**vars(self), "values": [*numbers]}
+        data = {**vars(self), "values": [*numbers]}
+        del data["years"]
+        return data
 
     def __str__(self) -> str:
         """The values in one line.
@@ -53,7 +56,7 @@ class ValueReason:
         'latitude of Paris 48.9, by has_city (61 %)'
         """
         pairs = zip(self.entities, self.values, strict=True)
-        listed = ", ".join(f"{entity} {value_text(value)}" for entity, value in pairs)
+        listed = ", ".join(f"{entity} {value_text(value, self.years)}" for entity, value in pairs)
         others = self.number - len(self.entities)
         more = f" and {others:,} more" if others else ""
         way = f", by {', '.join(self.relations)}" if self.relations else ""
@@ -98,9 +101,10 @@ def find_value(engine: Engine, entity: str, attribute: str, level: float) -> Ent
     at, which = graph.entities.id(entity), graph.attributes.names.id(attribute)
     listed = graph.attributes.listed[which]
     label = graph.entities[at]
-    known = engine.parts.known_values.attributes
-    if quantities := known.quantities(at, which):
-        return EntityValue(listed, tuple(quantities), entity=label)
+    known = engine.parts.known_values
+    years = has_years(known, listed)
+    if quantities := known.attributes.quantities(at, which):
+        return EntityValue(listed, tuple(quantities), years=years, entity=label)
     if engine.parts.values is None:
         return None
     predicted = engine.parts.values.predicted(which, at, level)
@@ -108,7 +112,7 @@ def find_value(engine: Engine, entity: str, attribute: str, level: float) -> Ent
         return None
     found = find_evidence(graph, fitted_values(engine), which, at, _WALKS, _EXAMPLES)
     reasons = tuple(_reason(engine, at, each) for each in found)
-    return EntityValue(listed, (), predicted, label, reasons)
+    return EntityValue(listed, (), predicted, years, label, reasons)
 
 
 def check_level(level: float) -> None:
@@ -132,13 +136,15 @@ def _reason(engine: Engine, entity: int, found: WalkEvidence) -> ValueReason:
     graph = engine.graph
     ends = found.ends or (entity,)
     attributes = graph.attributes
+    listed = attributes.listed[found.walk.attribute]
     return ValueReason(
-        attributes.listed[found.walk.attribute].name,
+        listed.name,
         tuple(graph.entities.name(end) for end in ends),
         tuple(attributes.quantities(end, found.walk.attribute, "train")[0] for end in ends),
         tuple(graph.relations.name(relation) for relation in found.walk.relations),
         found.number,
         found.share,
+        has_years(engine.parts.known_values, listed),
     )
 
 
@@ -215,7 +221,8 @@ class ValueCompletion:
         for _, attribute, entity, (low, median, high, presence) in found[: self.top]:
             listed = self.engine.graph.attributes.listed[attribute]
             ends = [plain_value(value, listed) for value in (median, low, high)]
-            text = predicted_text(median, low, high, listed)
+            years = has_years(self.engine.parts.known_values, listed)
+            text = predicted_text(median, low, high, listed, years)
             label = self.engine.graph.entities[entity]
             yield MissingValue(label, listed.name, ends[0], ends[1], ends[2], presence, text)
 

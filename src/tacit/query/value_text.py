@@ -8,18 +8,35 @@ import numpy as np
 
 from tacit.graph.attributes import Attribute
 from tacit.graph.quantities import Quantity
+from tacit.graph.value_index import ValueIndex
 
 _SCALES = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
 SMALLEST = 1e-300  # nearer to zero is an open end at zero
+_YEARS = 1000, 2999
 
 
-def value_text(quantity: Quantity) -> str:
+def has_years(known: ValueIndex, attribute: Attribute) -> bool:
+    """Whether known values are plain numbers that look like years: whole, of four digits.
+
+    They are written without separators of thousands.
+    """
+    if attribute.kind != "number" or attribute.unit:
+        return False
+    levels = known.column(attribute.name).levels
+    if not len(levels) or levels[0] < _YEARS[0] or levels[-1] > _YEARS[1]:
+        return False
+    return bool((levels == np.floor(levels)).all())
+
+
+def value_text(quantity: Quantity, years: bool = False) -> str:
     """A known value, exactly.
 
     >>> value_text(Quantity(551695, unit="km²")), value_text(Quantity.parse("1950-06", "date"))
     ('551,695 km²', '1950-06')
+    >>> value_text(Quantity(2011), years=True)
+    '2011'
     """
-    return _with_unit(_number_text(quantity), quantity.unit)
+    return _with_unit(_number_text(quantity, years), quantity.unit)
 
 
 def rounded_text(value: float, attribute: Attribute) -> str:
@@ -33,19 +50,27 @@ def rounded_text(value: float, attribute: Attribute) -> str:
     return _with_unit(number + scale, attribute.unit)
 
 
-def predicted_text(median: float, low: float, high: float, attribute: Attribute) -> str:
+def predicted_text(
+    median: float, low: float, high: float, attribute: Attribute, years: bool = False
+) -> str:
     """A predicted value with its interval.
 
     >>> predicted_text(1.1e6, 0.72e6, 1.84e6, Attribute("population"))
     '1.1 M (0.7–1.8 M)'
+    >>> predicted_text(1987.3, 1949.6, 2004.1, Attribute("founded"), years=True)
+    '1987 (1950–2004)'
     """
+    if years:
+        return f"{median:.0f} ({low:.0f}–{high:.0f})"
     (least, _), (most, scale) = (_rounded(end, attribute, high) for end in (low, high))
     interval = f"{least}{' to ' if '-' in least + most else '–'}{most}{scale}"
     number, scale = _rounded(median, attribute)
     return _with_unit(f"{number}{scale} ({interval})", attribute.unit)
 
 
-def range_text(low: float, high: float, attribute: Attribute) -> tuple[str, str]:
+def range_text(
+    low: float, high: float, attribute: Attribute, years: bool = False
+) -> tuple[str, str]:
     """What stands before and after a value that lies in a range.
 
     >>> bounds = math.nextafter(5e6, math.inf), math.inf
@@ -55,8 +80,8 @@ def range_text(low: float, high: float, attribute: Attribute) -> tuple[str, str]
     >>> range_text(*days, Attribute("founded", "date"))
     ('1900 <= ', ' < 1950')
     """
-    least, has_low = _end_text(low, attribute)
-    most, has_high = _end_text(high, attribute)
+    least, has_low = _end_text(low, attribute, years)
+    most, has_high = _end_text(high, attribute, years)
     if low == high:
         return "", f" = {least}"
     if high == math.inf:
@@ -78,13 +103,13 @@ def sign_of(low: float, high: float) -> str:
     return signs.get((low, high), "")
 
 
-def _end_text(value: float, attribute: Attribute) -> tuple[str, bool]:
+def _end_text(value: float, attribute: Attribute, years: bool) -> tuple[str, bool]:
     """An end of a range, and whether it belongs to it; empty where there is none."""
     if math.isinf(value):
         return "", True
     near = float(f"{value:.13g}") if abs(value) > SMALLEST else 0.0
     precision = _precision(near) if attribute.kind == "date" else ""
-    text = _number_text(Quantity(near, attribute.kind, precision))
+    text = _number_text(Quantity(near, attribute.kind, precision), years)
     return _with_unit(text, attribute.unit), near == value
 
 
@@ -99,8 +124,8 @@ def _precision(days: float) -> str:
     return "day"
 
 
-def _number_text(quantity: Quantity) -> str:
-    if quantity.kind != "number":
+def _number_text(quantity: Quantity, years: bool) -> str:
+    if quantity.kind != "number" or years:
         return str(quantity)
     whole = abs(quantity.value) < 1e15 and int(quantity.value) == quantity.value
     return f"{int(quantity.value):,}" if whole else f"{quantity.value:,}"

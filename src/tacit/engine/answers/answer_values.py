@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.graph.attributes import Attribute
 from tacit.graph.quantities import Quantity
-from tacit.query.value_text import predicted_text, value_text
+from tacit.query.value_text import has_years, predicted_text, value_text
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
@@ -24,16 +24,19 @@ class AnswerValue:
     attribute: Attribute
     known: tuple[Quantity, ...] = ()
     predicted: PredictedValue | None = field(default=None, hash=False)
+    years: bool = False  # whether the attribute's numbers look like years
 
     @classmethod
     def of(cls, comparisons: Comparisons, attribute: str, entity: int) -> AnswerValue | None:
         """The value of an entity; None where it has none, known or predicted."""
         attributes = comparisons.known.attributes
         i = attributes.names.id(attribute)
+        listed = attributes.listed[i]
+        years = has_years(comparisons.known, listed)
         if known := attributes.quantities(entity, i):
-            return cls(attributes.listed[i], tuple(known))
+            return cls(listed, tuple(known), years=years)
         predicted = comparisons.predicted(attribute, entity)
-        return None if predicted is None else cls(attributes.listed[i], (), predicted)
+        return None if predicted is None else cls(listed, (), predicted, years)
 
     @property
     def mark(self) -> str:
@@ -66,8 +69,8 @@ class AnswerValue:
     def __str__(self) -> str:
         if self.predicted is not None:
             ends = self.predicted.low, self.predicted.high
-            return predicted_text(self.predicted.median, *ends, self.attribute)
-        return " or ".join(map(value_text, self.known))
+            return predicted_text(self.predicted.median, *ends, self.attribute, self.years)
+        return " or ".join(value_text(each, self.years) for each in self.known)
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data for JSON."""

@@ -56,7 +56,8 @@ class WitnessComparison:
     def __str__(self) -> str:
         one = len(self.values) == 1
         limited = self.attributes[0] if one else Attribute("")
-        before, after = range_text(self.low, self.high, limited)
+        years = one and any(value.years for value in self.values if value)
+        before, after = range_text(self.low, self.high, limited, years)
         sign = "" if one else sign_of(self.low, self.high)
         if sign:
             before = after = ""
