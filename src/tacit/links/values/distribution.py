@@ -53,7 +53,11 @@ class Errors:
     def chance(self, errors: Floats) -> Floats:
         """The probability of an error up to each of some."""
         scale = max(float(np.abs(self.knots).mean()), 1e-9)
-        inside = np.interp(errors, self.knots, self.chances)
+        flat = np.ravel(errors)
+        order = np.argsort(flat)  # in order, they are found several times faster
+        inside = np.empty(flat.shape)
+        inside[order] = np.interp(flat[order], self.knots, self.chances)
+        inside = inside.reshape(np.shape(errors))
         below = self.chances[0] * np.exp(np.minimum(errors - self.knots[0], 0.0) / scale)
         rest = 1.0 - self.chances[-1]
         above = 1.0 - rest * np.exp(-np.maximum(errors - self.knots[-1], 0.0) / scale)
@@ -89,6 +93,8 @@ class ValueDistribution:
         return chances
 
     def _up_to(self, entities: Any, values: Any) -> Floats:
+        if np.ndim(values) == 0 and np.isinf(values):  # most ranges have one end
+            return np.float64(values > 0)
         with np.errstate(invalid="ignore"):
             errors = to_scale(values, self.logarithmic) - self.locations[entities]
         return self.errors.chance(errors / self.spreads[entities])
