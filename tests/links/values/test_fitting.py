@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from tacit.evaluate.value_evaluation import evaluate_values
 from tacit.graph.attributes import Attributes
 from tacit.graph.graph import Graph
 from tacit.links.values.distribution import from_scale
 from tacit.links.values.evidence import find_evidence
 from tacit.links.values.fitted_values import FittedValues
 from tacit.links.values.fitting import LEAST_VALUES, fit_values
+from tacit.sources import load
 from value_graphs import Triples, places, with_values
 
 LATITUDE, PEOPLE = 0, 1
@@ -58,6 +60,14 @@ def test_sizes_over_many_magnitudes_are_learned_in_logarithms(values: FittedValu
     scales = [values.distribution(attribute).logarithmic for attribute in (LATITUDE, PEOPLE)]  # type: ignore[union-attr]
     assert scales == [False, True]
     assert set(values.fitted[PEOPLE].held_out) == {"linear", "log"}  # type: ignore[union-attr]
+
+
+def test_populations_of_the_world_are_learned() -> None:
+    """The largest are 17 times the middle one: by plain numbers no walk tells anything of them."""
+    graph = load("world")
+    population = evaluate_values(graph, fit_values(graph)).figures["population"]
+    assert population.scale == "log"
+    assert population.mae < 0.7 * population.median_mae
 
 
 def test_only_towns_have_a_latitude(graph: Graph, values: FittedValues) -> None:

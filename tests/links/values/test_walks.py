@@ -23,7 +23,7 @@ def random_graph(seed: int) -> Graph:
     names = sorted({end for fact in facts for end in (fact[0], fact[2])})
     values = {
         attribute: {
-            name: (float(draw.integers(10)), "train") for name in names if draw.uniform() < 0.6
+            name: (float(draw.integers(10, 20)), "train") for name in names if draw.uniform() < 0.6
         }
         for attribute in ("x", "y")
     }

@@ -16,7 +16,7 @@ from tacit.links.values.walks import ValueWalks
 
 LEAST_VALUES = 20  # entities with one, to learn an attribute from
 _MOST_EXAMPLES = 20_000
-_SKEW = 20.0  # of the largest sizes to the middle one, from which logarithms are tried
+_SKEW = 5.0  # of the largest sizes to the middle one, from which logarithms are tried
 _LARGEST = 1e15  # size of a value whose square and rounding single precision bears
 _CLEARLY = 0.95  # times the error in logarithms, whose intervals fit skewed values better
 _BLOCK = 4096  # entities predicted at a time
