@@ -53,16 +53,17 @@ class Errors:
     def chance(self, errors: Floats) -> Floats:
         """The probability of an error up to each of some."""
         scale = max(float(np.abs(self.knots).mean()), 1e-9)
-        flat = np.ravel(errors)
-        order = np.argsort(flat)  # in order, they are found several times faster
-        inside = np.empty(flat.shape)
-        inside[order] = np.interp(flat[order], self.knots, self.chances)
-        inside = inside.reshape(np.shape(errors))
-        below = self.chances[0] * np.exp(np.minimum(errors - self.knots[0], 0.0) / scale)
+        order = np.argsort(errors, axis=None)  # in order, they are found several times faster
+        ordered = np.ravel(errors)[order]
+        found = np.interp(ordered, self.knots, self.chances)
+        below = np.searchsorted(ordered, self.knots[0])
+        above = np.searchsorted(ordered, self.knots[-1], "right")
+        found[:below] *= np.exp((ordered[:below] - self.knots[0]) / scale)
         rest = 1.0 - self.chances[-1]
-        above = 1.0 - rest * np.exp(-np.maximum(errors - self.knots[-1], 0.0) / scale)
-        low, high = errors < self.knots[0], errors > self.knots[-1]
-        return np.where(low, below, np.where(high, above, inside))
+        found[above:] = 1.0 - rest * np.exp((self.knots[-1] - ordered[above:]) / scale)
+        chances = np.empty(len(order))
+        chances[order] = found
+        return chances.reshape(np.shape(errors))
 
     def quantile(self, chances: Any) -> Floats:
         """The errors of some probabilities, no further out than any that was seen."""
