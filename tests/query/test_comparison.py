@@ -135,6 +135,19 @@ def test_parameters_stand_for_literals_and_entities() -> None:
     assert str(query) == '?c : "in hab"(?c) > "in hab"(France) & founded(?c) < 1950-06'
 
 
+def test_parameters_stand_for_attributes_and_entities_of_an_order() -> None:
+    text = "?a, ?b : r(?a, ?b) order by $what(?b) desc, age($who)"
+    labels = {"what": "in hab", "who": "France"}
+    assert parse(text, labels) == parse(
+        "?a, ?b : r(?a, ?b) order by 'in hab'(?b) desc, age(France)"
+    )
+    assert parse("?a : r(?a, b) order by $top", {"top": "age"}) == parse(
+        "?a : r(?a, b) order by age"
+    )
+    with pytest.raises(QueryError, match=r"parameter \$age has no value"):
+        parse("?a : r(?a, b) order by $age")
+
+
 @pytest.mark.parametrize(
     ("several", "one"),
     [
