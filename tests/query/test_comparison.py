@@ -149,6 +149,24 @@ def test_parameters_stand_for_attributes_and_entities_of_an_order() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "?c : " + " < ".join(f"p(?v{i % 3})" for i in range(66)),
+        "?c : r(?c, b) & " + " & ".join(["1 < p(?c) < 2"] * 32),
+        "?c : r(?c, b) order by " + ", ".join(["p"] * 64),
+    ],
+)
+def test_chains_and_orders_count_as_what_they_stand_for(text: str) -> None:
+    with pytest.raises(QueryError, match="more than 64 atoms"):
+        parse(text)
+
+
+def test_a_long_literal_is_cut_in_its_error() -> None:
+    with pytest.raises(QueryError, match=f"^'{'9' * 40}' is no number"):
+        parse(f"?c : p(?c) > {'9' * 5000}")
+
+
+@pytest.mark.parametrize(
     ("several", "one"),
     [
         ("1900 <= p(?c) & p(?c) < 1950", "1900 <= p(?c) < 1950"),

@@ -287,8 +287,8 @@ def literal(text: str, unit: str = "") -> Quantity:
         if (quantity := Quantity.parse(written)) is not None:
             return replace(quantity, unit=its_unit)
     raise QueryError(
-        f"'{text}' is no number, date or duration; write one such as 10_000_000, 5e6, 1950-06 or "
-        "PT2H"
+        f"'{text:.40}' is no number, date or duration; write one such as 10_000_000, 5e6, 1950-06 "
+        "or PT2H"
     )
 
 

@@ -73,7 +73,9 @@ population(?c) desc>
     """
     question = f": {text}" if isinstance(text, str) and is_lone_value(text) else text
     targets, formula, count, keys = _parsed(question, "query")  # as `_Builder.query` returns them
-    if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
+    chains = (leaf for leaf in leaves(formula) if isinstance(leaf, WrittenComparison))
+    further = sum(len(chain.operators) - 1 for chain in chains) + len(keys)
+    if sum(1 for _ in leaves(formula)) + further > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula, keys = fill_parameters(formula, keys, parameters or {})
