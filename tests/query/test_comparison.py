@@ -242,6 +242,8 @@ def test_names_kinds_and_units_are_those_of_the_graph() -> None:
         ("runtime(?c) > 90", QueryError, "write a duration, such as PT2H"),
         ("surface_area(?c) > 5 m²", QueryError, "in km², not in m² at column 6; write it in km²"),
         ("population(?c) > 5 km²", QueryError, "leave the unit out"),
+        ("died(?c) - founded(?c) > 0 km", QueryError, "write a duration"),
+        ("died(?c) - founded(?c) > 1970-01-01", QueryError, "and 1970-01-01 is a date"),
         ("founded(?c) > population(?c)", QueryError, "founded is a date and population is a num"),
         ("population(?c) > 'Surface area'(?c)", QueryError, "a number in km²"),
         ("died(?c) - founded(?c) > 5", QueryError, "a difference of died is a duration"),
