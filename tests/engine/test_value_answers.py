@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +163,22 @@ def test_answers_show_the_values_that_are_asked_for(tmp_path: Path) -> None:
     assert lines[1].split() == ["?c", "?n"]
     assert "Suriname  592,000" in str(answers)
     assert "Chile" in answers._repr_html_()
+
+
+def test_files_have_values_in_full(tmp_path: Path) -> None:
+    facts = [("a", "size", "12345678901"), ("b", "size", "0.123456789012"), ("c", "size", "2")]
+    dates = [("a", "born", "12345"), ("b", "born", "-0043-03"), ("c", "born", "12345-06-01")]
+    known = Graph.of([*facts, *dates], attributes=["size", "born[date]"])
+    answers = Engine.of_facts(known).ask("?x, ?n, ?b : ?n = size(?x) & ?b = born(?x)")
+    answers.to_csv(tmp_path / "answers.csv")
+    with (tmp_path / "answers.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["entity"]: (row["?n"], row["?b"]) for row in csv.DictReader(file)}
+    stated = zip(facts, dates, strict=True)
+    assert rows == {fact[0]: (fact[2], date[2]) for fact, date in stated}
+    answers.to_rdf(tmp_path / "answers.nt")
+    written = (tmp_path / "answers.nt").read_text("utf-8")
+    for text, kind in (("12345", "gYear"), ("-0043-03", "gYearMonth"), ("12345-06-01", "date")):
+        assert f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>' in written
 
 
 def test_a_value_alone_is_the_answer() -> None:

@@ -48,20 +48,25 @@ class AnswerValue:
         return max(values) if descending else min(values)
 
     @property
-    def plain(self) -> Plain:
+    def first(self) -> Quantity:
         """The first known value, or the median of a prediction."""
         if self.predicted is not None:
-            return _plain(self.predicted.median, self.attribute)
-        first = self.known[0]
-        return first.value if first.kind == "number" else str(first)
+            return _quantity(self.predicted.median, self.attribute)
+        return self.known[0]
+
+    @property
+    def plain(self) -> Plain:
+        """The first value as plain data."""
+        return _plain(self.first)
 
     @property
     def interval(self) -> tuple[Plain, Plain] | None:
         """The interval of a prediction; None of a known value."""
         if self.predicted is None:
             return None
-        low, high = self.predicted.low, self.predicted.high
-        return _plain(low, self.attribute), _plain(high, self.attribute)
+        ends = self.predicted.low, self.predicted.high
+        low, high = (_plain(_quantity(end, self.attribute)) for end in ends)
+        return low, high
 
     def __str__(self) -> str:
         if self.predicted is not None:
@@ -80,8 +85,7 @@ class AnswerValue:
             "known": bool(self.known),
         }
         if len(self.known) > 1:
-            numbers = self.attribute.kind == "number"
-            data["values"] = [each.value if numbers else str(each) for each in self.known]
+            data["values"] = [*map(_plain, self.known)]
         if self.predicted is not None and self.interval is not None:
             data["low"], data["high"] = self.interval
             data["level"] = self.predicted.level
@@ -109,8 +113,11 @@ def order_by_values(
     return places
 
 
-def _plain(value: float, attribute: Attribute) -> Plain:
-    if attribute.kind == "number":
-        return value
+def _plain(quantity: Quantity) -> Plain:
+    return quantity.value if quantity.kind == "number" else str(quantity)
+
+
+def _quantity(value: float, attribute: Attribute) -> Quantity:
+    """A predicted value; a date is one to the day."""
     precision = "day" if attribute.kind == "date" else ""
-    return str(Quantity(value, attribute.kind, precision))
+    return Quantity(value, attribute.kind, precision, attribute.unit)
