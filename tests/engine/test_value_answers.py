@@ -181,6 +181,27 @@ def test_files_have_values_in_full(tmp_path: Path) -> None:
         assert f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>' in written
 
 
+def test_several_values_are_those_within_the_bounds_in_the_order_of_the_question() -> None:
+    sizes = [("a", "1"), ("a", "5"), ("a", "9"), ("b", "2"), ("b", "4"), ("b", "20"), ("c", "8")]
+    facts = [(entity, "r", "d") for entity in "abc"]
+    known = Graph.of([*facts, *((e, "size", n) for e, n in sizes)], attributes=["size"])
+
+    def shown(text: str) -> list[tuple[str, str]]:
+        answers = Engine.of_facts(known).ask(f"?x, ?n : r(?x, d) & ?n = size(?x) {text}")
+        return [(answer.entity, str(answer.quantities["?n"])) for answer in answers]
+
+    largest = [("b", "20 or 4 or 2"), ("a", "9 or 5 or 1"), ("c", "8")]
+    assert shown("order by ?n desc") == largest
+    assert shown("& 3 < ?n < 10 order by ?n") == [("b", "4"), ("a", "5 or 9"), ("c", "8")]
+    assert shown("& ?n < 9 & size(?x) > 1 order by ?n desc") == [
+        ("c", "8"), ("a", "5"), ("b", "4 or 2"),
+    ]  # fmt: skip
+    # another variable of the same name
+    assert shown("& (exists ?x . size(?x) > 8 & r(?x, d)) order by ?n desc") == largest
+    # a denied bound selects none of them
+    assert shown("& !(size(?x) > 15) order by ?n desc") == [("a", "9 or 5 or 1"), ("c", "8")]
+
+
 def test_a_value_alone_is_the_answer() -> None:
     assert "population(Suriname) = 592,000:  1.000  known" in str(
         engine().ask("population(Suriname)")

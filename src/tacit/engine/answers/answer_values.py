@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.graph.attributes import Attribute
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
     from tacit.links.values.predictor import PredictedValue
 
+EVERY_VALUE = -math.inf, math.inf
 Plain = float | str  # a number; a date or a duration as ISO 8601 writes it
 
 
@@ -34,6 +36,13 @@ class AnswerValue:
             return cls(attributes.listed[i], tuple(known))
         predicted = comparisons.predicted(attribute, entity)
         return None if predicted is None else cls(attributes.listed[i], (), predicted)
+
+    def selected(self, limits: tuple[float, float], descending: bool) -> AnswerValue:
+        """The value by the known ones that a question is about: those in a range, in its order."""
+        low, high = limits
+        inside = [each for each in self.known if low <= each.value <= high]
+        known = sorted(inside or self.known, key=lambda each: each.value, reverse=descending)
+        return replace(self, known=tuple(known))
 
     @property
     def mark(self) -> str:
