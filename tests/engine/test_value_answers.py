@@ -240,6 +240,31 @@ def test_an_order_takes_known_and_likely_answers_and_pages_after_it() -> None:
     assert [atom.object for atom in reasons[0].witnesses[0].atoms] == ["Suriname"]
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("size(b) - size(a) > 2", "size(b) = 5 km less size(a) = 1 km: the difference > 2 km"),
+        ("size(a) - size(b) < -2", "size(b) = 5 km less size(a) = 1 km: the difference > 2 km"),
+        (
+            "-9 < size(a) - size(b) <= 2",
+            "size(b) = 5 km less size(a) = 1 km: -2 km <= the difference < 9 km",
+        ),
+        (
+            "born(b) - born(a) >= P1D",
+            "born(b) = 1950-01-03 less born(a) = 1950-01-01: the difference >= 1 days",
+        ),
+        ("ran(b) - ran(a) > PT30M", "ran(b) = PT2H less ran(a) = PT1H: the difference > PT30M"),
+    ],
+)
+def test_differences_in_reasons_have_units_and_positive_bounds(text: str, says: str) -> None:
+    facts = [("a", "size", "1"), ("b", "size", "5"), ("a", "ran", "PT1H"), ("b", "ran", "PT2H"),
+             ("a", "born", "1950-01-01"), ("b", "born", "1950-01-03"), ("a", "r", "b")]  # fmt: skip
+    known = Graph.of(facts, attributes=["size[km]", "ran", "born"])
+    asked = Engine(known, FactorScorer([np.full((2, 2), 0.25)]), calibration="sigmoid")
+    (answer,) = asked.ask(f": {text}", explain=True)
+    assert [str(each) for each in answer.witnesses[0].comparisons] == [f"{says}  known"]
+
+
 def test_pairs_are_ordered_and_counted() -> None:
     asked = engine()
     pairs = asked.ask("?a, ?b : borders(?a, ?b) order by population(?b), population(?a) desc")

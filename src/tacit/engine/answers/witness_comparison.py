@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.engine.answers.answer_values import AnswerValue
@@ -54,16 +54,22 @@ class WitnessComparison:
         }
 
     def __str__(self) -> str:
-        one = len(self.values) == 1
-        limited = self.attributes[0] if one else Attribute("")
-        before, after = range_text(self.low, self.high, limited)
-        sign = "" if one else sign_of(self.low, self.high)
-        if sign:
-            before = after = ""
-        values = f" {sign or 'less'} ".join(map(self._value, range(len(self.values))))
-        if not one and not sign:
-            before, after = "", f": {before}the difference{after}"
-        text = f"{'not ' * self.negated}{before}{values}{after}"
+        values = [*map(self._value, range(len(self.values)))]
+        if len(values) == 1:
+            before, after = range_text(self.low, self.high, self.attributes[0])
+            return self._judged(f"{before}{values[0]}{after}")
+        if sign := sign_of(self.low, self.high):
+            return self._judged(f" {sign} ".join(values))
+        low, high = self.low, self.high
+        if sum(filter(math.isfinite, (low, high))) < 0:  # positive bounds are read more easily
+            values.reverse()
+            low, high = -high, -low
+        before, after = range_text(low, high, _difference(self.attributes[0]))
+        return self._judged(f"{' less '.join(values)}: {before}the difference{after}")
+
+    def _judged(self, text: str) -> str:
+        """A comparison as a text, with what became of it."""
+        text = f"{'not ' * self.negated}{text}"
         if None in self.values:
             return f"{text}: no value"
         if not self.observed:
@@ -77,6 +83,13 @@ class WitnessComparison:
         if value is None:
             return f"{named} unknown"
         return f"{named} {'=' if value.known else 'predicted'} {value}"
+
+
+def _difference(attribute: Attribute) -> Attribute:
+    """What the differences of an attribute's values are; dates differ by days."""
+    if attribute.kind == "date":
+        return Attribute("", unit="days")
+    return replace(attribute, name="")
 
 
 def _plain(end: float) -> float | None:
