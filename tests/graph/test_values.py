@@ -96,7 +96,11 @@ def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("".join(lines))
     shown = (
         CliRunner()
-        .invoke(app, ["data", "describe", str(tmp_path / "g.tsv")], catch_exceptions=False)
+        .invoke(
+            app,
+            ["data", "describe", str(tmp_path / "g.tsv"), "--no-attributes"],
+            catch_exceptions=False,
+        )
         .output
     )
     table = shown[shown.index("Numbers and dates as entities") :].splitlines()
@@ -108,7 +112,11 @@ def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
     )
     assert " ".join(rated.split()) == "rated 30 2 numbers 0, 1 may stay: many facts share each"
     assert "Leave such facts out, or replace values by ranges" in shown
-    output = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json"]).output
+    output = (
+        CliRunner()
+        .invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json", "--no-attributes"])
+        .output
+    )
     assert {one["relation"]: one["shared"] for one in json.loads(output)["values"]} == {
         "released": False,
         "rated": True,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.graph.fact_index import Flags, Floats, Ids
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.graph.quantities import PRECISIONS, Kind, Quantity
+from tacit.graph.quantities import KINDS, PRECISIONS, Kind, Quantity
 
 Codes = NDArray[np.uint8]
 # an entity, an attribute and a value, as ids, with the positions of the precision and the split
@@ -20,6 +21,17 @@ VALUE_ROW = np.dtype(
     [("entity", "i4"), ("attribute", "i4"), ("value", "f8"), ("precision", "u1"), ("split", "u1")]
 )
 Rows = NDArray[np.void]  # of type `VALUE_ROW`
+_SORTED_BY = ("attribute", "entity", "value", "precision", "split")
+_DECLARED = re.compile(r"(.*\S)\s*\[([^\[\]]+)\]", re.DOTALL)
+_BRACKET = re.compile(r"[\[\]]")
+# in round brackets, other words may be remarks, as in `population (estimate)`
+_IN_UNIT = re.compile(r"(.*\S)\s*\(([^()]+)\)", re.DOTALL)
+_UNITS = (
+    "mm cm m km ft mi mm2 cm2 m2 km2 mm² cm² m² km² ha acres ml l m3 m³ mg g kg t lb oz ms s min "
+    "h K °C °F % ° deg Pa hPa bar J kJ kWh W kW MW V Hz kHz MHz GHz kB MB GB km/h m/s mph "
+    "€ $ £ ¥ EUR USD GBP JPY CHF people persons years days hours minutes seconds metres meters "
+    "kilometres kilometers"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,41 @@ class Attribute:
     name: str
     kind: Kind = "number"
     unit: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            kinds = ", ".join(KINDS)
+            raise DataError(f"{self.name} is a '{self.kind}'; an attribute is one of {kinds}")
+        if self.unit and (
+            self.kind != "number" or self.unit in KINDS or _BRACKET.search(self.unit)
+        ):
+            raise DataError(
+                f"{self.name} is in '{self.unit}'; a unit belongs to numbers, has no brackets and "
+                f"is none of {', '.join(KINDS)}"
+            )
+
+    @classmethod
+    def declared(cls, text: str) -> Attribute | None:
+        """The attribute that a name in a table declares, by a kind or unit in brackets.
+
+        >>> Attribute.declared("founded[date]"), Attribute.declared("area (km2)")
+        (Attribute(name='founded', kind='date', unit=''), Attribute(name='area', kind='number', \
+unit='km2'))
+        >>> Attribute.declared("population (estimate)") is None
+        True
+        """
+        match = _DECLARED.fullmatch(text)
+        if match is None:
+            match = _IN_UNIT.fullmatch(text)
+            if match is None or match[2] not in _UNITS.split():
+                return None
+        name, word = match[1], match[2].strip()
+        kind = next((kind for kind in KINDS if kind == word), None)
+        return cls(name, kind) if kind else cls(name, unit=word)
+
+    def __str__(self) -> str:
+        """The name that declares the attribute."""
+        return f"{self.name}[{self.unit or self.kind}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +95,28 @@ class Attributes:
 
     listed: tuple[Attribute, ...] = ()
     rows: Rows = field(default_factory=lambda: np.empty(0, VALUE_ROW))
+    # the readable names of attributes
+    readable: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = "attribute", "entity", "value", "precision", "split"
-        rows = self.rows[np.lexsort([self.rows[key] for key in reversed(keys)])]
+        rows = self.rows[np.lexsort([self.rows[key] for key in reversed(_SORTED_BY)])]
         repeated = np.zeros(len(rows), dtype=bool)
-        repeated[1:] = np.logical_and.reduce([rows[key][1:] == rows[key][:-1] for key in keys[:-1]])
+        repeated[1:] = np.logical_and.reduce(
+            [rows[key][1:] == rows[key][:-1] for key in _SORTED_BY[:-1]]
+        )
         vars(self).update(rows=rows[~repeated])
+
+    @classmethod
+    def of_sorted(
+        cls,
+        listed: tuple[Attribute, ...],
+        rows: Rows,
+        readable: Mapping[str, Sequence[str]] | None = None,
+    ) -> Attributes:
+        """The attributes with rows in order, such as those of a file, which are not read here."""
+        attributes = cls.__new__(cls)
+        vars(attributes).update(listed=listed, rows=rows, readable=readable or {})
+        return attributes
 
     @classmethod
     def of(
@@ -78,7 +140,9 @@ class Attributes:
     @cached_property
     def names(self) -> Vocabulary:
         """The names of the attributes, by their ids."""
-        return Vocabulary((attribute.name for attribute in self.listed), kind="attribute")
+        return Vocabulary(
+            (attribute.name for attribute in self.listed), kind="attribute", names=self.readable
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -105,7 +169,12 @@ class Attributes:
 
     def where(self, mask: Flags) -> Attributes:
         """The same attributes with the values that a mask over `rows` selects."""
-        return replace(self, rows=self.rows[mask])
+        return self.of_sorted(self.listed, self.rows[mask], self.readable)
+
+    def named(self, names: Mapping[str, Sequence[str]]) -> Attributes:
+        """The same attributes with these readable names, of which those of others are dropped."""
+        own = {label: names[label] for label in self.names if label in names}
+        return self.of_sorted(self.listed, self.rows, own)
 
     def _rows_of(self, attribute: int, splits: Sequence[str]) -> Rows:
         starts = np.searchsorted(self.rows["attribute"], [attribute, attribute + 1])

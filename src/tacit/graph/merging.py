@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.errors import DataError
+from tacit.graph.attributes import Attribute
 from tacit.graph.builder import Builder, as_forward, counted, fact_keys
 from tacit.graph.fact_index import distinct, within
 from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
@@ -42,9 +43,12 @@ def join_graphs(graphs: Sequence[Graph], name: str) -> Graph:
             sum(entity.startswith(_BLANK) for entity in graph.entities) if builder.entities else 0
         )
         splits = {split: graph.split(split) // _FORWARD for split in SPLITS}
-        builder.add_coded(
-            [*map(label, graph.entities)], [*map(label, graph.relations.labels[0::2])], splits
-        )
+        labels = [*map(label, graph.entities)]
+        builder.add_coded(labels, [*map(label, graph.relations.labels[0::2])], splits)
+        listed = [replace(each, name=label(each.name)) for each in graph.attributes.listed]
+        for attribute in listed:
+            _check_alike(builder.attributes, attribute, graph.name)
+        builder.add_values(labels, listed, graph.attributes.rows)
         for known, more in graph.names.items():
             builder.names.setdefault(label(known), []).extend((0, name) for name in more)
         builder.notes += [f"{graph.name}: {note}" for note in graph.notes]
@@ -53,6 +57,19 @@ def join_graphs(graphs: Sequence[Graph], name: str) -> Graph:
                 f"{graph.name}: {counted(blank, 'blank node')} kept apart from those before"
             )
     return replace(builder.graph(name), prefixes=prefixes)
+
+
+def _check_alike(known: Iterable[Attribute], attribute: Attribute, name: str) -> None:
+    """Raises a `DataError` for an attribute that another graph has in another kind or unit."""
+    for other in known:
+        if other.name == attribute.name and other != attribute:
+            kinds = [
+                f"{each.kind}{f' in {each.unit}' * bool(each.unit)}" for each in (attribute, other)
+            ]
+            raise DataError(
+                f"{attribute.name} of {name} is a {kinds[0]}, and a {kinds[1]} elsewhere; make "
+                f"them alike, as by `attributes='{other}'`, or rename one"
+            )
 
 
 def _blank_stem(earlier: Collection[str]) -> str:

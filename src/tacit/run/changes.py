@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # fields of a change that are long or always the same
 _NOT_TRACED = ("new_names", "absent", "dry_run")
-_WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
+_WRITTEN = ("graph", "files", "prefixes", "attributes")  # tables that a run folder writes itself
 
 
 @dataclass(frozen=True)
