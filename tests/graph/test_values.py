@@ -111,7 +111,7 @@ def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
         "released 30 30 dates 1950-01-02, 1951-01-02, 1952-01-02 leave out, or use ranges"
     )
     assert " ".join(rated.split()) == "rated 30 2 numbers 0, 1 may stay: many facts share each"
-    assert "Leave such facts out, or replace values by ranges" in shown
+    assert "Name such relations by --attributes, leave the facts out, or replace" in shown
     output = (
         CliRunner()
         .invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json", "--no-attributes"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.fact_index import Flags, Floats, Ids
+from tacit.graph.fact_index import Flags, Floats, Ids, Ints
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.quantities import KINDS, PRECISIONS, Kind, Quantity
 
@@ -99,12 +99,8 @@ class Attributes:
     readable: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        rows = self.rows[np.lexsort([self.rows[key] for key in reversed(_SORTED_BY)])]
-        repeated = np.zeros(len(rows), dtype=bool)
-        repeated[1:] = np.logical_and.reduce(
-            [rows[key][1:] == rows[key][:-1] for key in _SORTED_BY[:-1]]
-        )
-        vars(self).update(rows=rows[~repeated])
+        order, fresh = _distinct(self.rows)
+        vars(self).update(rows=self.rows[order[fresh]])
 
     @classmethod
     def of_sorted(
@@ -161,6 +157,14 @@ class Attributes:
         rows = rows[slice(*np.searchsorted(rows["entity"], [entity, entity + 1]))]
         return [self.quantity(row) for row in rows]
 
+    def texts(self, attribute: int, *splits: str) -> Iterator[tuple[int, str]]:
+        """Yields the values of an attribute in some splits as texts, with their entities."""
+        rows = self._rows_of(attribute, splits)
+        kind = self.listed[attribute].kind
+        columns = (rows[name].tolist() for name in ("entity", "value", "precision"))
+        for entity, value, precision in zip(*columns, strict=True):
+            yield entity, str(Quantity(value, kind, PRECISIONS[precision]))
+
     def quantity(self, row: np.void) -> Quantity:
         """The quantity of a row."""
         attribute = self.listed[row["attribute"]]
@@ -184,3 +188,23 @@ class Attributes:
         from tacit.graph.graph import SPLITS
 
         return rows[np.isin(rows["split"], [SPLITS.index(split) for split in splits])]
+
+
+def value_keys(parts: Sequence[Rows]) -> list[Ints]:
+    """One integer per row of each part, equal exactly where rows are but for their splits."""
+    order, fresh = _distinct(np.concatenate(parts))
+    keys = np.empty(len(order), dtype=np.int64)
+    keys[order] = np.cumsum(fresh)
+    return np.split(keys, np.cumsum([len(part) for part in parts[:-1]]))
+
+
+def _distinct(rows: Rows) -> tuple[Ints, Flags]:
+    """The order of rows, and which of the ordered ones differ from those before in a value."""
+    order = np.lexsort([rows[key] for key in reversed(_SORTED_BY)])
+    fresh = np.ones(len(rows), dtype=bool)
+    for key in _SORTED_BY[:-1]:
+        column = rows[key][order]
+        same = column[1:] == column[:-1]
+        fresh[1:] = same if key == _SORTED_BY[0] else fresh[1:] & same
+    np.logical_not(fresh[1:], out=fresh[1:])
+    return order, fresh

@@ -146,10 +146,8 @@ def _with_attributes(
 def _find_fact(sources: Iterable[Any], fact: Sequence[str]) -> tuple[Path | None, int | None]:
     """The text table and the line of a fact among the sources of a graph, if it is in one."""
     for source in sources:
-        files = (source,)
-        if isinstance(source, _Folder):
-            files = (*source.splits.values(), *source.files)
-        for path in files:
+        is_folder = isinstance(source, _Folder)
+        for path in (*source.splits.values(), *source.files) if is_folder else [source]:
             if isinstance(path, Path) and extension(path) in TEXTS:
                 for line, row in table_rows(path):
                     if set(fact) <= set(row):

@@ -173,6 +173,10 @@ class Graph:
             attributes=self.attributes.named(of_attributes),
         )
 
+    def without_attributes(self) -> Graph:
+        """The same graph without numbers and dates."""
+        return replace(self, attributes=Attributes())
+
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         """The readable names of entities, relations and attributes, by label.
@@ -183,7 +187,7 @@ class Graph:
         for label, inverse in zip(self.relations[0::2], self.relations[1::2], strict=True):
             if names.get(inverse) == tuple(name + INVERSE for name in names.get(label, ())):
                 del names[inverse]
-        return {**self.attributes.readable} | names | self.entities.names
+        return self.attributes.names.names | names | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label of an IRI: its short form, or the IRI, bare or in angle brackets; or None.

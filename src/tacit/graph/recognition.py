@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.errors import DataError, UnknownName
-from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes
+from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes, Rows
 from tacit.graph.builder import counted
 from tacit.graph.fact_index import Flags, Ints
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed
@@ -75,36 +75,33 @@ def recognise(
     (['France', 'Spain'], 68000000.0)
     """
     forms = _forms(graph, wanted, like)
-    candidates = _to_quantities(graph) if wanted is None else set()
+    candidates = _candidates(graph) if wanted is None else set()
     candidates -= {i for label in settled for i in graph.relations.resolve(label)}
     candidates = {i for i in candidates if i not in forms and not _is_relation_of(like, graph, i)}
     facts = _Facts.of(graph, candidates | forms.keys())
     recognised = facts.recognised(candidates)
     forms |= _with_bare_names(graph, recognised, forms.values())
-    attributes = list(graph.attributes.listed)
-    notes = list(graph.notes)
+    attributes = [*graph.attributes.listed]
+    notes = [*graph.notes]
     taken = np.zeros(len(facts.rows), dtype=bool)
     parts = [graph.attributes.rows]
     for relation, form in sorted(forms.items()):
         at = facts.of_relation(relation)
-        if not len(at):
-            continue
-        values = TailValues.of(graph, facts.rows[at, 2], form.kind)
-        bad = ~values.known & (not form.keeps_facts)
+        tails = TailValues.of(graph, facts.rows[at, 2], form.kind)
+        bad = ~tails.known & (not form.keeps_facts)
         if bad.any():
-            notes.append(_skipped(graph, facts.rows[at[bad]], form, values.kind, skip_bad, locate))
-        taken[at[values.known | bad]] = True
-        rows = np.zeros(len(at), VALUE_ROW)
-        rows["entity"] = facts.rows[at, 0]
-        rows["attribute"] = _attribute_id(attributes, form, values.kind)
-        rows["value"] = values.values
-        rows["precision"] = values.precisions
-        rows["split"] = facts.splits[at]
-        parts.append(rows[values.known])
+            skipped = facts.rows[at[bad]]
+            if not skip_bad:
+                raise _error(graph, skipped, form.name, tails.kind, locate, bool(wanted))
+            notes.append(_skipped(graph, skipped, form.name, tails.kind))
+        taken[at[tails.known | bad]] = True
+        if tails.known.any():
+            attribute = _attribute_id(attributes, form, tails.kind)
+            parts.append(facts.values(at, attribute, tails)[tails.known])
     if wanted is None:
-        own = {*known, *(like.attributes.names if like else ())}
-        were_relations = all(each.name in own for each in graph.attributes.listed)
-        notes += _note([each for each in attributes if each.name not in own], were_relations)
+        known = {*known, *(like.attributes.names if like else ())}
+        were_relations = all(each.name in known for each in graph.attributes.listed)
+        notes += _note([each for each in attributes if each.name not in known], were_relations)
     graph = replace(graph, notes=tuple(notes))
     if not taken.any():
         return graph
@@ -140,6 +137,16 @@ class _Facts(NamedTuple):
         """The places of the facts of one of the relations."""
         return self.order[slice(*np.searchsorted(self.relations, [relation, relation + 1]))]
 
+    def values(self, at: Ints, attribute: int, tails: TailValues) -> Rows:
+        """The rows of an attribute for the facts at some places."""
+        rows = np.zeros(len(at), VALUE_ROW)
+        rows["entity"] = self.rows[at, 0]
+        rows["attribute"] = attribute
+        rows["value"] = tails.values
+        rows["precision"] = tails.precisions
+        rows["split"] = self.splits[at]
+        return rows
+
     def recognised(self, candidates: Iterable[int]) -> dict[int, _Form]:
         """The relations of which all tails are of one kind, and no names or ids."""
         graph = self.graph
@@ -155,13 +162,13 @@ class _Facts(NamedTuple):
         heads = np.zeros(graph.num_entities, dtype=bool)
         heads[self.rows[:, 0]] = True
         forms = {}
-        for relation in to_values:
-            label = graph.relations[relation]
-            kind, declared = kinds[relation], Attribute.declared(label)
+        for relation in candidates:
+            label, kind = graph.relations[relation], kinds[relation]
             distinct = np.unique(tails[relation])
-            if declared and kind in (declared.kind, "number" if declared.kind == "date" else kind):
+            declared = Attribute.declared(label)
+            if declared and TailValues.of(graph, distinct, declared.kind).known.all():
                 forms[relation] = _Form(*_parts(declared))
-            elif not (
+            elif kind and not (
                 heads[distinct].any()
                 or named[distinct].mean() > _NAMED
                 or (kind == "number" and _is_of_codes(label))
@@ -194,15 +201,20 @@ def _parts(attribute: Attribute) -> tuple[str, Kind, str]:
     return attribute.name, attribute.kind, attribute.unit
 
 
-def _to_quantities(graph: Graph) -> set[int]:
-    """The relations of which the first tail is a quantity."""
+def _candidates(graph: Graph) -> set[int]:
+    """The relations that declare an attribute, or of which the first tail is a quantity."""
     first = dict[int, int]()
     for split in SPLITS:
         facts = graph.split(split)
         relations, at = np.unique(facts[:, 1], return_index=True)
         first |= dict(zip(relations.tolist(), facts[at, 2].tolist(), strict=True))
     labels = graph.entities.labels
-    return {r for r, tail in first.items() if is_quantity(labels[tail], graph.prefixes)}
+    return {
+        relation
+        for relation, tail in first.items()
+        if Attribute.declared(graph.relations[relation])
+        or is_quantity(labels[tail], graph.prefixes)
+    }
 
 
 def _forms(graph: Graph, wanted: Sequence[str] | None, like: Graph | None) -> dict[int, _Form]:
@@ -276,14 +288,16 @@ def _with_bare_names(
     graph: Graph, recognised: Mapping[int, _Form], others: Iterable[_Form]
 ) -> dict[int, _Form]:
     """The forms of recognised relations; one keeps its unit in its name where that is needed."""
-    names = Counter({form[:3] for form in (*recognised.values(), *others)})
-    uses = Counter(name for name, _, _ in names)
-    uses.update(graph.relations[0::2])
-    labels = {i: graph.relations[i] for i in recognised}
-    return {
-        i: form._replace(name=labels[i]) if uses[form.name] > 1 and form.name != labels[i] else form
-        for i, form in recognised.items()
-    }
+    uses = Counter(name for name, _, _ in {form[:3] for form in (*recognised.values(), *others)})
+    forms = {}
+    for relation, form in recognised.items():
+        label = graph.relations[relation]
+        # square brackets are no part of a name, and round ones may be
+        taken = not label.endswith("]") and form.name in graph.relations
+        if form.name != label and (uses[form.name] > 1 or taken):
+            form = form._replace(name=label)
+        forms[relation] = form
+    return forms
 
 
 def _attribute_id(attributes: list[Attribute], form: _Form, kind: Kind) -> int:
@@ -305,21 +319,24 @@ def _in(unit: str) -> str:
     return f" in {unit}" if unit else ""
 
 
-def _skipped(
-    graph: Graph, bad: Triples, form: _Form, kind: Kind, skip_bad: bool, locate: Locate
-) -> str:
-    """A note on the facts of an attribute that are skipped; an error if they must not be."""
+def _error(
+    graph: Graph, bad: Triples, name: str, kind: Kind, locate: Locate, wanted: bool
+) -> DataError:
+    """The error for facts of an attribute that have no value."""
     head, relation, tail = bad[0].tolist()
     fact = (graph.entities[head], graph.relations[relation], graph.entities[tail])
-    if skip_bad:
-        facts = counted(len(bad), "fact")
-        return f"{form.name}: {facts} skipped without a {kind}, such as '{fact[2]}'"
     more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
-    raise DataError(
-        f"'{fact[2]}' of '{fact[0]}' is no {kind}{more}, as {form.name} must be; correct it, leave "
-        "it out by `skip_bad=True`, or read all as entities by `attributes=False`",
-        *locate(fact),
-    )
+    advice = "correct it, or leave it out by `skip_bad=True`"
+    if wanted:
+        advice += ", or read all as entities by `attributes=False`"
+    problem = f"'{fact[2]}' of '{fact[0]}' is no {kind}{more}, as {name} must be"
+    return DataError(f"{problem}; {advice}", *locate(fact))
+
+
+def _skipped(graph: Graph, bad: Triples, name: str, kind: Kind) -> str:
+    """The note on facts of an attribute that have no value."""
+    example = graph.entities[int(bad[0, 2])]
+    return f"{name}: {counted(len(bad), 'fact')} skipped without a {kind}, such as '{example}'"
 
 
 def _note(attributes: Sequence[Attribute], were_relations: bool) -> list[str]:

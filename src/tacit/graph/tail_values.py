@@ -120,11 +120,14 @@ class TailValues:
         distinct, at = np.unique(tails, return_inverse=True)
         labels = (graph.entities.labels[id_] for id_ in distinct.tolist())
         texts = [_unquoted(label, graph.prefixes) for label in labels]
-        if kind is None:
-            counts = np.bincount(at, minlength=len(distinct))
-            kind = max(KINDS, key=lambda kind: int(counts[_read(texts, kind)["known"]].sum()))
-        cells = _read(texts, kind)[at]
-        return cls(kind, cells["known"], cells["value"], cells["precision"])
+        counts = np.bincount(at, minlength=len(distinct))
+
+        def size(kind: Kind) -> int:
+            return int(counts[_read(texts, kind)["known"]].sum())
+
+        chosen: Kind = max(KINDS, key=size) if kind is None else kind
+        cells = _read(texts, chosen)[at]
+        return cls(chosen, cells["known"], cells["value"], cells["precision"])
 
 
 def _read(texts: Iterable[tuple[str, Kind | None]], kind: Kind) -> NDArray[np.void]:

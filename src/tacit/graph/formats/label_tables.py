@@ -44,7 +44,7 @@ from tacit.graph.formats.duckdb_tables import (
     parquet_fields,
 )
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
-from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.quantities import Quantity
 from tacit.graph.settings import ReadSettings
@@ -276,20 +276,27 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
                 path,
             )
         with atomic_file(path) as file:
-            file.write(_lines(graph, graph.facts()))
+            file.write(_lines(graph, *SPLITS))
         return
     with atomic_folder(path, NAMING) as folder:
         write_naming(graph, folder)
         for split in SPLITS:
-            (folder / f"{split}.tsv").write_bytes(_lines(graph, graph.split(split)))
+            (folder / f"{split}.tsv").write_bytes(_lines(graph, split))
 
 
-def _lines(graph: Graph, facts: Triples) -> bytes:
-    """The lines of a table of facts; `read_table` reads the same facts from them."""
-    check_writable((*graph.entities, *graph.relations))
+def _lines(graph: Graph, *splits: str) -> bytes:
+    """The lines of a table of facts and values, from which the same are read.
+
+    An attribute is named with its kind or unit, so that it is read as one.
+    """
+    check_writable((*graph.entities, *graph.relations, *map(str, graph.attributes.listed)))
+    facts = graph.facts(*splits)
     entities = graph.entities.labels
     relations = graph.relations.labels
     lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
+    for number, attribute in enumerate(graph.attributes.listed):
+        values = graph.attributes.texts(number, *splits)
+        lines += [f"{entities[id_]}\t{attribute}\t{text}\n" for id_, text in values]
     first = lines[0][:-1].split("\t") if lines else []
     # a first fact that looks like a header would be skipped
     if first and (header_order(first) or is_half_a_header(first)):
@@ -304,7 +311,10 @@ def write_naming(graph: Graph, folder: Path) -> None:
     if graph.prefixes:
         lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
         (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
-    if names := graph.names:
+    names: dict[str, Sequence[str]] = {**graph.without_attributes().names}
+    for attribute in graph.attributes.listed:
+        names[str(attribute)] = graph.attributes.readable.get(attribute.name, ())
+    if any(names.values()):
         check_writable(names)
         lines = [f"{label}\t{' '.join(name.split())}\n" for label in names for name in names[label]]
         (folder / NAMES).write_text("".join(lines), encoding="utf-8")
