@@ -20,6 +20,7 @@ from tacit.graph.attributes import Attributes
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.qualifiers import FactSelection, Qualifiers
 
 if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
@@ -97,6 +98,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=Prefixes)  # of labels that stand for IRIs
     attributes: Attributes = field(default_factory=Attributes)  # numbers and dates of entities
+    qualifiers: Qualifiers = field(default_factory=Qualifiers)  # sources and times of facts
 
     @classmethod
     def of(
@@ -257,13 +259,13 @@ class Graph:
         return Statistics.of(self, hubs)
 
     def write(self, path: str | Path) -> None:
-        """Writes label facts to one `.tsv` or `.txt` file, or its splits to a folder.
+        """Writes facts to one `.tsv`, `.txt`, `.nt` or `.ttl` file, or its splits to a folder.
 
         The file may be packed.
         """
-        from tacit.graph.formats.label_tables import write_tsv
+        from tacit.graph.formats.fact_files import write_facts
 
-        write_tsv(self, path)
+        write_facts(self, path)
 
     def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (default: all), in both directions; cached."""
@@ -277,6 +279,25 @@ class Graph:
     @cached_property
     def indexes(self) -> dict[tuple[str, ...], FactIndex]:
         """The indexes that were built before or read from files, by their splits."""
+        return {}
+
+    def selected(self, selection: FactSelection) -> Graph:
+        """The same graph with the facts of a selection alone; cached.
+
+        Without a selection it is this graph.
+        """
+        if not selection:
+            return self
+        if selection not in self._selections:
+            chosen = {}
+            for name in SPLITS:
+                facts = self.split(name)
+                chosen[name] = facts[self.qualifiers.selects(facts, selection)]
+            self._selections[selection] = replace(self, **chosen)
+        return self._selections[selection]
+
+    @cached_property
+    def _selections(self) -> dict[FactSelection, Graph]:
         return {}
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
