@@ -147,8 +147,9 @@ class Builder:
         about = qualifiers.about(graph.facts())
         if lost := len(qualifiers) - len(about):
             notes.append(f"{counted(lost, 'statement')} about what is no fact here skipped")
-        notes = (*graph.notes, *notes)
-        graph = replace(graph, attributes=attributes, qualifiers=about, notes=notes)
+        graph = replace(
+            graph, attributes=attributes, qualifiers=about, notes=(*graph.notes, *notes)
+        )
         known = {*self.relations, *(each.name for each in self.attributes)}
         names = {
             label(term): by_rank(ranked)

@@ -282,18 +282,20 @@ class Graph:
         return {}
 
     def selected(self, selection: FactSelection) -> Graph:
-        """The same graph with the facts of a selection alone; cached.
+        """The same graph with the facts and statements of a selection alone; cached.
 
         Without a selection it is this graph.
         """
         if not selection:
             return self
         if selection not in self._selections:
-            chosen = {}
-            for name in SPLITS:
-                facts = self.split(name)
-                chosen[name] = facts[self.qualifiers.selects(facts, selection)]
-            self._selections[selection] = replace(self, **chosen)
+            self.qualifiers.check(selection)
+            splits = map(self.split, SPLITS)
+            train, valid, test = (f[self.qualifiers.selects(f, selection)] for f in splits)
+            said = self.qualifiers.where(self.qualifiers.admitted(selection))
+            self._selections[selection] = replace(
+                self, train=train, valid=valid, test=test, qualifiers=said
+            )
         return self._selections[selection]
 
     @cached_property

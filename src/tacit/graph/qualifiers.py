@@ -37,6 +37,7 @@ _WORDS = {
 }
 _MEANINGS = {word: name for name, words in _WORDS.items() for word in words.split()}
 _LONGEST_WORD = 40
+_SHOWN = 3  # statements about a fact in a text
 _DATES = "expected a date such as 2019, 2019-05 or 2019-05-14"
 Numbers = tuple[float, float, float, int, int]  # of a row, behind its source
 
@@ -118,7 +119,19 @@ class Statement:
     def to_dict(self) -> dict[str, Any]:
         """The statement as plain data for JSON, with dates as texts."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {k: str(v) if isinstance(v, Quantity) else v for k, v in values.items()}
+        plain = {k: str(v) if isinstance(v, Quantity) else v for k, v in values.items()}
+        return plain | {"text": str(self)}
+
+
+def in_words(statements: Sequence[Statement]) -> str:
+    """The first few statements about a fact, and how many more there are.
+
+    >>> in_words([Statement("a"), Statement("b"), Statement("c"), Statement("d")])
+    'from a; from b; from c; and 1 more'
+    """
+    parts = [*map(str, statements[:_SHOWN])]
+    parts += [f"and {len(statements) - _SHOWN:,} more"] * (len(statements) > _SHOWN)
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -223,6 +236,10 @@ class Qualifiers:
         rows["source"] = new_ids[rows["source"]]  # -1 is the last
         return Qualifiers(sources, np.concatenate((self.rows, rows)))
 
+    def where(self, mask: Flags) -> Qualifiers:
+        """The statements that a mask over `rows` selects."""
+        return self.of_sorted(self.sources, self.rows[mask])
+
     def selects(self, facts: Integers, selection: FactSelection) -> Flags:
         """Whether each fact is selected, `[n, 3] -> [n]`."""
         admitted = self.admitted(selection)
@@ -237,7 +254,6 @@ class Qualifiers:
         if selection.sources:
             admitted &= np.isin(rows["source"], [*map(self.source_id, selection.sources)])
         if (date := selection.as_of) is not None:
-            self._check_dates(date)
             last = _last_moments(rows["valid_until"], rows["until_precision"])
             admitted &= (rows["valid_from"] <= date.last) & (last >= date.value)
         return admitted
@@ -253,15 +269,19 @@ class Qualifiers:
         known = f"the sources are {', '.join(self.sources[:5])}" + ", ..." * (len(self.sources) > 5)
         hint = f"did you mean '{near[0]}'?" if near else known
         if not self.sources:
-            hint = "no fact names a source; a table does in a column `source`"
+            hint = "none names a source; tables do in a column named source"
         raise SettingsError(f"sources names '{name}', from which no fact comes; {hint}", "sources")
 
-    def _check_dates(self, date: Quantity) -> None:
+    def check(self, selection: FactSelection) -> None:
+        """Raise a `SettingsError` for an unknown source, or a date where no fact has one."""
+        for name in selection.sources:
+            self.source_id(name)
         rows = self.rows
-        if not (np.isfinite(rows["valid_from"]) | np.isfinite(rows["valid_until"])).any():
+        dated = np.isfinite(rows["valid_from"]) | np.isfinite(rows["valid_until"])
+        if selection.as_of is not None and not dated.any():
             raise SettingsError(
-                f"as_of is '{date}', and no fact says when it holds; a table does in columns "
-                "`valid_from` and `valid_until`",
+                f"as_of is '{selection.as_of}', and no fact says when it holds; tables do in "
+                "columns named valid_from and valid_until",
                 "as_of",
             )
 

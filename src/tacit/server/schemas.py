@@ -112,6 +112,20 @@ class ReadReply(Schema):
     """A SPARQL query with the same answers."""
 
 
+class Statement(Schema):
+    """What one source says about a fact."""
+
+    source: str | None
+    valid_from: str | None
+    """The day, month or year with whose first moment the fact begins to hold."""
+    valid_until: str | None
+    """The day, month or year with whose last moment the fact ends."""
+    confidence: float | None
+    """How sure the source is, from 0 to 1."""
+    text: str
+    """All of this in words."""
+
+
 class EvidenceFact(Schema):
     """A known fact, by names and by labels."""
 
@@ -121,6 +135,8 @@ class EvidenceFact(Schema):
     subject_label: str
     relation_label: str
     object_label: str
+    statements: list[Statement] | None = None
+    """Where the fact comes from, and when it holds; absent where nothing says so."""
 
 
 class EvidencePath(Schema):
@@ -188,6 +204,8 @@ class WitnessAtom(Schema):
     """How much of its score rules carry, from 0 to 1."""
     analogies: list[EvidenceFact] | None = None
     """The most similar known facts of the relation, where no rule speaks for the atom."""
+    statements: list[Statement] | None = None
+    """Where a known fact comes from, and when it holds; absent where nothing says so."""
     follows_by: int | None = None
     """The rule that a known atom follows by, where it is no fact of the graph."""
 

@@ -245,7 +245,8 @@ def check_table(
     if columns is None and len(header) > 3:
         names = ", ".join(header[i] for i in (*order, *qualified.values()))
         roles = ", ".join((*COLUMNS, *qualified))
-        builder.notes.append(f"{split}: of {path.name} the columns {names} were read as {roles}")
+        read = f"{names} were read" + f" as {roles}" * (names != roles or not qualified)
+        builder.notes.append(f"{split}: of {path.name} the columns {read}")
     elif columns is None and order != USUAL:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")

@@ -107,9 +107,9 @@ class Reifiers:
             (2 * at, at, 2 * at + 1, ids[source], *statement.numbers)
             for at, (_, source, statement) in enumerate(stated)
         ]
-        ends = [end for (head, _, tail), *_ in stated for end in (head, tail)]
+        entities = [end for (head, _, tail), *_ in stated for end in (head, tail)]
         relations = [fact[1] for fact, *_ in stated]
-        builder.add_statements(ends, relations, [*sources], np.array(rows, STATEMENT_ROW))
+        builder.add_statements(entities, relations, [*sources], np.array(rows, STATEMENT_ROW))
 
     def _statements(
         self, properties: dict[str, list[str]], noticed: Counter[str]

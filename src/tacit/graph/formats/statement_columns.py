@@ -113,7 +113,7 @@ def add_stated(
     while batch := list(islice(rows, _BATCH)):
         fields: list[str] = []
         sources: dict[str, int] = {"": -1}
-        statements = []
+        statements: list[tuple[float, ...]] = []
         for number, row in batch:
             texts = tuple(row[begin:])
             if texts not in meanings:
