@@ -100,7 +100,7 @@ def test_answers_are_those_over_a_graph_of_the_selected_facts(
         model.reset(1.0, torch.Generator().manual_seed(seed))
         rules = random_mixture(graph, seed)
         settings = EngineSettings(loops=True, **changes)
-        chosen = settings.changed(as_of="2010", sources=[source] if source else [])
+        chosen = settings.changed(as_of="2010", fact_sources=[source] if source else [])
         alone = by_hand(graph, rows, "2010", source)
         assert 3 < len(alone.train) < len(graph.train)
 
@@ -111,7 +111,7 @@ def test_answers_are_those_over_a_graph_of_the_selected_facts(
             lists = [each.ask(question, top=None) for each in (known, expected, everything)]
             same(lists[0], lists[1])
             # and back again, by the settings of an engine
-            same(known.with_settings(as_of=None, sources=[]).ask(question, top=None), lists[2])
+            same(known.with_settings(as_of=None, fact_sources=[]).ask(question, top=None), lists[2])
         assert known.config["as_of"] == "2010"
 
 
@@ -176,12 +176,14 @@ def test_evidence_rests_on_selected_facts(tmp_path: Path) -> None:
     assert before.score < 1e-6
     assert not before.witnesses[0].atoms[0].evidence
     assert tacit.open(tmp_path / "run", as_of="1990").score("c5", "capital_of", "k5").score > 0.4
-    with pytest.raises(SettingsError, match="sources names 'atlsa', from which no fact comes; did"):
-        tacit.open(tmp_path / "run", sources=["atlsa"])
+    with pytest.raises(
+        SettingsError, match="fact_sources names 'atlsa', from which no fact comes; did"
+    ):
+        tacit.open(tmp_path / "run", fact_sources=["atlsa"])
     with pytest.raises(SettingsError, match="as_of is 'now'; expected a date"):
         tacit.open(tmp_path / "run", as_of="now")
-    with pytest.raises(SettingsError, match="sources is 'atlas'; it must be a list of words"):
-        tacit.open(tmp_path / "run", sources="atlas")
+    with pytest.raises(SettingsError, match="fact_sources is 'atlas'; it must be a list of words"):
+        tacit.open(tmp_path / "run", fact_sources="atlas")
 
 
 def test_statements_are_added_to_known_facts_of_a_run(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statements import day, said
+from tacit.errors import DataError
 from tacit.graph.datasets import load
 from tacit.graph.formats.reifiers import REIFIES
 from tacit.graph.graph import Graph
@@ -262,3 +263,10 @@ def test_sources_of_joined_graphs_are_the_same_iris(tmp_path: Path) -> None:
     assert said(both) == {
         ("a", "r", "b"): {Statement("w:Q1"), Statement('"w:Q1"'), Statement('"Q1"')}
     }
+
+
+def test_a_reifier_of_many_facts_and_sources_is_refused(tmp_path: Path) -> None:
+    facts = "".join(f":a :r :b{i} ~ :x .\n" for i in range(1_100))
+    sources = " , ".join(f":s{i}" for i in range(1_000))
+    with pytest.raises(DataError, match="a reifier with 1,100 facts and many sources"):
+        read(tmp_path, "g.ttl", f"{PREFIXES}{facts}:x :source {sources} .")

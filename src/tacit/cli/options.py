@@ -35,7 +35,7 @@ Shapes = Annotated[
 ]
 NewRun = Annotated[Path, typer.Option("--out", help="The run folder to make.")]
 ReplaceRun = Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")]
-ENGINE_FLAGS = {"sources": "--source"}  # of settings of engines with flags of other names
+ENGINE_FLAGS = {"fact_sources": "--source"}  # of settings of engines with flags of other names
 Command = Callable[..., None]
 Values = dict[str, Any]  # of the settings that a command line has
 # A parameter in an error, alone or with a value: `k`, `k=64`.

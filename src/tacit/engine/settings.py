@@ -132,7 +132,7 @@ class FactSettings:
         "Splits whose facts count as known: all, none, or names joined by +.",
         read=observed_splits,
     )
-    sources: tuple[str, ...] = setting(
+    fact_sources: tuple[str, ...] = setting(
         (),
         "A source whose facts alone count as known; may be repeated. By default all facts do.",
     )
@@ -257,7 +257,7 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
         """The facts that may count as known, by source and time."""
         from tacit.graph.qualifiers import FactSelection, parsed_as_of
 
-        return FactSelection(parsed_as_of(self.as_of) if self.as_of else None, self.sources)
+        return FactSelection(parsed_as_of(self.as_of) if self.as_of else None, self.fact_sources)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values for settings files and results."""

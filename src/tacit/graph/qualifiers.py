@@ -37,6 +37,7 @@ _WORDS = {
 }
 _MEANINGS = {word: name for name, words in _WORDS.items() for word in words.split()}
 _LONGEST_WORD = 40
+_COMPARED = 10_000  # sources that a misspelt one may be
 _SHOWN = 3  # statements about a fact in a text
 _DATES = "expected a date such as 2019, 2019-05 or 2019-05-14"
 Numbers = tuple[float, float, float, int, int]  # of a row, behind its source
@@ -265,20 +266,33 @@ class Qualifiers:
                 return self.sources.index(label)
         from difflib import get_close_matches  # local, since it delays every command
 
-        near = get_close_matches(name, self.sources, n=1)
+        near = get_close_matches(name, self.sources[:_COMPARED], n=1)
         known = f"the sources are {', '.join(self.sources[:5])}" + ", ..." * (len(self.sources) > 5)
         hint = f"did you mean '{near[0]}'?" if near else known
         if not self.sources:
             hint = "none names a source; tables do in a column named source"
-        raise SettingsError(f"sources names '{name}', from which no fact comes; {hint}", "sources")
+        raise SettingsError(
+            f"fact_sources names '{name}', from which no fact comes; {hint}", "fact_sources"
+        )
+
+    @property
+    def dated(self) -> Flags:
+        """Whether each statement has a date."""
+        dates: Flags = np.isfinite(self.rows["valid_from"]) | np.isfinite(self.rows["valid_until"])
+        return dates
+
+    def source_counts(self) -> tuple[tuple[str, int], ...]:
+        """The sources, each with the number of its statements, the most frequent first."""
+        named = self.rows["source"][self.rows["source"] >= 0]
+        counts = np.bincount(named, minlength=len(self.sources))
+        order = np.argsort(-counts, kind="stable").tolist()
+        return tuple((self.sources[i], int(counts[i])) for i in order)
 
     def check(self, selection: FactSelection) -> None:
         """Raise a `SettingsError` for an unknown source, or a date where no fact has one."""
         for name in selection.sources:
             self.source_id(name)
-        rows = self.rows
-        dated = np.isfinite(rows["valid_from"]) | np.isfinite(rows["valid_until"])
-        if selection.as_of is not None and not dated.any():
+        if selection.as_of is not None and not self.dated.any():
             raise SettingsError(
                 f"as_of is '{selection.as_of}', and no fact says when it holds; tables do in "
                 "columns named valid_from and valid_until",

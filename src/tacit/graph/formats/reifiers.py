@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.errors import DataError
 from tacit.graph.builder import Builder
 from tacit.graph.formats.files import open_file
 from tacit.graph.qualifiers import (
@@ -23,6 +24,7 @@ REIFIES = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
 # one of these is in every file with a reifier: in Turtle, N-Triples and RDF/XML
 _MARKS = (b"<<", b"{|", b"~", b"annotation", b"Triple")
 _BLOCK = 1 << 20
+_MOST = 1_000_000  # statements of a reifier, whose facts and sources multiply
 
 Fact = tuple[str, str, str]
 
@@ -95,7 +97,11 @@ class Reifiers:
             if reifier not in self._properties:
                 noticed["triples"] += len(facts)
                 continue
-            for statement in self._statements(self._properties[reifier], noticed):
+            properties = self._properties[reifier]
+            if len(facts) * len(properties["source"]) > _MOST:
+                problem = f"has a reifier with {len(facts):,} facts and many sources"
+                raise DataError(f"{problem}; give each fact a reifier of its own", self._path)
+            for statement in self._statements(properties, noticed):
                 for fact in facts:
                     ends = fact[0] in builder.entities and fact[2] in builder.entities
                     known = ends and fact[1] in builder.relations
@@ -120,7 +126,7 @@ class Reifiers:
             values = {*properties.get(name, ())}
             texts[name] = " ".join(map(_text, values))  # several dates are none
         statements = []
-        for source in dict.fromkeys(properties.get("source", [""])):
+        for source in dict.fromkeys(properties.get("source") or [""]):
             if source.startswith("_:"):
                 noticed["unclear"] += 1
                 source = ""

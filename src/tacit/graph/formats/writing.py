@@ -51,7 +51,7 @@ def write_scored(
     """Writes a stream of scored facts in the file's format; returns their number.
 
     The file appears under its name once it is whole. Turtle has each score in an annotation
-    (RDF-star), N-Triples leaves scores out; both leave out facts with a literal as subject, which
+    (RDF 1.2), N-Triples leaves scores out; both leave out facts with a literal as subject, which
     RDF does not allow. A table may have further `columns`, which are texts.
     """
     path = Path(path)
