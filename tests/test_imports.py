@@ -25,7 +25,8 @@ LAYERS = (
 FACADE = {"tacit.__version__"}  # all that the package itself may be asked for from within
 OPTIONAL = (
     "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn",
-    "prometheus_client", "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb",
+    "prometheus_client", "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb", "mcp",
+    "mcp_types", "huggingface_hub", "tensorboard", "mlflow", "wandb",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
 WRAPPERS = ("tacit.query.syntax_errors", "tacit.query.sparql", "tacit.server")
@@ -280,6 +281,8 @@ def test_the_service_loads_torch_in_its_workers_alone() -> None:
     needed = [
         "tacit.server.serving",
         "tacit.cli.serve",
+        "tacit.cli.mcp",
+        "tacit.server.mcp.protocol",
         "tacit.run.world",
         "tacit.links.training.finished",
     ]

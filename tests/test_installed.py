@@ -215,6 +215,7 @@ ASKING = "import tacit; tacit.open('world').ask('?c : borders(France, ?c)')"
 LACKING = {
     "rdf": ["tacit ask world 'SELECT ?c { <France> <borders> ?c }'", "tacit data describe f.nt"],
     "server": ["tacit serve world"],
+    "mcp": ["tacit mcp world"],
     "plots": ["python -c 'from tacit.evaluate.figures import blank; blank()'"],
     "pandas": [f'python -c "{ASKING}.to_pandas()"'],
     "index": ["tacit index world"],

@@ -33,6 +33,7 @@ WITH_SETTINGS: list[tuple[str, type[Settings]]] = [
     ("ask", EngineSettings), ("complete", EngineSettings), ("eval", EngineSettings),
     ("eval", EvaluateSettings), ("compare", EvaluateSettings), ("sample", SampleSettings),
     ("serve", EngineSettings), ("serve", ServerSettings), ("serve", Limits),
+    ("mcp", EngineSettings), ("mcp", Limits),
 ]  # fmt: skip
 QUESTION = "?x : r(e0, ?x)"
 FACTS = [f"e{i}\tr\te{(i + 1) % 12}\n" for i in range(12)]

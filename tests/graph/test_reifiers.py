@@ -270,3 +270,8 @@ def test_a_reifier_of_many_facts_and_sources_is_refused(tmp_path: Path) -> None:
     sources = " , ".join(f":s{i}" for i in range(1_000))
     with pytest.raises(DataError, match="a reifier with 1,100 facts and many sources"):
         read(tmp_path, "g.ttl", f"{PREFIXES}{facts}:x :source {sources} .")
+
+
+def test_facts_may_be_only_such_as_qualify_others_elsewhere(tmp_path: Path) -> None:
+    graph = read(tmp_path, "g.ttl", PREFIXES + ":film dcterms:source <http://a.org/~book> .")
+    assert set(said(graph)) == {("film", "dcterms:source", "~book")}

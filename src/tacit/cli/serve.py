@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from tacit.graph.settings import ReadSettings
 from tacit.server import serve as serve_runs
 from tacit.server.settings import LOOPBACK, Limits, ServerSettings
 from tacit.server.workers import fork_server
+
+if TYPE_CHECKING:
+    from tacit.run.run import Run
 
 MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_client", "rate")
 
@@ -47,11 +50,30 @@ def serve(
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
 ) -> None:
-    """Serve a page to ask questions on, and the same over HTTP and SPARQL."""
+    """Serve a page to ask questions on, and the same over HTTP, SPARQL and to agents at /mcp."""
     service = ServerSettings.of(settings | {"limits": Limits.of(limits)})
+    opening = {"device": device, "adapted": not unadapted, **engine}
+    with opened_runs(sources, reading, opening) as runs:
+        for note in notes(service):
+            say(f"note: {note}", err=True)
+        try:
+            serve_runs(runs, **service.explicit)
+        except KeyboardInterrupt:  # Ctrl-C ends a service
+            raise typer.Exit(130) from None
+
+
+@contextmanager
+def opened_runs(
+    sources: Iterable[str], reading: options.Values, opening: options.Values
+) -> Iterator[dict[str, Run]]:
+    """The runs to serve by name, opened with settings, while the process that forks workers starts.
+
+    Rules that were mined for graphs stay in the cache for as long as this is entered.
+    """
     fork_server.start()
     from tacit.run.mined import find_or_mine, holds_facts
     from tacit.run.run import Run
+    from tacit.run_folder.run_cache import is_unpacked
 
     named = runs_by_name(sources)
     mined = {name for name, source in named.items() if holds_facts(source)}
@@ -62,15 +84,11 @@ def serve(
         for name, source in named.items():
             facts = data.read_graph(source, **reading) if name in mined else source
             folder = find_or_mine(facts, progress=True)
-            if name in mined:  # workers may open it at any time, so it stays in the cache
+            # workers may open it at any time, so it stays in the cache
+            if name in mined or is_unpacked(folder):
                 stack.enter_context(folder.in_use())
-            runs[name] = Run(folder, device=device, adapted=not unadapted, **engine)
-        for note in notes(service):
-            say(f"note: {note}", err=True)
-        try:
-            serve_runs(runs, **service.explicit)
-        except KeyboardInterrupt:  # Ctrl-C ends a service
-            raise typer.Exit(130) from None
+            runs[name] = Run(folder, **opening)
+        yield runs
 
 
 def notes(settings: ServerSettings) -> Iterator[str]:
@@ -89,16 +107,16 @@ def notes(settings: ServerSettings) -> Iterator[str]:
 
 
 def runs_by_name(sources: Iterable[str]) -> dict[str, str]:
-    """The runs by name: an explicit one, or that of the folder.
+    """The runs by name: an explicit one, or that of the folder or file.
 
-    >>> runs_by_name(["runs/world", "small=runs/2"])
-    {'world': 'runs/world', 'small': 'runs/2'}
+    >>> runs_by_name(["runs/world", "small=runs/2", "mine.tacit"])
+    {'world': 'runs/world', 'small': 'runs/2', 'mine': 'mine.tacit'}
     """
     runs: dict[str, str] = {}
     for each in sources:
         name, equals, source = each.partition("=")
         if not equals or Path(each).exists():
-            name = Path(each).resolve().name
+            name = Path(each).resolve().name.removesuffix(".tacit")
             source = each
         if not name or name in runs:
             problem = f"two runs are called '{name}'" if name else f"the run '{each}' has no name"

@@ -21,10 +21,10 @@ def _joined(columns: object) -> str:
     return ",".join(map(str, columns))
 
 
-def _names(attributes: object) -> tuple[str, ...] | None:
+def _names(attributes: object) -> tuple[str, ...]:
     """The names of attributes: a text with commas, a list, or False for none."""
-    if isinstance(attributes, bool):
-        return None if attributes else ()
+    if attributes is False:
+        return ()
     listed = attributes.split(",") if isinstance(attributes, str) else attributes
     if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
         raise TypeError
@@ -53,10 +53,10 @@ class ReadSettings(Settings):
     )
     attributes: tuple[str, ...] | None = setting(
         None,
-        "Relations to numbers, dates or durations, joined by commas, which are read as attributes; "
-        "by default those that look so.",
+        "The relations, joined by commas, whose tails are numbers, dates or durations and no "
+        "entities; by default those that look so.",
         read=_names,
-        may_be_off=True,
+        off="Read every tail as an entity, numbers and dates too.",
     )
     format: str = setting(
         "tsv", "What standard input holds, as an extension says it: csv, ttl, nt.gz."

@@ -55,6 +55,12 @@ class Completions:
         ids = dict.fromkeys(map(words.id, (*at_end, *words.complete(typed, limit))))
         return _rows(words, list(ids)[:limit])
 
+    def similar(self, text: str, limit: int) -> Matches:
+        """The entities that are spelt most like a text."""
+        _check(text, limit)
+        words = self.graph.entities
+        return _rows(words, map(words.id, words.nearest(text, limit)))
+
     def _at_end(self, relation: int, end: str) -> list[int]:
         """The entities at an end of a relation's facts, the most frequent first."""
         return self._column(relation & ~1, 0 if (end == "subject") != bool(relation & 1) else 2)

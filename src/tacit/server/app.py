@@ -18,8 +18,9 @@ from tacit import __version__
 from tacit.errors import TacitError
 from tacit.server import fact_routes, routes, rule_routes, sparql_protocol
 from tacit.server.admission import OPEN, Admission
+from tacit.server.mcp import transports
 from tacit.server.middleware import Guard
-from tacit.server.schemas import MANY, ONE, ErrorReply
+from tacit.server.schemas import MANY, ONE, ErrorReply, sentence_of
 from tacit.server.served_run import Served
 from tacit.server.service import Runs
 from tacit.server.settings import ServerSettings
@@ -71,9 +72,7 @@ async def _malformed(request: Request, error: RequestValidationError) -> Respons
             422, "send the request as JSON, with the header 'Content-Type: application/json'"
         ).response()
     # The first part is body or query.
-    place = ".".join(str(part) for part in loc[1:])
-    where = f"'{place[:80]}'" if place else "the request"
-    return failure(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}").response()
+    return failure(422, sentence_of(loc[1:], first["msg"])).response()
 
 
 async def _http(request: Request, error: HTTPException) -> Response:
@@ -158,6 +157,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
     )
     for router in routers:
         app.include_router(router)
+    app.router.routes.append(transports.AgentEndpoint(runs, settings).route)
     app.mount("/static", StaticFiles(directory=str(routes.PAGE)), name="static")
     # CORS goes outside of the guard, since preflight requests bring no key.
     paths = {
@@ -168,13 +168,13 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         admission=admission,
         log=runs.log,
         metrics=runs.metrics,
-        routes=paths | {"/openapi.json"},
+        routes=paths | {"/openapi.json", transports.PATH},
     )
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", *transports.HEADERS],
         )
     return app

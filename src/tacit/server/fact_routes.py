@@ -67,6 +67,8 @@ class FactsReply(Schema):
     removed: int
     unchanged: int
     """Facts that were there already, or were not there to be removed."""
+    values: int
+    """How many of those that were changed are values of attributes."""
     entities: int
     """New entities, which got vectors that are fitted to their facts."""
     relations: int
@@ -90,15 +92,18 @@ async def remove(request: FactsRequest, service: RequestedService) -> Response:
 
 
 async def change(service: Service, request: FactsRequest, remove: bool) -> Reply:
-    """The reply to a change, which goes on if the client disconnects."""
+    """The reply to a change of a service that has a key."""
+    return await make_change(service, request, remove) if service.settings.keys() else NO_KEY
+
+
+async def make_change(service: Service, request: FactsRequest, remove: bool) -> Reply:
+    """The reply to a change by who may make it, which goes on if the client disconnects."""
     return await asyncio.shield(_change(service, request, remove))
 
 
 async def _change(service: Service, request: FactsRequest, remove: bool) -> Reply:
     """The reply to a change, once the service answers from the changed run."""
     served = service.snapshot.served
-    if not service.settings.keys():
-        return NO_KEY
     if not isinstance(served, ServedRun):
         return NO_RUN
     try:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from tacit.errors import RunError
 from tacit.query.text import MAX_CHARACTERS
 from tacit.server import graph_schemas, schemas
 from tacit.server.admission import OPEN
@@ -47,13 +48,10 @@ async def requested_service(
             place = f"in the address, where only {', '.join(map(repr, known))} may be"
             elsewhere = "; send it in the body" if method == "POST" else ""
             raise HTTPException(422, f"'{others[0][:80]}' is {place}{elsewhere}")
-    if run is None:
-        return runs.first
-    if run not in runs.services:
-        raise HTTPException(
-            404, f"there is no run '{run}' here; there is {', '.join(runs.services)}"
-        )
-    return runs.services[run]
+    try:
+        return runs.find(run)
+    except RunError as error:
+        raise HTTPException(404, str(error)) from None
 
 
 RequestedService = Annotated[Service, Depends(requested_service)]

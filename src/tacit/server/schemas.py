@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -29,6 +30,13 @@ class Schema(BaseModel):
     """A schema whose fields are described by the strings below them."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+def sentence_of(place: Sequence[object], message: str) -> str:
+    """What is wrong with a part of a request, by its place and pydantic's message."""
+    path = ".".join(str(part) for part in place)
+    where = f"'{path[:80]}'" if path else "the request"
+    return f"{where}: {message[:1].lower()}{message[1:]}"
 
 
 class ReadRequest(Schema):

@@ -14,8 +14,9 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 
 from tacit import __version__
-from tacit.errors import LimitError, TacitError
+from tacit.errors import LimitError, RunError, TacitError
 from tacit.query import tokens
+from tacit.query.graph_schema import GraphSchema
 from tacit.query.suggestions import Completions, examples
 from tacit.server import schemas
 from tacit.server.monitoring import Metrics, access_log
@@ -52,6 +53,11 @@ class RunSnapshot:
     def examples(self) -> list[dict[str, str]]:
         """Questions to start with."""
         return examples(self.graph)
+
+    @cached_property
+    def schema(self) -> GraphSchema:
+        """The relations of the graph in words."""
+        return GraphSchema(self.graph, self.names)
 
 
 class Service:
@@ -219,7 +225,7 @@ class Runs:
         }
 
     @asynccontextmanager
-    async def running(self, app: FastAPI) -> AsyncIterator[None]:
+    async def running(self, app: FastAPI | None = None) -> AsyncIterator[None]:
         """Workers start and stop with the application."""
         async with AsyncExitStack() as stack:
             for handler in self.log.handlers if self.log is not None else ():
@@ -236,6 +242,14 @@ class Runs:
     def first(self) -> Service:
         """The service of the first run."""
         return next(iter(self.services.values()))
+
+    def find(self, name: str | None) -> Service:
+        """The service of a run by its name, or of the first; a `RunError` lists the names."""
+        if name is None:
+            return self.first
+        if name not in self.services:
+            raise RunError(f"there is no run '{name}' here; there is {', '.join(self.services)}")
+        return self.services[name]
 
     def reload(self) -> None:
         """Open every run as it stands now."""

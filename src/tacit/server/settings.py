@@ -82,6 +82,9 @@ class AccessSettings:
     trusted_hosts: tuple[str, ...] = setting(
         (), "A further name the service is known by; repeat it."
     )
+    write: bool = setting(
+        False, "Let agents change facts at /mcp; whoever has the key then may do so."
+    )
     trusted_proxies: tuple[str, ...] = setting(
         (), "An address whose X-Forwarded-For says who asks; repeat it."
     )
@@ -124,6 +127,12 @@ class ServerSettings(Settings, AccessSettings):
                 f"limits is {self.limits!r}; it must be limits of the service", "limits"
             )
         key = self.api_key
+        if self.write and key is None and self.api_key_file is None:
+            raise SettingsError(
+                "write lets agents change facts, and nothing says who may; set `api_key` or "
+                "`api_key_file`",
+                "write",
+            )
         if key is not None and not (
             key == key.strip() != "" and key.isascii() and key.isprintable()
         ):

@@ -14,6 +14,7 @@ from tacit.graph.formats.columns import header_order, is_half_a_header
 from tacit.graph.formats.delimited import COLUMNS, check_writable
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.formats.label_tables import NAMES, NAMING, PREFIXES
+from tacit.graph.formats.writing import RDF, write_lines
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.literal_values import literal
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples, source_term
@@ -21,7 +22,7 @@ from tacit.graph.qualifiers import QUALIFIERS, SILENT, Statement
 from tacit.graph.quantities import Quantity
 
 Fact = tuple[int, int, int]
-_FORMATS = (".tsv", ".txt", ".nt", ".ttl")
+_FORMATS = (".tsv", ".txt", *RDF)
 _REIFIES = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
 _LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
 _PROPERTIES = {  # of a reifier
@@ -48,11 +49,11 @@ def write_facts(graph: Graph, path: str | Path) -> None:
                 "folder by no extension",
                 path,
             )
-        is_rdf = kind in (".nt", ".ttl")
-        lines = _rdf_lines(graph, kind == ".ttl") if is_rdf else [_table(graph, *SPLITS)]
+        if kind in RDF:
+            write_lines(path, _rdf_lines(graph, kind == ".ttl"))
+            return
         with atomic_file(path) as file:
-            for line in lines:
-                file.write(line)
+            file.write(_table(graph, *SPLITS))
         return
     with atomic_folder(path, NAMING) as folder:
         write_naming(graph, folder)
@@ -110,43 +111,45 @@ def _text(value: str | Quantity | float | None) -> str:
     return "" if value is None else str(value)
 
 
-def _rdf_lines(graph: Graph, turtle: bool) -> Iterator[bytes]:
+def _rdf_lines(graph: Graph, turtle: bool) -> Iterator[str]:
     """Yields a graph in lines of RDF 1.2: statements about facts are properties of reifiers.
 
-    Facts with a literal as subject are left out, which RDF does not allow.
+    Facts and values of literals are left out, since RDF allows none as subjects.
     """
-    prefixes = graph.prefixes
-    term = partial(n_triples, prefixes=prefixes)
+    term = partial(n_triples, prefixes=graph.prefixes)
     if turtle:
-        for name, namespace in prefixes.items():
-            yield f"@prefix {name}: <{namespace}> .\n".encode()
+        yield from (f"@prefix {name}: <{iri}> ." for name, iri in graph.prefixes.items())
     entities = [*map(term, graph.entities)]
-    relations = [*map(term, graph.relations)]
+    relations = [*map(term, graph.relations[0::2])]
     stem = next(s for s in _stems() if not any(each.startswith(s) for each in entities))
     number = 0
     statements = _statements(graph, SPLITS)
-    for h, r, t in graph.facts().tolist():
-        fact = f"{entities[h]} {relations[r]} {entities[t]}"
-        if fact.startswith('"'):
+    for head, relation, tail in graph.facts().tolist():
+        if entities[head][0] == '"':
             continue
-        said = [[*_properties(each, prefixes)] for each in statements.get((h, r, t), ())]
+        fact = f"{entities[head]} {relations[relation >> 1]} {entities[tail]}"
+        said = [
+            [*_properties(each, graph.prefixes)]
+            for each in statements.get((head, relation, tail), ())
+        ]
         if turtle:
-            notes = "".join(f" {{| {' ; '.join(each)} |}}" for each in said)
-            yield f"{fact}{notes} .\n".encode()
+            blocks = [f" {{| {' ; '.join(properties)} |}}" for properties in said]
+            yield f"{fact}{''.join(blocks)} ."
             continue
-        yield f"{fact} .\n".encode()
-        for each in said:
+        yield f"{fact} ."
+        for properties in said:
             number += 1
-            yield f"{stem}{number} {_REIFIES} <<( {fact} )>> .\n".encode()
-            yield "".join(f"{stem}{number} {pair} .\n" for pair in each).encode()
+            yield f"{stem}{number} {_REIFIES} <<( {fact} )>> ."
+            yield from (f"{stem}{number} {each} ." for each in properties)
     for row in graph.attributes.rows:
-        predicate = term(graph.attributes.listed[row["attribute"]].name)
-        value = literal(graph.attributes.quantity(row))
-        yield f"{entities[row['entity']]} {predicate} {value} .\n".encode()
+        if entities[row["entity"]][0] != '"':
+            predicate = term(graph.attributes.names[row["attribute"]])
+            value = literal(graph.attributes.quantity(row))
+            yield f"{entities[row['entity']]} {predicate} {value} ."
     for label, names in graph.names.items():
-        for name in names if not label.startswith('"') else ():
-            text = json.dumps(name, ensure_ascii=False)
-            yield f"{term(label)} {_LABEL} {text} .\n".encode("utf-8", "replace")
+        if (subject := term(label))[0] != '"':
+            for name in names:
+                yield f"{subject} {_LABEL} {json.dumps(name, ensure_ascii=False)} ."
 
 
 def _stems() -> Iterator[str]:

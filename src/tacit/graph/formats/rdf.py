@@ -88,8 +88,10 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
         builder.add(split, fields)
         if reader.values:
             builder.add_quantities(split, reader.values)
-            reader.values.clear()
-    builder.add(split, [term for line in reifiers.finish() for term in reader.fact(line)])
+            reader.values = []
+    fields = [term for line in reifiers.finish() for term in reader.fact(line)]
+    empty = empty and not fields and not reader.values
+    builder.add(split, fields)
     builder.add_quantities(split, reader.values)
     noticed = reader.noticed
     reifiers.add_to(builder, noticed)

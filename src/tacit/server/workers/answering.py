@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import lru_cache
+from threading import Event, Timer
 from time import monotonic
 from typing import Any
 
 from tacit.engine.answers.answers import Answers
+from tacit.engine.answers.evidence_finder import EvidenceFinder
+from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts, with_evidence
 from tacit.engine.questions import BoundQuery, retry_individually
@@ -21,6 +24,7 @@ from tacit.server.settings import Limits
 from tacit.server.sparql_results import results, serialized
 from tacit.server.workers.jobs import (
     FAULT,
+    CompletionJob,
     EntityJob,
     Job,
     Reply,
@@ -78,6 +82,8 @@ class Answerer:
             return self._entity(job)
         if isinstance(job, RulesJob):
             return self._rules(job)
+        if isinstance(job, CompletionJob):
+            return self._complete(job)
         if job.kind == "read":
             return success(self.reader.describe(job.question))
         engine = self._engine_with(job.changes)
@@ -128,6 +134,30 @@ class Answerer:
             facts = known_facts(engine, label, relation)
         page = facts.page(job.top, job.offset, self.limits.top)
         return success((with_evidence(engine, page) if job.explain else page).to_dict())
+
+    def _complete(self, job: CompletionJob) -> Reply:
+        """Missing facts with their evidence; the search stops at half the time limit."""
+        engine = self._engine_with(job.changes)
+        relations = [job.question] if job.question else []
+        entities = [] if job.entity is None else [job.entity]
+        completion = Completion(engine, relations, entities, min_score=job.min_score, top=job.top)
+        stop = Event()
+        timer = Timer(self.limits.seconds / 2, stop.set)
+        timer.start()
+        try:
+            facts = list(completion.until(stop))
+        finally:
+            timer.cancel()
+        finder = EvidenceFinder(engine.parts)
+        names = engine.graph.entities
+        rows = []
+        for fact in facts:
+            subject, obj = names.id(fact.subject), names.id(fact.object)
+            found = finder.of_prediction(subject, engine.graph.relations.id(fact.relation), obj)
+            ends = {"subject_name": names.name(subject), "object_name": names.name(obj)}
+            rows.append(dict(zip(fact._fields, fact, strict=True)) | ends | found.to_dict())
+        cut_by = "time" if stop.is_set() else "top" if completion.more else None
+        return success({"facts": rows, "cut_by": cut_by})
 
     def _rules(self, job: RulesJob) -> Reply:
         """The rules of the engine."""

@@ -13,7 +13,7 @@ from tacit.query.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity", "rules"]
+Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity", "rules", "complete"]
 JSON = "application/json"
 # the unread rest of the body would look like the next request
 CLOSE = {"connection": "close"}
@@ -91,6 +91,21 @@ class RulesJob(Job):
     def key(self) -> tuple[object, ...]:
         """Equal for equal jobs alone."""
         return (*super().key, self.question, self.written, self.examples)
+
+
+@dataclass(frozen=True)
+class CompletionJob(Job):
+    """`top` missing facts of at least `min_score`: of a relation, its question, an entity, or both.
+
+    An empty question, or an entity that is None, stands for all of them.
+    """
+
+    entity: str | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal jobs alone."""
+        return (*super().key, self.question, self.entity)
 
 
 def _blank(word: re.Match[str]) -> str:
