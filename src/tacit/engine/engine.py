@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.execute import execute
+from tacit.engine.answers.tables import answer_table
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.atoms.mixture import RuleMixture
 from tacit.engine.parts import EngineParts
 from tacit.engine.questions import (
+    AnyQuestion,
     AskOptions,
     BoundQuery,
     ListLength,
     Question,
+    bind_any,
     bind_for_ask,
     bind_question,
     reset_threads_after_fork,
@@ -27,9 +30,11 @@ from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.run_retrievers import RunRetrievers
 from tacit.links.scorer import GraphScorer, Scorer
+from tacit.links.values.predictor import ValuePredictor
 from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.plans.traits import listable, sets_in
+from tacit.query.sparql.table_query import TableQuery
 from tacit.sources import load, take_reading
 
 if TYPE_CHECKING:
@@ -46,7 +51,8 @@ class Engine:
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name;
     `reasoner` replaces the search that the settings name; `retrievers` find candidates by a run's
     index and lists; `encoder` is the reasoner behind `search="encoder"`, or the error it raises;
-    `rules` are mixed into scores, and True or False says whether those of a run are.
+    `rules` are mixed into scores, and True or False says whether those of a run are; `values`
+    predicts missing values of attributes, which comparisons ask for.
     Weights may change between questions; see `forget` for writes that torch cannot see.
 
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -67,6 +73,7 @@ class Engine:
         retrievers: RunRetrievers | None = None,
         encoder: Reasoner | RunError | None = None,
         rules: RuleMixture | bool | None = None,
+        values: ValuePredictor | None = None,
         **changes: Any,
     ) -> None:
         self.graph = graph
@@ -77,7 +84,7 @@ class Engine:
             rules = None
         self.settings = _changed(settings or EngineSettings(), reasoner, changes)
         self.parts = EngineParts(
-            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder, rules
+            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder, rules, values
         )
         self.logic = self.parts.logic
         self._adapter_choice = AdapterChoice(adapter, adapter is not None)
@@ -122,6 +129,7 @@ class Engine:
             retrievers=parts.retrievers,
             encoder=parts.encoder,
             rules=parts.rules,
+            values=parts.values,
         )
         engine._adapter_choice = choice
         return engine
@@ -166,11 +174,12 @@ class Engine:
         settings = self.settings
         if not (settings.new and settings.observed):
             return self.search
-        return NewAnswers(self.search, self.parts.selected.index(*settings.observed))
+        facts = self.parts.selected.index(*settings.observed)
+        return NewAnswers(self.search, facts, self.parts.known_values)
 
     def ask(
         self,
-        query: Question,
+        query: AnyQuestion,
         /,
         top: ListLength = "auto",
         *,
@@ -191,7 +200,9 @@ class Engine:
         """
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, explain, new)
-        return execute(self.parts, [bound], options)[0]
+        if isinstance(bound, BoundQuery):
+            return execute(self.parts, [bound], options)[0]
+        return answer_table(self.parts, bound, options)
 
     def explain(
         self,
@@ -208,7 +219,9 @@ class Engine:
         """Return the best answers with reasons, and whether the search provably missed none."""
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, True, new)
-        return execute(self.parts, [bound], options)[0]
+        if isinstance(bound, BoundQuery):
+            return execute(self.parts, [bound], options)[0]
+        return answer_table(self.parts, bound, options)
 
     def score(
         self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
@@ -230,7 +243,7 @@ class Engine:
 
     def ask_many(
         self,
-        queries: Iterable[Question],
+        queries: Iterable[AnyQuestion],
         top: ListLength = "auto",
         *,
         offset: int = 0,
@@ -246,16 +259,29 @@ class Engine:
         options = AskOptions(top, offset, min_score, paths, explain, new)
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        bound = [self.prepare(query) for query in queries]
-        return execute(self.parts, bound, options)
+        questions = [self.read(query) for query in queries]
+        bound = [each for each in questions if isinstance(each, BoundQuery)]
+        answers = iter(execute(self.parts, bound, options))
+        return [
+            next(answers)
+            if isinstance(each, BoundQuery)
+            else answer_table(self.parts, each, options)
+            for each in questions
+        ]
 
-    def likely(self, question: BoundQuery) -> BoundQuery:
+    @overload
+    def likely(self, question: BoundQuery) -> BoundQuery: ...
+    @overload
+    def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery: ...
+    def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.
 
         A LIMIT or a minimal score is such a limit.
         """
         if question.limit is not None or question.min_score:
             return question
+        if isinstance(question, TableQuery):
+            return replace(question, likely=True)
         if question.query.kind in ("truth", "count"):
             return question
         if not self.search.probabilities:
@@ -268,12 +294,13 @@ class Engine:
     def describe(self, query: str | Query | BoundQuery) -> str:
         """Describe the plan of a question, as an indented tree with the cost of each step."""
         compiled = self.prepare(query).compiled
+        attributes = self.graph.attributes.listed
         override = self.parts.override
         if override is not None:
             override.check(compiled.plan)
-            return describe(compiled, None)
+            return describe(compiled, None, attributes=attributes)
         k = self.graph.num_entities if self.resolved_search == "exact" else self.settings.k
-        return describe(compiled, k, self.graph.num_entities)
+        return describe(compiled, k, self.graph.num_entities, attributes)
 
     def seconds(self, query: Question) -> float | None:
         """Estimate the seconds that a question takes on one core, or on a GPU.
@@ -294,6 +321,10 @@ class Engine:
     def prepare(self, query: Question, /, **parameters: str) -> BoundQuery:
         """Bind a question to the graph, ready to run; a bound one stays as it is."""
         return bind_question(query, self.graph, parameters)
+
+    def read(self, query: AnyQuestion, /, **parameters: str) -> BoundQuery | TableQuery:
+        """Bind a question like `prepare`, or read SPARQL that is no single formula."""
+        return bind_any(query, self.graph, parameters)
 
     def __repr__(self) -> str:
         settings = f"k={self.settings.k}, {self.settings.logic}"

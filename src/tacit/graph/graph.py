@@ -24,6 +24,7 @@ from tacit.graph.qualifiers import FactSelection, Qualifiers
 
 if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
+    from tacit.graph.value_index import ValueIndex
 
 Triples = NDArray[np.int32]
 # the numbers of entities and relations, and a hash of their labels
@@ -300,6 +301,18 @@ class Graph:
 
     @cached_property
     def _selections(self) -> dict[FactSelection, Graph]:
+        return {}
+
+    def values(self, *splits: str) -> ValueIndex:
+        """The index of the values of attributes in some splits; cached."""
+        from tacit.graph.value_index import ValueIndex
+
+        if splits not in self._values:
+            self._values[splits] = ValueIndex(self.attributes, splits, self.num_entities)
+        return self._values[splits]
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, ...], ValueIndex]:
         return {}
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:

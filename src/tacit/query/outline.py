@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -25,6 +26,8 @@ from tacit.query.formula import (
     flat,
 )
 from tacit.query.plans.scopes import components
+from tacit.query.value_text import sign_of
+from tacit.query.value_words import range_words
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,15 @@ class Conditions:
 class Statement:
     """A relation of a thing to an entity, or to something described by conditions.
 
-    Without a relation it says that the thing is the entity.
+    Without a relation it says that the thing is the entity. Where values are `compared`, it is an
+    attribute of the thing, and what is said of its value.
     """
 
     relation: str
     other: str | Conditions
     inverse: bool = False  # whether the thing is what the relation points at
     denied: bool = False
+    compared: bool = False
 
 
 _OTHER_KINDS = {
@@ -61,8 +66,9 @@ def outline(query: Query) -> Conditions:
     """The conditions of a question on its target; an error gives the reason for none.
 
     >>> from tacit.query.text import parse
-    >>> outline(parse("?c : borders(France, ?c)")).parts
-    (Statement(relation='borders', other='France', inverse=True, denied=False),)
+    >>> (step,) = outline(parse("?c : borders(France, ?c)")).parts
+    >>> step == Statement(relation="borders", other="France", inverse=True)
+    True
     >>> outline(parse("?c : borders(?c, ?d) & borders(?d, ?e) & borders(?e, ?c)"))
     Traceback (most recent call last):
     tacit.errors.QueryError: ?c and ?d are tied together in more than one way
@@ -129,6 +135,13 @@ def _formula_conditions(
             return _conditions(thing, [part], bound | {variable})
         case And():
             return _conditions(thing, flat(formula, And), bound)
+        case Comparison(left, right) if not bound:
+            if left.term != thing:
+                formula = formula.flipped()
+            same = right is None or (left.attribute == right.attribute and _is_plain(formula))
+            if formula.left.term != thing or not same or formula.free != {thing}:
+                raise QueryError(f"'{formula}' compares more than a value of {thing}")
+            return [Statement(formula.left.attribute, range_words(formula), compared=True)]
         case Inequality(left, right) if not bound:
             other = right if left == thing else left
             if thing not in formula.free or not isinstance(other, Entity):
@@ -145,6 +158,11 @@ def _formula_conditions(
                 else replace(denied, denied=True)
             ]
     raise _tied_error(thing, min(bound, key=str))
+
+
+def _is_plain(comparison: Comparison) -> bool:
+    """Whether a comparison of two values has an operator between them."""
+    return bool(sign_of(*comparison.interval)) and comparison.terms[0] != comparison.terms[1]
 
 
 def _step(

@@ -10,12 +10,16 @@ from functools import cache, lru_cache, partial
 from itertools import groupby
 from typing import Any
 
-from tacit.errors import QueryError
+from tacit.errors import QueryError, TacitError
 from tacit.graph.graph import Graph
 from tacit.graph.statistics import is_symmetric
+from tacit.query.comparison import value_columns
+from tacit.query.formula import Query
 from tacit.query.outline import Conditions, Statement, outline, with_statements
-from tacit.query.question import parse_question
+from tacit.query.question import one_formula, parse_question
 from tacit.query.sparql.writer import to_sparql
+from tacit.query.value_binding import bind_values
+from tacit.query.value_words import order_words
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {
@@ -206,6 +210,8 @@ def _predicate(part: Statement | Conditions) -> str:
     """Words a statement about a thing, as the predicate of a sentence."""
     if isinstance(part, Conditions):
         return "is nothing that " * part.denied + _grouped(part)
+    if part.compared:
+        return _value_predicate(part)
     words = words_of(part.relation)
     other = _object_phrase(part)
     negated = part.denied
@@ -229,6 +235,15 @@ def _predicate(part: Statement | Conditions) -> str:
                 else f"{words.verb}{noun} {other}"
             )
     return f"is {'not ' * negated}{words.verb}{noun} {other}"
+
+
+def _value_predicate(part: Statement) -> str:
+    """Words what is said of an attribute's value."""
+    words = in_words(part.relation)
+    if _BARE.fullmatch(words):
+        return f"was {'not ' * part.denied}{words} {part.other}".strip()
+    has = "does not have" if part.denied else "has"
+    return f"{has} {_article(words)} {words} {part.other}".strip()
 
 
 def _clause(step: Statement) -> str:
@@ -286,6 +301,12 @@ def _listing(parts: Sequence[str], word: str) -> str:
     return f"{before}{',' * bool(_OPEN.search(before))} {word} {parts[-1]}" if before else parts[0]
 
 
+def _order_sentence(query: Query) -> str:
+    """Says by what the answers are ordered; empty where that is their score."""
+    orders = [order_words(each, in_words(each.value.attribute)) for each in query.order]
+    return f" Ordered by {', then '.join(orders)}." if orders else ""
+
+
 class QuestionReader:
     """Describes questions about a graph in words."""
 
@@ -295,10 +316,12 @@ class QuestionReader:
 
     def describe(self, text: str) -> dict[str, Any]:
         """A question as text, outline, sentence and SPARQL; None for those it lacks."""
-        parsed = parse_question(text, self.graph)
+        parsed = one_formula(parse_question(text, self.graph))
         query = parsed.query
+        with suppress(TacitError):  # which the reader sees when asking
+            query = bind_values(query, self.graph)
         data: dict[str, Any] = {
-            "query": str(query),
+            "query": str(parsed.query),
             "outline": None,
             "undrawable": None,
             "sentence": None,
@@ -307,9 +330,13 @@ class QuestionReader:
         # no formula restricts a target to some entities
         if parsed.among is not None:
             return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
+        if (values := value_columns(query)) and not query.targets:
+            (value,) = list(values.values())[:1]
+            name = self._name(value.term.name)
+            data["sentence"] = f"What is the {in_words(value.attribute)} of {name}?"
         try:
             group = with_statements(outline(query), self._forward)
-            data["sentence"] = self.sentence(group)
+            data["sentence"] = self.sentence(group) + _order_sentence(query)
             data["outline"] = self._as_data(group)
         except QueryError as error:
             data["undrawable"] = str(error)
@@ -323,12 +350,16 @@ class QuestionReader:
 
     def _forward(self, step: Statement) -> Statement:
         """Rewrites a statement by the forward relation, which may have an inverse label."""
+        if step.compared:
+            return step
         relations = self.graph.relations
         i = relations.get(step.relation) or 0
         return replace(step, relation=relations[i ^ 1], inverse=not step.inverse) if i % 2 else step
 
     def _with_names(self, step: Statement) -> Statement:
         """A statement with the readable name of its relation, where unambiguous."""
+        if step.compared:
+            return step
         relations = self.graph.relations
         i = relations.get(step.relation)
         other = self._name(step.other) if isinstance(step.other, str) else step.other
@@ -347,6 +378,8 @@ class QuestionReader:
                 "not": part.denied,
                 "parts": [self._as_data(each) for each in part.parts],
             }
+        if part.compared:
+            raise QueryError(f"it compares values of {part.relation}, for which there are no boxes")
         if not part.relation:
             raise QueryError(f"it says what is not '{part.other}' ('!='), which takes no relation")
         i = self.graph.relations.get(part.relation)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from tacit.engine.answers.answers import LIKELY
 from tacit.engine.settings import EngineSettings
 from tacit.query.text import MAX_CHARACTERS
+from tacit.server.value_schemas import QuantityReply, WitnessComparison
 from tacit.settings import settings_of
 
 CHANGEABLE = ("search", "k", "logic", "observed", "new")  # engine settings that a request may bring
@@ -121,17 +122,13 @@ class ReadReply(Schema):
 
 
 class Statement(Schema):
-    """What one source says about a fact."""
+    """What one source says about a fact: dates and confidence, if any, and all as a `text`."""
 
     source: str | None
     valid_from: str | None
-    """The day, month or year with whose first moment the fact begins to hold."""
     valid_until: str | None
-    """The day, month or year with whose last moment the fact ends."""
     confidence: float | None
-    """How sure the source is, from 0 to 1."""
     text: str
-    """All of this in words."""
 
 
 class EvidenceFact(Schema):
@@ -221,14 +218,15 @@ class WitnessAtom(Schema):
 class WitnessPart(Schema):
     """A part of a reason, as the formula has it."""
 
-    kind: Literal["atom", "inequality", "and", "or", "not", "true"]
+    kind: Literal["atom", "inequality", "comparison", "and", "or", "not", "true"]
     score: float
     carried: bool = True
     """Whether it is the part of an `or` that carries the answer."""
     parts: list[WitnessPart] = []
     atom: WitnessAtom | None = None
     text: str = ""
-    """An inequality as it is written, with its entities."""
+    """An inequality as it is written, with its entities, or a comparison with its values."""
+    comparison: WitnessComparison | None = None
     variables: dict[str, str] = {}
     """The entities chosen here; under a `not`, the nearest candidate."""
 
@@ -261,9 +259,11 @@ class AnswerRow(Schema):
     name: str | None = None
     """What people call it; the label where it has no name."""
     values: dict[str, str] = {}
-    """The label of each variable that is asked for."""
+    """The label of each variable that is asked for; SPARQL may bind some alone, and other terms."""
     names: dict[str, str] = {}
     """What people call them."""
+    quantities: dict[str, QuantityReply | None] = {}
+    """The values of attributes that are asked for or ordered by; null where there is none."""
     score: float
     """In [0, 1]."""
     log_score: float | None
@@ -291,6 +291,8 @@ class QuestionReply(Schema):
     """What the answers are; of `truth` there is one, without values, of `count` none."""
     variables: list[str] = []
     """The variables that are asked for, without question marks."""
+    quantities: list[str] = []
+    """The columns of values of attributes."""
     count: CountReply | None = None
     """Only where `kind` is `count`."""
     offset: int = 0
@@ -317,6 +319,8 @@ class AnswersReply(QuestionReply):
     """How many of the first answers are proven, with order and scores; null where none can tell."""
     explained: bool | None = None
     """Whether the search gives reasons; null where nobody asked."""
+    unknown: list[str] = []
+    """IRIs of a SPARQL query that the graph does not have; absent where there are none."""
     cut_by: Literal["top", "LIMIT", "likely"] | None = None
     """What ended the list where others may follow; null where it is whole."""
     known_total: int | None = None

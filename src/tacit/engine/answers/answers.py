@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine.answers import answer_files
+from tacit.engine.answers.answer_values import AnswerValue
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
 from tacit.graph.formats.writing import data_frame
 from tacit.graph.labels.prefixes import Prefixes
+from tacit.query.sparql.terms import Term
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +28,9 @@ class Answer:
     """An answer: an entity by label and readable name, its score in [0, 1], and its reasons.
 
     `values` are the labels of all answer variables, `names` their readable names. Where there is
-    not exactly one variable, `entity` is empty and `id` is -1.
+    not exactly one variable, `entity` is empty and `id` is -1. An answer of a table has the RDF
+    `terms` of the values that it binds, and empty texts for the others. `quantities` are the values
+    of attributes that the question asks for or is ordered by; None where there is none.
     """
 
     entity: str
@@ -38,13 +42,16 @@ class Answer:
     name: str = ""
     values: dict[str, str] = field(default_factory=dict, hash=False)
     names: dict[str, str] = field(default_factory=dict, hash=False)
+    quantities: dict[str, AnswerValue | None] = field(default_factory=dict, hash=False)
+    terms: dict[str, Term] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
 
     def __str__(self) -> str:
         # A truth value has no name.
-        return f"{self.name}  {self.score:.3f} {self.mark}".lstrip()
+        values = "".join(f"  {value}" for value in self.quantities.values() if value)
+        return f"{self.name}{values}  {self.score:.3f} {self.mark}".lstrip()
 
     @property
     def mark(self) -> str:
@@ -54,13 +61,18 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain data for JSON."""
         data: dict[str, Any] = {"entity": self.entity, "name": self.name} if self.entity else {}
+        bound = self.values if self.terms is None else self.terms
         data |= {
-            "values": self.values,
-            "names": self.names,
+            "values": {name: self.values[name] for name in bound},
+            "names": {name: self.names[name] for name in bound},
             "score": self.score,
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
         }
+        if self.quantities:
+            data["quantities"] = {
+                name: value and value.to_dict() for name, value in self.quantities.items()
+            }
         if self.witnesses:
             data["witnesses"] = [witness.to_dict() for witness in self.witnesses]
         return data
@@ -113,6 +125,8 @@ class Answers(Sequence[Answer]):
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # expand labels to IRIs
     leading: int = 0  # how many of the first answers are proven where not all are
     ordered_by: str = ""  # the reasoner's name, where its scores are no probabilities
+    unknown: tuple[str, ...] = ()  # what is wrong with IRIs that the graph does not have
+    quantities: tuple[str, ...] = ()  # the columns of values: `?n`, or as `population(?c)`
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -203,6 +217,7 @@ class Answers(Sequence[Answer]):
             "query": self.query,
             "kind": self.kind,
             "variables": list(self.variables),
+            **({"quantities": list(self.quantities)} if self.quantities else {}),
             "certified": self.certified,
             "proven": self.proven,
             "explained": self.explained,
@@ -212,6 +227,7 @@ class Answers(Sequence[Answer]):
             "threshold": LIKELY,
             **({"uncalibrated": self.uncalibrated} if self.uncalibrated else {}),
             "cut_by": self.cut_by,
+            **({"unknown": list(self.unknown)} if self.unknown else {}),
             "known_total": self.known_total,
             "known_at_least": self.known_at_least,
             **{name: value for name, value in optional.items() if value is not None},
