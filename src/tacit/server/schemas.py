@@ -122,7 +122,7 @@ class ReadReply(Schema):
 
 
 class Statement(Schema):
-    """What one source says about a fact: dates and confidence, if any, and all as a `text`."""
+    """Where a fact comes from and when it holds, as one source says, and all as a `text`."""
 
     source: str | None
     valid_from: str | None
@@ -132,7 +132,7 @@ class Statement(Schema):
 
 
 class EvidenceFact(Schema):
-    """A known fact, by names and by labels."""
+    """A known fact, by names and labels, and the statements about it."""
 
     subject: str
     relation: str
@@ -141,7 +141,6 @@ class EvidenceFact(Schema):
     relation_label: str
     object_label: str
     statements: list[Statement] | None = None
-    """Where the fact comes from, and when it holds; absent where nothing says so."""
 
 
 class EvidencePath(Schema):
@@ -210,7 +209,6 @@ class WitnessAtom(Schema):
     analogies: list[EvidenceFact] | None = None
     """The most similar known facts of the relation, where no rule speaks for the atom."""
     statements: list[Statement] | None = None
-    """Where a known fact comes from, and when it holds; absent where nothing says so."""
     follows_by: int | None = None
     """The rule that a known atom follows by, where it is no fact of the graph."""
 
