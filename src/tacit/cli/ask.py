@@ -44,7 +44,7 @@ _ALL = "--top all"
 PATIENCE = 60.0  # seconds above which a question is announced
 
 
-@options.of_settings(EngineSettings, flags=options.ENGINE_FLAGS)
+@options.of_settings(EngineSettings)
 @options.of_settings(ReadSettings, "reading")
 def ask(
     context: typer.Context,

@@ -77,7 +77,7 @@ def _print_samples(samples: Collection[Sample]) -> None:
 PATIENCE = 7 * 86_400.0  # seconds that a process waits for the slowest batch of another
 
 
-@options.of_settings(EngineSettings, flags=options.ENGINE_FLAGS, defaults={"observed": "train"})
+@options.of_settings(EngineSettings, defaults={"observed": "train"})
 @options.of_settings(EvaluateSettings, "protocol")
 def evaluate(
     source: Annotated[str, options.run_argument()],

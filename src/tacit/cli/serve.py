@@ -34,7 +34,7 @@ MOST = ("body", "atoms", "nesting", "k", "top", "queue", "connections", "per_cli
     only=("seconds", *MOST, "batch", "patience"),
     flags={"seconds": "--timeout"} | {name: f"--max-{name.replace('_', '-')}" for name in MOST},
 )
-@options.of_settings(EngineSettings, "engine", flags=options.ENGINE_FLAGS)
+@options.of_settings(EngineSettings, "engine")
 @options.of_settings(ReadSettings, "reading")
 def serve(
     sources: Annotated[
