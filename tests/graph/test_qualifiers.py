@@ -254,7 +254,9 @@ def test_moments_and_open_ends() -> None:
     assert tails("2017-05-14T11:59:59") == ["z"]
     assert tails("2017-05-14T12:00:00") == ["y", "z"]
     assert tails("2017-05-15") == tails("9999") == ["y"]
-    assert tails("-0043") == ["z"]
+    assert tails("-0043") == tails("+0400") == ["z"]
+    assert str(parsed_as_of(" 2015.0 ")) == "2015"
+    assert str(parsed_as_of("0843")) == "0843"
 
 
 def test_a_misspelt_source_and_a_graph_without_dates_are_errors(tmp_path: Path) -> None:
@@ -265,7 +267,17 @@ def test_a_misspelt_source_and_a_graph_without_dates_are_errors(tmp_path: Path) 
         graph.selected(FactSelection(parsed_as_of("2015")))
     with pytest.raises(SettingsError, match="none names a source"):
         Graph.of([("a", "r", "b")]).selected(FactSelection(sources=("x",)))
-    for text in ("", "soon", "2015-02-30", "15"):
+    for text in (
+        "",
+        "soon",
+        "2015-02-30",
+        "15",
+        "20150230",
+        "20150214",
+        "1546300800",
+        "2015.5",
+        "+12345",
+    ):
         with pytest.raises(SettingsError, match="expected a date"):
             parsed_as_of(text)
 

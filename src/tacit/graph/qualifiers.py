@@ -39,6 +39,7 @@ _MEANINGS = {word: name for name, words in _WORDS.items() for word in words.spli
 _LONGEST_WORD = 40
 _COMPARED = 10_000  # sources that a misspelt one may be
 _SHOWN = 3  # statements about a fact in a text
+_LONG_YEAR = re.compile(r"\s*[+-]?\d{5}", re.ASCII)
 _DATES = "expected a date such as 2019, 2019-05 or 2019-05-14"
 Numbers = tuple[float, float, float, int, int]  # of a row, behind its source
 
@@ -305,7 +306,8 @@ def _parsed_date(name: str, text: str) -> Quantity | None:
     date = Quantity.parse(text, "date")
     if date is None and (number := Quantity.parse(text, "number")) is not None:
         date = Quantity.parse(str(number), "date")
-    if date is None and text:
+    # 20190514 would be a year
+    if text and (date is None or _LONG_YEAR.match(text)):
         raise QualifierError(f"{name} is '{text:.40}'", _DATES)
     return date
 

@@ -123,8 +123,8 @@ class Reifiers:
         """The statements of a reifier, one for each of its sources, which are terms."""
         texts = {}
         for name in QUALIFIERS[1:]:
-            values = {*properties.get(name, ())}
-            texts[name] = " ".join(map(_text, values))  # several dates are none
+            values = dict.fromkeys(map(_text, properties.get(name, ())))
+            texts[name] = "|".join(values)  # several dates are none
         statements = []
         for source in dict.fromkeys(properties.get("source") or [""]):
             if source.startswith("_:"):
