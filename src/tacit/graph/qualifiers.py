@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ _WORDS = {
 _MEANINGS = {word: name for name, words in _WORDS.items() for word in words.split()}
 _LONGEST_WORD = 40
 _COMPARED = 10_000  # sources that a misspelt one may be
+_REMEMBERED = 1 << 14  # dates, which are few beside the statements
 _SHOWN = 3  # statements about a fact in a text
 _LONG_YEAR = re.compile(r"\s*[+-]?\d{5}", re.ASCII)
 _DATES = "expected a date such as 2019, 2019-05 or 2019-05-14"
@@ -195,21 +196,26 @@ class Qualifiers:
         rows = self.rows[slice(*np.searchsorted(self._heads, [head, head + 1]))]
         for name, id_ in (("relation", relation & ~1), ("tail", tail)):
             rows = rows[slice(*np.searchsorted(rows[name], [id_, id_ + 1]))]
-        return tuple(map(self.statement, rows))
+        return tuple(statement for _, statement in self.of_sorted(self.sources, rows).items())
+
+    def items(self) -> Iterator[tuple[tuple[int, int, int], Statement]]:
+        """Yields the statements in order, each behind the ids of its fact."""
+        for head, relation, tail, source, *numbers, begin, end in self.rows.tolist():
+            since, until, confidence = numbers
+            yield (
+                (head, relation, tail),
+                Statement(
+                    self.sources[source] if source >= 0 else None,
+                    _date(since, begin),
+                    _date(until, end),
+                    confidence if confidence >= 0 else None,
+                ),
+            )
 
     @cached_property
     def _heads(self) -> Ints:
         """The heads side by side, which are searched without a copy."""
         return self.rows["head"].astype(np.int64)
-
-    def statement(self, row: np.void) -> Statement:
-        """The statement of a row."""
-        return Statement(
-            self.sources[row["source"]] if row["source"] >= 0 else None,
-            _date(row["valid_from"], row["from_precision"]),
-            _date(row["valid_until"], row["until_precision"]),
-            float(row["confidence"]) if row["confidence"] >= 0 else None,
-        )
 
     def about(self, facts: Integers) -> Qualifiers:
         """The statements about some facts alone, `[n, 3]`."""
@@ -301,6 +307,7 @@ class Qualifiers:
             )
 
 
+@lru_cache(_REMEMBERED)
 def _parsed_date(name: str, text: str) -> Quantity | None:
     """The date of a text, which a program may have written as a number with a fraction of zero."""
     date = Quantity.parse(text, "date")
@@ -336,10 +343,9 @@ def _fact_keys(rows: Rows, facts: Integers) -> tuple[Ints, Ints]:
     return keys[: len(rows)], keys[len(rows) :]
 
 
+@lru_cache(_REMEMBERED)
 def _date(value: float, precision: int) -> Quantity | None:
-    if not np.isfinite(value):
-        return None
-    return Quantity(float(value), "date", PRECISIONS[precision])
+    return Quantity(value, "date", PRECISIONS[precision]) if math.isfinite(value) else None
 
 
 def _last_moments(values: Floats, precisions: NDArray[np.uint8]) -> Floats:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import chain, count
+from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
 
 from tacit.errors import DataError
@@ -22,6 +22,7 @@ from tacit.graph.qualifiers import QUALIFIERS, SILENT, Statement
 from tacit.graph.quantities import Quantity
 
 Fact = tuple[int, int, int]
+_literal = lru_cache(1 << 14)(literal)  # dates are few beside the statements
 _FORMATS = (".tsv", ".txt", *RDF)
 _REIFIES = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
 _LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
@@ -68,13 +69,13 @@ def _table(graph: Graph, *splits: str) -> bytes:
     are several statements has as many lines.
     """
     check_writable((*graph.entities, *graph.relations, *map(str, graph.attributes.listed)))
+    check_writable(graph.qualifiers.sources)
     facts = graph.facts(*splits)
     rows = graph.qualifiers.about(facts).rows
     qualified = [name for name in QUALIFIERS if (rows[name] != SILENT[name]).any()]
     cells = defaultdict[Fact, list[str]](lambda: ["\t" * len(qualified)])
     for fact, statements in _statements(graph, splits).items():
         texts = [[_text(getattr(each, name)) for name in qualified] for each in statements]
-        check_writable(filter(None, chain.from_iterable(texts)))
         cells[fact] = ["".join(f"\t{text}" for text in each) for each in texts]
     entities = graph.entities.labels
     relations = graph.relations.labels
@@ -100,12 +101,12 @@ def _statements(graph: Graph, splits: Sequence[str]) -> dict[Fact, list[Statemen
     """The statements about the facts of some splits, by fact."""
     statements = defaultdict[Fact, list[Statement]](list)
     qualifiers = graph.qualifiers.about(graph.facts(*splits))
-    for row in qualifiers.rows:
-        fact = int(row["head"]), int(row["relation"]), int(row["tail"])
-        statements[fact].append(qualifiers.statement(row))
+    for fact, statement in qualifiers.items():
+        statements[fact].append(statement)
     return dict(statements)
 
 
+@lru_cache(1 << 14)
 def _text(value: str | Quantity | float | None) -> str:
     """A qualifier as the cell of a table."""
     return "" if value is None else str(value)
@@ -165,7 +166,7 @@ def _properties(statement: Statement, prefixes: Prefixes) -> Iterator[str]:
             yield f"{predicate} {source_term(value, prefixes)}"
         elif value is not None:
             is_number = isinstance(value, float)
-            yield f"{predicate} {literal(Quantity(value) if is_number else value)}"
+            yield f"{predicate} {_literal(Quantity(value) if is_number else value)}"
 
 
 def write_naming(graph: Graph, folder: Path) -> None:
