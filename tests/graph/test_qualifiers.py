@@ -91,6 +91,9 @@ def test_data_frames_rows_and_parquet(tmp_path: Path) -> None:
     assert said(load(frame)) == EXPECTED
     frame["valid_from"] = pd.to_datetime(frame["valid_from"], format="mixed")  # days from here on
     days = said(load(frame))
+    import polars
+
+    assert said(load(polars.from_pandas(frame))) == days
     assert {str(each) for each in days["Spain", "borders", "Portugal"]} == {
         "from An atlas, 1950, 1900-05-03 to 1950, confidence 0.25"
     }

@@ -237,12 +237,12 @@ def _read_columns(
     ]
     if places:
         columns += [
-            _labels(map(value_text, column(at)), numbers, bad.path, header[at])
+            _labels([*map(value_text, column(at))], numbers, bad.path, header[at])
             for at in places.values()
         ]
         builder = Builder()
-        rows = zip(numbers, zip(*columns, strict=True), strict=True)
-        count = add_stated(rows, [*places], "train", builder, bad)
+        numbered = zip(numbers, zip(*columns, strict=True), strict=True)
+        count = add_stated(numbered, [*places], "train", builder, bad)
         check_table(bad, "train", builder, header, order, chosen, explicit, count, places)
         return builder.graph("graph")
     facts = list[str]()
