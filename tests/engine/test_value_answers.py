@@ -276,3 +276,19 @@ def test_plans_and_errors_are_for_readers() -> None:
         asked.ask("?c : area(?c) > 5 m²")
     with pytest.raises(QueryError, match="no column"):
         asked.count("?c, ?n : borders(Brazil, ?c) & ?n = population(?c)")
+
+
+def test_a_service_replies_with_values_and_comparisons() -> None:
+    pytest.importorskip("pydantic")
+    from tacit.server.schemas import AnswersReply
+
+    text = "?c, ?n : borders(Brazil, ?c) & ?n = population(?c) & ?n > population(Suriname)"
+    answers = engine().ask(f"{text} order by ?n", explain=True).to_dict()
+    reply = AnswersReply.model_validate(answers).model_dump(exclude_unset=True)
+    assert reply == answers
+    (guyana,) = (row for row in reply["answers"] if row["entity"] == "Guyana")
+    assert guyana["quantities"]["?n"]["value"] == 786_000
+    parts = guyana["witnesses"][0]["tree"]["parts"]
+    (part,) = (p for p in parts if "population(Suriname)" in p.get("text", ""))
+    assert [value["value"] for value in part["comparison"]["values"]] == [592_000, 786_000]
+    assert (part["comparison"]["low"], part["comparison"]["high"]) == (None, 0.0)

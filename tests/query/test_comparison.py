@@ -261,3 +261,9 @@ def test_a_question_is_not_asked_of_a_graph_that_reads_it_otherwise() -> None:
     assert bind_question(bound, GRAPH, {}) is bound
     with pytest.raises(QueryError, match="prepared on another graph"):
         bind_question(bound, other, {})
+
+
+def test_a_plan_without_a_graph_supposes_the_kinds_of_its_literals() -> None:
+    plan = parse("?c : r(a, ?c) & 1900 <= founded(?c) < 1950-06 & area(?c) > 2 km²").plan()
+    assert "?c: 1900 <= founded(?c) < 1950-06" in plan
+    assert "?c: area(?c) > 2 km²" in plan

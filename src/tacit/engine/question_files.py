@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.engine.answers.answers import Answers
+from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery, ListLength, Question, retry_individually
 from tacit.errors import DataError, QueryError, TacitError
@@ -54,6 +54,12 @@ class Line:
     question: Question | TacitError = field(hash=False)  # parameters are a dict
 
 
+def _values(answer: Answer) -> str:
+    """The labels and the values of attributes of an answer, as JSON."""
+    quantities = {name: value and value.plain for name, value in answer.quantities.items()}
+    return json.dumps(answer.values | quantities, ensure_ascii=False)
+
+
 class Outcome(NamedTuple):
     """The result of a line: answers, or an error."""
 
@@ -73,8 +79,7 @@ class Outcome(NamedTuple):
         if isinstance(self.result, TacitError):
             return [(number, text, *[None] * 6, self.result.to_dict()["message"])]
         rows: list[tuple[Any, ...]] = [
-            (rank, a.entity, a.name, json.dumps(a.values, ensure_ascii=False), a.score, a.known)
-            for rank, a in self.result.ranked
+            (rank, a.entity, a.name, _values(a), a.score, a.known) for rank, a in self.result.ranked
         ]
         if self.result.counted is not None:
             rows = [(None, None, None, json.dumps(self.result.counted._asdict()), None, None)]

@@ -15,7 +15,7 @@ from tacit.graph.labels.prefixes import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query, quoted
 from tacit.query.plans.plan import CompiledQuery
-from tacit.query.text import locate, parse
+from tacit.query.text import is_lone_value, locate, parse
 
 if TYPE_CHECKING:
     from tacit.query.sparql.table_query import TableQuery
@@ -56,14 +56,14 @@ class ParsedQuestion:
 
 
 def is_sparql(text: str) -> bool:
-    """Whether a text is SPARQL: no question in the text syntax begins with a word.
+    """Whether a text is SPARQL: of the text syntax only a value alone begins with a word.
 
     >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }")
     True
-    >>> is_sparql("?c : borders(France, ?c)")
-    False
+    >>> is_sparql("?c : borders(France, ?c)"), is_sparql("ask(France)")
+    (False, False)
     """
-    return _SPARQL.match(text) is not None
+    return _SPARQL.match(text) is not None and not is_lone_value(text)
 
 
 def parse_question(

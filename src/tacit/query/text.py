@@ -72,8 +72,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     <?c, ?n : in_continent(?c, Asia) & ?n = population(?c) & population(?c) < 5000000 order by \
 population(?c) desc>
     """
-    is_value = isinstance(text, str) and _VALUE.fullmatch(text)
-    question = f": {text}" if is_value else text
+    question = f": {text}" if isinstance(text, str) and is_lone_value(text) else text
     targets, formula, count, keys = _parsed(question, "query")  # as `_Builder.query` returns them
     if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
@@ -86,6 +85,11 @@ population(?c) desc>
         order = resolve_order(keys, targets, values)
     formula = quantified(formula, formula.free.difference(targets))
     return Query(targets, formula, count, text, order)
+
+
+def is_lone_value(text: str) -> bool:
+    """Whether a text is the value of one entity, as `population(France)`, and nothing else."""
+    return _VALUE.fullmatch(text) is not None
 
 
 def parse_implication(text: str) -> tuple[list[Atom], Atom]:

@@ -204,7 +204,7 @@ class WitnessAtom(Schema):
 class WitnessPart(Schema):
     """A part of a reason, as the formula has it."""
 
-    kind: Literal["atom", "inequality", "and", "or", "not", "true"]
+    kind: Literal["atom", "inequality", "comparison", "and", "or", "not", "true"]
     score: float
     carried: bool = True
     """Whether it is the part of an `or` that carries the answer."""
