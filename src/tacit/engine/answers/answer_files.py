@@ -162,7 +162,7 @@ def _quantity(value: AnswerValue) -> str:
     """A value as a typed literal; a prediction by its median."""
     if value.attribute.kind == "number":
         return _typed(str(value.plain), "double")
-    return literal(value.first)
+    return literal(value.quantity)
 
 
 def _boolean(value: bool) -> str:

@@ -57,25 +57,27 @@ class AnswerValue:
         return max(values) if descending else min(values)
 
     @property
-    def first(self) -> Quantity:
+    def plain(self) -> Plain:
         """The first known value, or the median of a prediction."""
-        if self.predicted is not None:
-            return _quantity(self.predicted.median, self.attribute)
-        return self.known[0]
+        first = self.quantity
+        return first.value if first.kind == "number" else str(first)
 
     @property
-    def plain(self) -> Plain:
-        """The first value as plain data."""
-        return _plain(self.first)
+    def quantity(self) -> Quantity:
+        """The first known value, or the median of a prediction; a date to its day."""
+        if self.predicted is None:
+            return self.known[0]
+        kind = self.attribute.kind
+        precision = "day" if kind == "date" else ""
+        return Quantity(self.predicted.median, kind, precision, self.attribute.unit)
 
     @property
     def interval(self) -> tuple[Plain, Plain] | None:
         """The interval of a prediction; None of a known value."""
         if self.predicted is None:
             return None
-        ends = self.predicted.low, self.predicted.high
-        low, high = (_plain(_quantity(end, self.attribute)) for end in ends)
-        return low, high
+        low, high = self.predicted.low, self.predicted.high
+        return plain_value(low, self.attribute), plain_value(high, self.attribute)
 
     def __str__(self) -> str:
         if self.predicted is not None:
@@ -94,7 +96,8 @@ class AnswerValue:
             "known": bool(self.known),
         }
         if len(self.known) > 1:
-            data["values"] = [*map(_plain, self.known)]
+            numbers = self.attribute.kind == "number"
+            data["values"] = [each.value if numbers else str(each) for each in self.known]
         if self.predicted is not None and self.interval is not None:
             data["low"], data["high"] = self.interval
             data["level"] = self.predicted.level
@@ -122,11 +125,9 @@ def order_by_values(
     return places
 
 
-def _plain(quantity: Quantity) -> Plain:
-    return quantity.value if quantity.kind == "number" else str(quantity)
-
-
-def _quantity(value: float, attribute: Attribute) -> Quantity:
-    """A predicted value; a date is one to the day."""
+def plain_value(value: float, attribute: Attribute) -> Plain:
+    """A number, or a date or duration as a text."""
+    if attribute.kind == "number":
+        return value
     precision = "day" if attribute.kind == "date" else ""
-    return Quantity(value, attribute.kind, precision, attribute.unit)
+    return str(Quantity(value, attribute.kind, precision))
