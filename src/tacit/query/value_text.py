@@ -10,6 +10,7 @@ from tacit.graph.attributes import Attribute
 from tacit.graph.quantities import Quantity
 
 _SCALES = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
+_LARGEST = 1e15  # larger numbers have an exponent
 SMALLEST = 1e-300  # nearer to zero is an open end at zero
 
 
@@ -38,6 +39,8 @@ def predicted_text(median: float, low: float, high: float, attribute: Attribute)
 
     >>> predicted_text(1.1e6, 0.72e6, 1.84e6, Attribute("population"))
     '1.1 M (0.7–1.8 M)'
+    >>> predicted_text(2e300, 1e16, 4e300, Attribute("size"))
+    '2e+300 (1e+16–4e+300)'
     """
     (least, _), (most, scale) = (_rounded(end, attribute, high) for end in (low, high))
     interval = f"{least}{' to ' if '-' in least + most else '–'}{most}{scale}"
@@ -102,7 +105,7 @@ def _precision(days: float) -> str:
 def _number_text(quantity: Quantity) -> str:
     if quantity.kind != "number":
         return str(quantity)
-    whole = abs(quantity.value) < 1e15 and int(quantity.value) == quantity.value
+    whole = abs(quantity.value) < _LARGEST and int(quantity.value) == quantity.value
     return f"{int(quantity.value):,}" if whole else f"{quantity.value:,}"
 
 
@@ -112,6 +115,8 @@ def _rounded(value: float, attribute: Attribute, like: float = 0.0) -> tuple[str
         return str(Quantity(float(math.floor(value)), "date", "year")), ""
     if attribute.kind == "duration":
         return str(Quantity(float(f"{value:.2g}"), "duration")), ""
+    if max(abs(value), abs(like)) >= _LARGEST:
+        return f"{value:.3g}", ""
     for scale, word in _SCALES:
         if max(abs(value), abs(like)) >= scale:
             shown = value / scale
