@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.links.values.predictor import PredictedValue
 
 EVERY_VALUE = -math.inf, math.inf
+_SHOWN = 5  # known values of an entity in a text
 Plain = float | str  # a number; a date or a duration as ISO 8601 writes it
 
 
@@ -83,7 +84,9 @@ class AnswerValue:
         if self.predicted is not None:
             ends = self.predicted.low, self.predicted.high
             return predicted_text(self.predicted.median, *ends, self.attribute)
-        return " or ".join(map(value_text, self.known))
+        shown = [*map(value_text, self.known[:_SHOWN])]
+        more = len(self.known) - len(shown)
+        return " or ".join([*shown, f"{more:,} more"] if more else shown)
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data for JSON."""

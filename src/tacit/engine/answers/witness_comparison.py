@@ -106,11 +106,14 @@ def witness_comparison(
     assert proof.compared is not None
     sides, low, high = proof.compared
     attributes = comparisons.known.attributes
+    values = [AnswerValue.of(comparisons, *side) for side in sides]
+    if len(values) == 1 and values[0] is not None:  # of several values those that satisfy it
+        values = [values[0].selected((low, high), descending=False)]
     return WitnessComparison(
         tuple(graph.entities.name(entity) for _, entity in sides),
         tuple(graph.entities[entity] for _, entity in sides),
         tuple(attributes.listed[attributes.names.id(name)] for name, _ in sides),
-        tuple(AnswerValue.of(comparisons, *side) for side in sides),
+        tuple(values),
         low,
         high,
         math.exp(proof.score),
