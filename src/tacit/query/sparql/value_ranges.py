@@ -76,7 +76,9 @@ class _Alternative:
                 formula = and_(formula, reduce(or_, ranges[1:], ranges[0]) if ranges else False)
             elif value not in paired and variable not in named:
                 formula = and_(formula, value.exists())
-        return reduce(and_, self.pairs, formula)
+        for pair in self.pairs:
+            formula = and_(formula, pair)
+        return formula
 
 
 def _alternatives(
