@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulas import ENTITIES
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -18,12 +19,15 @@ from tacit.query.formula import (
     Exists,
     Formula,
     Inequality,
+    Leaf,
     Not,
     Or,
     Query,
     Variable,
+    map_children,
 )
 from tacit.query.plans import plan as p
+from values import Numbers
 
 Values = NDArray[np.float64]
 Binary = Callable[[Values, Values], Values]
@@ -40,10 +44,16 @@ NEGATIONS: dict[str, Callable[[Values], Values]] = {
 
 
 class BruteForce:
-    """The value of a formula by definition, over every assignment of its variables."""
+    """The value of a formula by definition, over every assignment of its variables.
 
-    def __init__(self, tables: dict[str, Values], logic: str, negation: str) -> None:
+    The comparisons of the same values within a conjunction are one.
+    """
+
+    def __init__(
+        self, tables: dict[str, Values], logic: str, negation: str, numbers: Numbers | None = None
+    ) -> None:
         self.tables = tables
+        self.numbers = numbers
         self.size = len(next(iter(tables.values())))
         (self.norm, self.conorm), self.negate = LOGICS[logic], NEGATIONS[negation]
 
@@ -61,6 +71,16 @@ class BruteForce:
                     for e in (left, right)
                 ]
                 return np.float64(ends[0] != ends[1])
+            case Comparison(left, right):
+                values = (left,) if right is None else (left, right)
+                places = [
+                    (v.attribute, ENTITIES.index(v.term.name) if isinstance(v.term, Entity) else where[v.term])
+                    for v in values
+                ]
+                assert self.numbers is not None
+                return np.float64(self.numbers.compared(places, *formula.interval))
+            case And(parts) if self.numbers is not None:
+                return self.conjunction(formula, where)
             case And(parts):
                 return reduce(self.norm, [self.value(part, where) for part in parts])
             case Or(parts):
@@ -70,6 +90,50 @@ class BruteForce:
             case Exists(variable, part):
                 return np.max([self.value(part, {**where, variable: e}) for e in range(self.size)])
         raise AssertionError(formula)
+
+    def conjunction(self, formula: And, where: dict[Variable, int]) -> Values:
+        """The value of a conjunction, its inner quantifiers moved out and its ranges intersected."""
+        variables: list[Variable] = []
+        parts: list[Formula] = []
+
+        def flatten(part: Formula, names: dict[Variable, Variable]) -> None:
+            if isinstance(part, And):
+                for each in part.parts:
+                    flatten(each, names)
+            elif isinstance(part, Exists):
+                fresh = Variable(f"{part.variable.name}_{len(variables)}_{len(where)}")
+                variables.append(fresh)
+                flatten(part.part, {**names, part.variable: fresh})
+            else:
+                parts.append(renamed(part, names))
+
+        flatten(formula, {})
+        ranges: dict[Whatever, tuple[float, float]] = {}
+        others = []
+        for part in parts:
+            if not isinstance(part, Comparison):
+                others.append(part)
+                continue
+            low, high = part.interval
+            if (key := part.values) not in ranges and (key := part.values[::-1]) in ranges:
+                low, high = -high, -low
+            elif key not in ranges:
+                key = part.values
+            least, most = ranges.get(key, (-np.inf, np.inf))
+            ranges[key] = max(low, least), min(high, most)
+        best = np.float64(0.0)
+        for chosen in product(range(self.size), repeat=len(variables)):
+            scope = {**where, **dict(zip(variables, chosen, strict=True))}
+            values = [self.value(part, scope) for part in others]
+            for key, ends in ranges.items():
+                places = [
+                    (v.attribute, ENTITIES.index(v.term.name) if isinstance(v.term, Entity) else scope[v.term])
+                    for v in key
+                ]
+                assert self.numbers is not None
+                values.append(np.float64(self.numbers.compared(places, *ends)))
+            best = np.maximum(best, reduce(self.norm, values))
+        return best
 
     def tuples(self, query: Query) -> dict[tuple[int, ...], float]:
         """The value of every assignment of entities to the answer variables."""
@@ -81,6 +145,19 @@ class BruteForce:
 
     def answers(self, query: Query) -> Values:
         return np.array([self.value(query.formula, {query.target: e}) for e in range(self.size)])
+
+
+def renamed(formula: Formula, names: dict[Variable, Variable]) -> Formula:
+    """A formula with other names of free variables."""
+    match formula:
+        case Exists(variable, part):
+            inner = {name: new for name, new in names.items() if name != variable}
+            return Exists(variable, renamed(part, inner))
+        case Leaf():
+            return formula.with_terms(
+                [names.get(term, term) if isinstance(term, Variable) else term for term in formula.terms]
+            )
+    return map_children(formula, lambda part: renamed(part, names))
 
 
 class Interpreter:

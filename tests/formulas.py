@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from tacit.graph.fact_index import Ids
 from tacit.graph.graph import Graph
+from tacit.graph.quantities import Quantity
+from tacit.query.comparison import Bound, Comparison, Value
 from tacit.query.formula import (
     And,
     Atom,
@@ -28,6 +30,7 @@ from tacit.query.formula import (
 )
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
+from values import ATTRIBUTES, LEVELS
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))
@@ -48,18 +51,23 @@ def symbolic_answers(query: Query, graph: Graph, *splits: str) -> Ids:
 
 
 @st.composite
-def queries(draw: st.DrawFn, depth: int = 4, size: int = 8) -> Query:
-    """A query over up to five variables with any nesting; it may be unsafe, never unbound."""
-    formula = draw(_formulas(depth, size))
+def queries(draw: st.DrawFn, depth: int = 4, size: int = 8, values: bool = False) -> Query:
+    """A query over up to five variables with any nesting; it may be unsafe, never unbound.
+
+    With `values`, many of its leaves are comparisons.
+    """
+    formula = draw(_formulas(depth, size, values))
     for variable in draw(st.permutations(sorted(formula.free - {TARGET}, key=str))):
         formula = Exists(variable, formula)
     return Query(TARGET, formula)
 
 
 @st.composite
-def tuple_queries(draw: st.DrawFn, count: int, depth: int = 3, size: int = 6) -> Query:
+def tuple_queries(
+    draw: st.DrawFn, count: int, depth: int = 3, size: int = 6, values: bool = False
+) -> Query:
     """A query for some of the free variables of a formula; all others are existential."""
-    formula = draw(_formulas(depth, size).filter(lambda f: len(f.free) >= count))
+    formula = draw(_formulas(depth, size, values).filter(lambda f: len(f.free) >= count))
     free = draw(st.permutations(sorted(formula.free, key=str)))
     for variable in free[count:]:
         formula = Exists(variable, formula)
@@ -67,7 +75,7 @@ def tuple_queries(draw: st.DrawFn, count: int, depth: int = 3, size: int = 6) ->
 
 
 @lru_cache  # building a strategy costs far more than drawing from it
-def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
+def _formulas(depth: int, size: int, values: bool = False) -> st.SearchStrategy[Formula]:
     terms = st.one_of(
         st.just(TARGET),
         st.sampled_from(VARIABLES),
@@ -80,6 +88,8 @@ def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
     )
     unequal = sides.map(lambda pair: Inequality(*pair))
     leaves: st.SearchStrategy[Formula] = st.one_of(made, made, made, unequal)
+    if values:
+        leaves = st.one_of(made, made, comparisons(terms), comparisons(terms), unequal)
 
     def larger(inner: st.SearchStrategy[Formula]) -> st.SearchStrategy[Formula]:
         parts = st.lists(inner, min_size=2, max_size=4).map(tuple)
@@ -92,6 +102,19 @@ def _formulas(depth: int, size: int) -> st.SearchStrategy[Formula]:
         )
 
     return st.recursive(leaves, larger, max_leaves=size).filter(lambda f: _height(f) <= 2 * depth)
+
+
+def comparisons(terms: st.SearchStrategy[Term]) -> st.SearchStrategy[Comparison]:
+    """Comparisons of one value and of two, with bounds at the values that occur or beside them."""
+    value = st.builds(Value, st.sampled_from(ATTRIBUTES), terms)
+    numbers = st.integers(-2, 2 * LEVELS).map(lambda number: Quantity(number / 2))
+    bound = st.one_of(st.none(), st.builds(Bound, numbers, st.booleans()))
+    differences = st.one_of(st.none(), st.builds(Bound, numbers | st.just(Quantity(0.0)), st.booleans()))
+    pairs = st.tuples(value, value).filter(lambda pair: pair[0] != pair[1])
+    return st.one_of(
+        st.builds(Comparison, value, st.none(), bound, bound),
+        st.builds(lambda pair, *ends: Comparison(*pair, *ends), pairs, differences, differences),
+    )
 
 
 def _height(formula: Formula) -> int:

@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import strategies as st
 
 from formulas import RELATIONS
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -48,6 +49,10 @@ def rewritten(query: Query, random: Random) -> Query:
             case Inequality():
                 sides = [names[e] if isinstance(e, Variable) else e for e in formula.terms]
                 return Inequality(*random.sample(sides, 2))
+            case Comparison():
+                terms = [names[e] if isinstance(e, Variable) else e for e in formula.terms]
+                changed = formula.with_terms(terms)
+                return changed.flipped() if random.random() < 0.5 else changed
             case And(parts) | Or(parts):
                 return grouped(type(formula), [walk(part, names) for part in parts])
             case Not(part):

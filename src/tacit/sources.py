@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tacit.disk import exists
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
@@ -36,8 +38,9 @@ def load(source: datasets.Facts | Sequence[datasets.Facts], **options: Any) -> G
     path goes before a name. A list of sources is one graph: equal labels are one entity. Options
     are those of `tacit.graph.settings.ReadSettings`: `literals` keeps the literals of RDF files as
     entities, `labels` names a table of readable names, `language` those that come first, `columns`
-    head, relation and tail of a table, `skip_bad` skips lines of a table that lack one of them, and
-    `format` is what standard input holds.
+    head, relation and tail of a table, `skip_bad` skips lines of a table that lack one of them,
+    `attributes` names the relations to numbers and dates that are no entities, or False for none,
+    and `format` is what standard input holds.
     """
     several = datasets.sources_of(source)
     reads_stdin = STANDARD_INPUT in [item for item in several if isinstance(item, str)]
@@ -63,9 +66,10 @@ def split(
     `valid` and `test` are the shares to hold out, drawn by a `seed`. Facts between the same two
     entities go together where one gives the other away: both directions of a relation, and
     relations that nearly repeat one another, as they are or inverted. Every entity and relation
-    keeps a fact in train; `notes` of the graph say where fewer could be spared than asked for. With
-    `out`, they are also written there, as a folder of `train.tsv`, `valid.tsv` and `test.tsv`, none
-    of which may be empty. Options are those of `load`.
+    keeps a fact in train; `notes` of the graph say where fewer could be spared than asked for. The
+    same shares of each attribute's values are held out, those of an entity together. With `out`,
+    they are also written there, as a folder of `train.tsv`, `valid.tsv` and `test.tsv`, none of
+    which may be empty. Options are those of `load`.
     """
     from tacit.graph.split import split as draw_split
 
@@ -75,13 +79,19 @@ def split(
         raise DataError(f"must name a folder; leave the extension '{Path(out).suffix}' out", out)
     new_splits = draw_split(load(graph, **options), valid, test, seed)
     if out is not None:
-        if empty := [name for name in SPLITS if not len(new_splits.split(name))]:
+        if empty := [name for name in SPLITS if not _stated(new_splits, name)]:
             short = (
                 f"has no facts to spare for {' and '.join(empty)}; give larger shares or more facts"
             )
             raise DataError(short, new_splits.name)
         new_splits.write(out)
     return new_splits
+
+
+def _stated(graph: Graph, split: str) -> int:
+    """How many facts and values a split states."""
+    values = np.count_nonzero(graph.attributes.rows["split"] == SPLITS.index(split))
+    return len(graph.split(split)) + int(values)
 
 
 def fetch(

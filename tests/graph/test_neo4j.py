@@ -50,13 +50,14 @@ def test_nodes_name_the_ends_of_relationships(tmp_path: Path) -> None:
         assert facts(graph) == EXPECTED
         assert graph.entities.names == NAMES
         assert graph.notes[0] == "train: 1 node without relationships left out"
-        assert set(
-            graph.notes[1]
-            .removeprefix("train: properties are no facts and were left out: ")
-            .split(", ")
-        ) == {
-            "born",
-            "role",
+        assert graph.notes[1:] == (
+            "train: properties are no facts and were left out: role",
+            "1 relation is an attribute: born; `attributes=False` reads none",
+        )
+        holders, years = graph.attributes.column(0)
+        assert dict(zip([graph.entities[i] for i in holders], years, strict=True)) == {
+            "7": 1956,
+            "8": 1942,
         }
     assert (facts(load(tmp_path)), load(tmp_path).name) == (EXPECTED, tmp_path.name)
     assert load(paths[2]).entities.names == {}

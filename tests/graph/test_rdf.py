@@ -59,7 +59,7 @@ def test_turtle_labels_use_the_prefixes_of_the_file(tmp_path: Path) -> None:
         ("geo:France", "geo:borders", "Andorra"),
         ("geo:Spain", "geo:seeAlso", "wiki:Spain"),
     }
-    assert graph.notes == ("train: 1 fact with a literal skipped; `literals=True` keeps them",)
+    assert graph.notes == ("1 relation is an attribute: geo:area; `attributes=False` reads none",)
     assert graph.prefixes[""] == "http://example.org/"
     assert graph.prefixes["wiki"] == "http://other.net/wiki/"
 
@@ -84,7 +84,10 @@ def test_n_triples_derive_prefixes_from_the_iris(tmp_path: Path) -> None:
         ("geo:France", "geo:borders", "geo:Spain"),
         ("_:somewhere", "geo:near", "geo:França"),
     }
-    assert graph.notes == ("train: 2 facts with a literal skipped; `literals=True` keeps them",)
+    assert graph.notes == (
+        "train: 1 fact with a literal skipped; `literals=True` keeps them",
+        "1 relation is an attribute: geo:area; `attributes=False` reads none",
+    )
     with_literals = read(tmp_path, "g.nt", TRIPLES, literals=True)
     assert ("geo:France", "geo:name", '"França \\"x\\""@ca') in facts(with_literals)
     assert ("geo:França", "geo:area", '"5"^^xsd:integer') in facts(with_literals)
@@ -142,9 +145,9 @@ def test_named_graphs_are_merged_and_counted(tmp_path: Path) -> None:
     graph = read(tmp_path, "g.trig", text)
     assert facts(graph) == {("a", "r", "b"), ("b", "r", "c")}
     assert graph.notes == (
-        "train: 1 fact with a literal skipped; `literals=True` keeps them",
         "train: 3 facts of named graphs merged with the others",
         "train: 1 duplicate fact dropped",
+        "1 relation is an attribute: r; `attributes=False` reads none",
     )
     lines = '<a:a> <a:r> <a:b> <a:g> .\n<a:b> <a:r> "<x> y" <a:g> .\n'
     assert facts(read(tmp_path, "g.nq", lines, literals=True)) == {

@@ -96,7 +96,11 @@ def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("".join(lines))
     shown = (
         CliRunner()
-        .invoke(app, ["data", "describe", str(tmp_path / "g.tsv")], catch_exceptions=False)
+        .invoke(
+            app,
+            ["data", "describe", str(tmp_path / "g.tsv"), "--no-attributes"],
+            catch_exceptions=False,
+        )
         .output
     )
     table = shown[shown.index("Numbers and dates as entities") :].splitlines()
@@ -107,8 +111,12 @@ def test_describe_says_which_and_what_to_do(tmp_path: Path) -> None:
         "released 30 30 dates 1950-01-02, 1951-01-02, 1952-01-02 leave out, or use ranges"
     )
     assert " ".join(rated.split()) == "rated 30 2 numbers 0, 1 may stay: many facts share each"
-    assert "Leave such facts out, or replace values by ranges" in shown
-    output = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json"]).output
+    assert "Name such relations by --attributes, leave the facts out, or replace" in shown
+    output = (
+        CliRunner()
+        .invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json", "--no-attributes"])
+        .output
+    )
     assert {one["relation"]: one["shared"] for one in json.loads(output)["values"]} == {
         "released": False,
         "rated": True,

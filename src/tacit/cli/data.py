@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tacit.graph.graph import Graph
     from tacit.graph.statistics import RelationStatistics, Statistics, ValueRelation
+    from tacit.graph.value_statistics import AttributeStatistics
 
 app = typer.Typer(
     help="List, describe and write graphs.", no_args_is_help=True, rich_markup_mode=None
@@ -34,6 +35,7 @@ Graphs = Annotated[
         "one graph.",
     ),
 ]
+_MISSING = "Missing: of the entities with the rarest relation that nine in ten holders have."
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
@@ -87,15 +89,19 @@ def split_(
     seed: int = Option(0, help="Seed of the draw."),
 ) -> None:
     """Draw train, valid and test splits that do not give each other away."""
+    import numpy as np
+
     from tacit.graph.graph import SPLITS
     from tacit.sources import split
 
     parts = split(read_graph(graph, **reading), out, valid=valid, test=test, seed=seed)
     for note in parts.notes:
         say(f"note: {note}", err=True)
-    say(
-        f"wrote {', '.join(f'{len(parts.split(name)):,} {name}' for name in SPLITS)} facts to {out}"
-    )
+    facts = ", ".join(f"{len(parts.split(name)):,} {name}" for name in SPLITS)
+    sizes = np.bincount(parts.attributes.rows["split"], minlength=len(SPLITS)).tolist()
+    values = ", ".join(f"{size:,} {name}" for size, name in zip(sizes, SPLITS, strict=True))
+    also = f" and {values} values" if len(parts.attributes) else ""
+    say(f"wrote {facts} facts{also} to {out}")
 
 
 @app.command("fetch", cls=options.FlagCommand)
@@ -203,6 +209,7 @@ def check_unread(reading: Mapping[str, Any], why: str) -> None:
 def _print(statistics: Statistics) -> None:
     from rich.console import Console
 
+    from tacit.graph.builder import counted
     from tacit.graph.statistics import ADVICE
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -211,7 +218,9 @@ def _print(statistics: Statistics) -> None:
     total = sum(statistics.facts.values())
     sizes = f"{statistics.num_entities:,} entities, {statistics.num_relations:,} relations"
     name = escape_control_chars(statistics.name)
-    console.print(f"{name}: {sizes}, {total:,} facts", soft_wrap=True)
+    number = sum(sum(each.values.values()) for each in statistics.attributes)
+    values = f", {counted(number, 'value')} of attributes" if statistics.attributes else ""
+    console.print(f"{name}: {sizes}, {total:,} facts{values}", soft_wrap=True)
     can_be = {split: f"{count:,}" for split, count in statistics.evaluable.items()} | {"train": "-"}
     splits = [(split, f"{count:,}", can_be[split]) for split, count in statistics.facts.items()]
     console.print(_table("Facts by split", ("split", "facts", "can be predicted"), splits))
@@ -221,9 +230,12 @@ def _print(statistics: Statistics) -> None:
             f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists "
             "them all\n"
         )
+    if statistics.attributes:
+        console.print(_attributes(statistics.attributes))
+        console.print(f"{_MISSING}\n", soft_wrap=True)
     if statistics.values:
         console.print(_values(statistics.values))
-        console.print(f"{ADVICE}\n", soft_wrap=True)
+        console.print(f"{options.with_flags(ADVICE)}\n", soft_wrap=True)
     names = {"p0": "fewest", "p50": "median", "p100": "most"}
     columns = [names.get(p, f"{p[1:]} %") for p in statistics.degrees]
     numbers = [f"{degree:,.0f}" for degree in statistics.degrees.values()]
@@ -271,6 +283,28 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
         rows.append((relation.name, *counts, *spread, ", ".join(remarks)))
     columns = ("relation", "train", "valid", "test", "tails/head", "heads/tail")
     return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
+
+
+def _attributes(attributes: Iterable[AttributeStatistics]) -> Table:
+    rows = []
+    for each in attributes:
+        counts = [f"{count:,}" for count in each.values.values()]
+        spread = [each.lowest, each.median, each.highest]
+        if each.kind == "number":
+            spread = [text and _shortened(float(text)) for text in spread]
+        missing = f"{each.missing:.0%}"
+        kind = each.unit or ("" if each.kind == "number" else each.kind)
+        among = each.among or "all"
+        bars = f"{each.bars}{' (log)' * each.is_log}"
+        rows.append((each.name, *counts, *spread, missing, among, kind, bars))
+    columns = ("attribute", "train", "valid", "test", "lowest", "median", "highest", "missing")
+    return _table("Attributes", columns, rows, ("of", "in", "values"))
+
+
+def _shortened(number: float) -> str:
+    """A number with six digits, or all digits of a whole one."""
+    is_whole = abs(number) < 1e15 and number == int(number)
+    return f"{number:,.0f}" if is_whole else f"{number:.6g}"
 
 
 def _values(relations: Iterable[ValueRelation]) -> Table:

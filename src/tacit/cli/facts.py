@@ -119,9 +119,9 @@ def add(
     --new, or a yes at a terminal.
     A service that serves the run answers from what it was until it gets SIGHUP.
     """
-    from tacit.run.changes import add_facts
+    from tacit.run.changes import add_facts, own_run
 
-    graph = data.read_graph(facts, **reading)
+    graph = data.read_graph(facts, like=own_run(run).graph(), **reading)
     if not (new or force or dry_run) and _is_attended():
         new_names = add_facts(run, graph, dry_run=True).new_names
         if new_names.is_doubtful and not new_names.needs_force:
@@ -148,9 +148,10 @@ def remove(
 
     A service that serves the run answers from what it was until it gets SIGHUP.
     """
-    from tacit.run.changes import remove_facts
+    from tacit.run.changes import own_run, remove_facts
 
-    _report(run, remove_facts(run, data.read_graph(facts, **reading), dry_run=dry_run))
+    graph = data.read_graph(facts, like=own_run(run).graph(), **reading)
+    _report(run, remove_facts(run, graph, dry_run=dry_run))
 
 
 def _is_attended() -> bool:

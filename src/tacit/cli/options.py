@@ -20,7 +20,7 @@ from tacit.cli.terminal import (
     complete_shapes,
     is_of_memory,
 )
-from tacit.errors import QueryError, TacitError
+from tacit.errors import QueryError, SettingsError, TacitError
 from tacit.settings import Settings, settings_of
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
@@ -89,6 +89,10 @@ def of_settings(
             keys[name]: _option(fields[name], keys[name], spellings[name], usual[name])
             for name in fields
         }
+        off = {
+            f"no_{key}": name for name, key in keys.items() if fields[name].metadata["may_be_off"]
+        }
+        options |= {key: _off_switch(key, spellings[name]) for key, name in off.items()}
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
@@ -98,6 +102,11 @@ def of_settings(
                 origin = context.get_parameter_source(key)
                 if origin and origin.name != "DEFAULT":
                     used[name] = value
+            for key, name in off.items():
+                if values.pop(key):
+                    if name in used:
+                        raise SettingsError(f"{spellings[name]} is both given and off; leave one")
+                    used[name] = False
             if "context" in own:
                 values["context"] = context
             try:
@@ -192,6 +201,8 @@ def with_flags(message: str, flags: Mapping[str, Any] | None = None) -> str:
     def flag(match: re.Match[str]) -> str:
         name, value = match.groups()
         if flags is None:
+            if value == "False":
+                return _flag(f"no_{name}")
             words = [] if value in (None, "True") else [_quoted(value)]
             return " ".join([_flag(name), *words])
         return _spelled(flags[name], value) if name in flags else match[0]
@@ -203,8 +214,8 @@ def _spelled(parameter: Any, value: str | None = None) -> str:
     """A parameter as a shell spells it: a flag with its value, or the name of an argument."""
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name.upper())
-    if value == "False" and parameter.secondary_opts:
-        return str(parameter.secondary_opts[0])
+    if value == "False":
+        return str([*parameter.secondary_opts, f"--no-{parameter.opts[0][2:]}"][0])
     if value is None or parameter.is_flag:
         return str(parameter.opts[0])
     return " ".join((parameter.opts[0], _quoted(value)))
@@ -233,6 +244,16 @@ def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Par
     usual = list(default) if isinstance(default, tuple) else default
     return inspect.Parameter(
         key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[optional, option]
+    )
+
+
+def _off_switch(key: str, flag: str) -> inspect.Parameter:
+    """The flag that turns an option off whose values are no switches."""
+    option = typer.Option(
+        f"--no-{flag.removeprefix('--')}", help=f"Without {flag}, not even those by default."
+    )
+    return inspect.Parameter(
+        key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
     )
 
 

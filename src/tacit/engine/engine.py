@@ -27,6 +27,7 @@ from tacit.errors import QueryError, RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.run_retrievers import RunRetrievers
 from tacit.links.scorer import GraphScorer, Scorer
+from tacit.links.values.predictor import ValuePredictor
 from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.plans.traits import listable, sets_in
@@ -46,7 +47,8 @@ class Engine:
     `adapter` is a calibration with a trained adapter in it, which `settings.calibration` must name;
     `reasoner` replaces the search that the settings name; `retrievers` find candidates by a run's
     index and lists; `encoder` is the reasoner behind `search="encoder"`, or the error it raises;
-    `rules` are mixed into scores, and True or False says whether those of a run are.
+    `rules` are mixed into scores, and True or False says whether those of a run are; `values`
+    predicts missing values of attributes, which comparisons ask for.
     Weights may change between questions; see `forget` for writes that torch cannot see.
 
     >>> graph = Graph.of([("France", "borders", "Spain"), ("Spain", "borders", "Portugal")])
@@ -67,6 +69,7 @@ class Engine:
         retrievers: RunRetrievers | None = None,
         encoder: Reasoner | RunError | None = None,
         rules: RuleMixture | bool | None = None,
+        values: ValuePredictor | None = None,
         **changes: Any,
     ) -> None:
         self.graph = graph
@@ -77,7 +80,7 @@ class Engine:
             rules = None
         self.settings = _changed(settings or EngineSettings(), reasoner, changes)
         self.parts = EngineParts(
-            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder, rules
+            graph, scorer, self.settings, adapter, reasoner, retrievers, encoder, rules, values
         )
         self.logic = self.parts.logic
         self._adapter_choice = AdapterChoice(adapter, adapter is not None)
@@ -121,6 +124,7 @@ class Engine:
             retrievers=parts.retrievers,
             encoder=parts.encoder,
             rules=parts.rules,
+            values=parts.values,
         )
         engine._adapter_choice = choice
         return engine
@@ -165,7 +169,8 @@ class Engine:
         settings = self.settings
         if not (settings.new and settings.observed):
             return self.search
-        return NewAnswers(self.search, self.graph.index(*settings.observed))
+        facts = self.graph.index(*settings.observed)
+        return NewAnswers(self.search, facts, self.parts.known_values)
 
     def ask(
         self,
@@ -267,12 +272,13 @@ class Engine:
     def describe(self, query: str | Query | BoundQuery) -> str:
         """Describe the plan of a question, as an indented tree with the cost of each step."""
         compiled = self.prepare(query).compiled
+        attributes = self.graph.attributes.listed
         override = self.parts.override
         if override is not None:
             override.check(compiled.plan)
-            return describe(compiled, None)
+            return describe(compiled, None, attributes=attributes)
         k = self.graph.num_entities if self.resolved_search == "exact" else self.settings.k
-        return describe(compiled, k, self.graph.num_entities)
+        return describe(compiled, k, self.graph.num_entities, attributes)
 
     def seconds(self, query: Question) -> float | None:
         """Estimate the seconds that a question takes on one core, or on a GPU.

@@ -10,6 +10,7 @@ import torch
 
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration, calibration
+from tacit.engine.atoms.comparisons import Comparisons
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts
 from tacit.engine.atoms.mixture import RuleMixture, mixed
 from tacit.engine.logic import Logic
@@ -21,6 +22,7 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import RunError, SettingsError
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
+from tacit.graph.value_index import ValueIndex
 from tacit.links.codes import shared_codes
 from tacit.links.index import WORTH
 from tacit.links.retrievers import ScanRetriever, TopKRetriever
@@ -28,6 +30,7 @@ from tacit.links.rules.deduction import Deductions
 from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.run_retrievers import RunRetrievers, require_bilinear
 from tacit.links.scorer import Scorer, check_sizes, shards_of
+from tacit.links.values.predictor import ValuePredictor
 from tacit.query.rule_words import named_rule
 
 
@@ -36,8 +39,9 @@ class EngineParts:
     """A graph, a scorer and settings, checked together, and the parts built from them.
 
     `adapter` is a calibration with a trained adapter, `reasoner` replaces the search, `retrievers`
-    belong to a run, `encoder` is the reasoner behind `search="encoder"` or the error it raises, and
-    `rules` are mixed into scores where the settings say so.
+    belong to a run, `encoder` is the reasoner behind `search="encoder"` or the error it raises,
+    `rules` are mixed into scores where the settings say so, and `values` predicts missing values of
+    attributes.
     """
 
     graph: Graph
@@ -48,6 +52,7 @@ class EngineParts:
     retrievers: RunRetrievers | None = None
     encoder: Reasoner | RunError | None = None
     rules: RuleMixture | None = None
+    values: ValuePredictor | None = None
 
     def __post_init__(self) -> None:
         check_sizes("link predictor", self.scorer, self.graph)
@@ -164,6 +169,17 @@ class EngineParts:
         """The known facts on the scorer's device."""
         return None if self.index is None else KnownFacts(self.index, self.scorer.device)
 
+    @property
+    def known_values(self) -> ValueIndex:
+        """The values of attributes that count as known."""
+        return self.graph.values(*self.settings.observed)
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """The scores of comparisons; facts alone predict no value."""
+        predictor = None if self.settings.search == "symbolic" else self.values
+        return Comparisons(self.known_values, predictor, self.scorer.device)
+
     @cached_property
     def logic(self) -> Logic:
         """The logic that combines scores."""
@@ -187,6 +203,7 @@ class EngineParts:
                 self.graph, device, loops=settings.loops, typed=settings.typed
             ),
             coded=shared_codes if self.retrievers is None else self.retrievers.codes,
+            comparisons=self.comparisons,
         )
 
     @cached_property
@@ -232,7 +249,7 @@ class EngineParts:
             return self.override.bind(self)
         if settings.search == "symbolic":
             index = self.index or FactIndex(no_triples(), self.graph.num_relations)
-            return SymbolicReasoner(index, self.graph.num_entities)
+            return SymbolicReasoner(index, self.graph.num_entities, self.known_values)
         if settings.search == "continuous":
             return ContinuousReasoner(
                 self.atoms,

@@ -18,11 +18,13 @@ from tacit.distributed.threads import nobody_at_work, threads_for
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.graph import Graph
+from tacit.query.comparison import Ordering, Value, value_columns
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
 from tacit.query.question import ParsedQuestion, bind, labels_at, parse_question
 from tacit.query.text import check_unused
+from tacit.query.value_binding import bind_values
 
 _FEW = 2**15  # scores that one thread computes nearly as fast as two
 _EXPANDED = 64  # candidates of a hop, at least
@@ -47,6 +49,9 @@ class BoundQuery(ParsedQuestion):
     relations: list[int] = field(hash=False)
     labels: tuple[str, ...] | None = None  # of these ids; None where they are not checked
     likely: bool = False  # whether only known and likely answers are listed
+    # the values that answers show and are ordered by, with the labels of their attributes
+    values: dict[str, Value] = field(default_factory=dict, hash=False)
+    order: tuple[Ordering, ...] = ()
 
     def check(self, graph: Graph) -> None:
         """Raise a `QueryError` where the ids mean other things in a graph."""
@@ -85,7 +90,8 @@ def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str
         parsed = ParsedQuestion(question)
     else:
         raise QueryError(f"a question is a text or a Query, not {type(question).__name__}")
-    compiled = compile_query(parsed.query)
+    by_attributes = bind_values(parsed.query, graph)
+    compiled = compile_query(by_attributes)
     entities, relations = bind(compiled, graph)
     return BoundQuery(
         **vars(parsed),
@@ -93,6 +99,8 @@ def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str
         entities=entities,
         relations=relations,
         labels=labels_at(graph, entities, relations),
+        values=value_columns(by_attributes),
+        order=by_attributes.order,
     )
 
 

@@ -20,6 +20,7 @@ from tacit.engine.logic import ZERO
 from tacit.engine.top_k import TopKRequest, TopKResult, best_answers
 from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex
+from tacit.graph.value_index import ValueIndex
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import Plan, Relation, Row, Step
 from tacit.query.plans.symbolic import answers as symbolic_sets
@@ -176,15 +177,17 @@ class SymbolicReasoner(Reasoner):
     predicts = False
     probabilities = True
 
-    def __init__(self, index: FactIndex, num_entities: int) -> None:
+    def __init__(
+        self, index: FactIndex, num_entities: int, values: ValueIndex | None = None
+    ) -> None:
         self.index = index
         self.num_entities = num_entities
+        self.values = values
 
     def scores(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """Score the entities that facts imply `0`, and all others `-inf`."""
-        implied = symbolic_sets(
-            plan, entities.numpy(), relations.numpy(), self.index, self.num_entities
-        )
+        slots = entities.numpy(), relations.numpy()
+        implied = symbolic_sets(plan, *slots, self.index, self.num_entities, self.values)
         out = torch.full((len(relations), self.num_entities), ZERO)
         out[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = 0.0
         return out
@@ -237,15 +240,17 @@ class Exclusion(Reasoner):
 class NewAnswers(Exclusion):
     """The answers of a reasoner that the facts of an index do not imply."""
 
-    def __init__(self, reasoner: Reasoner, index: FactIndex) -> None:
+    def __init__(
+        self, reasoner: Reasoner, index: FactIndex, values: ValueIndex | None = None
+    ) -> None:
         super().__init__(reasoner)
         self.index = index
+        self.values = values
 
     def ruled_out(self, plan: Plan, entities: Tensor, relations: Tensor) -> Tensor:
         """The known answers."""
-        known = symbolic_sets(
-            plan, entities.cpu().numpy(), relations.cpu().numpy(), self.index, self.num_entities
-        )
+        slots = entities.cpu().numpy(), relations.cpu().numpy()
+        known = symbolic_sets(plan, *slots, self.index, self.num_entities, self.values)
         local, columns = self.shards.inside(torch.from_numpy(known.ids).long())
         out = torch.zeros(len(relations), self.shards.stop - self.shards.start, dtype=torch.bool)
         out[torch.from_numpy(known.rows).long()[local], columns[local]] = True

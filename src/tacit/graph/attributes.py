@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.graph.fact_index import Flags, Floats, Ids
+from tacit.graph.fact_index import Flags, Floats, Ids, Ints
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.graph.quantities import PRECISIONS, Kind, Quantity
+from tacit.graph.quantities import KINDS, PRECISIONS, Kind, Quantity
 
 Codes = NDArray[np.uint8]
 # an entity, an attribute and a value, as ids, with the positions of the precision and the split
@@ -20,6 +21,17 @@ VALUE_ROW = np.dtype(
     [("entity", "i4"), ("attribute", "i4"), ("value", "f8"), ("precision", "u1"), ("split", "u1")]
 )
 Rows = NDArray[np.void]  # of type `VALUE_ROW`
+_SORTED_BY = ("attribute", "entity", "value", "precision", "split")
+_DECLARED = re.compile(r"(.*\S)\s*\[([^\[\]]+)\]", re.DOTALL)
+_BRACKET = re.compile(r"[\[\]]")
+# in round brackets, other words may be remarks, as in `population (estimate)`
+_IN_UNIT = re.compile(r"(.*\S)\s*\(([^()]+)\)", re.DOTALL)
+_UNITS = (
+    "mm cm m km ft mi mm2 cm2 m2 km2 mm² cm² m² km² ha acres ml l m3 m³ mg g kg t lb oz ms s min "
+    "h K °C °F % ° deg Pa hPa bar J kJ kWh W kW MW V Hz kHz MHz GHz kB MB GB km/h m/s mph "
+    "€ $ £ ¥ EUR USD GBP JPY CHF people persons years days hours minutes seconds metres meters "
+    "kilometres kilometers"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,41 @@ class Attribute:
     name: str
     kind: Kind = "number"
     unit: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            kinds = ", ".join(KINDS)
+            raise DataError(f"{self.name} is a '{self.kind}'; an attribute is one of {kinds}")
+        if self.unit and (
+            self.kind != "number" or self.unit in KINDS or _BRACKET.search(self.unit)
+        ):
+            raise DataError(
+                f"{self.name} is in '{self.unit}'; a unit belongs to numbers, has no brackets and "
+                f"is none of {', '.join(KINDS)}"
+            )
+
+    @classmethod
+    def declared(cls, text: str) -> Attribute | None:
+        """The attribute that a name in a table declares, by a kind or unit in brackets.
+
+        >>> Attribute.declared("founded[date]"), Attribute.declared("area (km2)")
+        (Attribute(name='founded', kind='date', unit=''), Attribute(name='area', kind='number', \
+unit='km2'))
+        >>> Attribute.declared("population (estimate)") is None
+        True
+        """
+        match = _DECLARED.fullmatch(text)
+        if match is None:
+            match = _IN_UNIT.fullmatch(text)
+            if match is None or match[2] not in _UNITS.split():
+                return None
+        name, word = match[1], match[2].strip()
+        kind = next((kind for kind in KINDS if kind == word), None)
+        return cls(name, kind) if kind else cls(name, unit=word)
+
+    def __str__(self) -> str:
+        """The name that declares the attribute."""
+        return f"{self.name}[{self.unit or self.kind}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +95,24 @@ class Attributes:
 
     listed: tuple[Attribute, ...] = ()
     rows: Rows = field(default_factory=lambda: np.empty(0, VALUE_ROW))
+    # the readable names of attributes
+    readable: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = "attribute", "entity", "value", "precision", "split"
-        rows = self.rows[np.lexsort([self.rows[key] for key in reversed(keys)])]
-        repeated = np.zeros(len(rows), dtype=bool)
-        repeated[1:] = np.logical_and.reduce([rows[key][1:] == rows[key][:-1] for key in keys[:-1]])
-        vars(self).update(rows=rows[~repeated])
+        order, fresh = _distinct(self.rows)
+        vars(self).update(rows=self.rows[order[fresh]])
+
+    @classmethod
+    def of_sorted(
+        cls,
+        listed: tuple[Attribute, ...],
+        rows: Rows,
+        readable: Mapping[str, Sequence[str]] | None = None,
+    ) -> Attributes:
+        """The attributes with rows in order, such as those of a file, which are not read here."""
+        attributes = cls.__new__(cls)
+        vars(attributes).update(listed=listed, rows=rows, readable=readable or {})
+        return attributes
 
     @classmethod
     def of(
@@ -78,7 +136,9 @@ class Attributes:
     @cached_property
     def names(self) -> Vocabulary:
         """The names of the attributes, by their ids."""
-        return Vocabulary((attribute.name for attribute in self.listed), kind="attribute")
+        return Vocabulary(
+            (attribute.name for attribute in self.listed), kind="attribute", names=self.readable
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -97,6 +157,14 @@ class Attributes:
         rows = rows[slice(*np.searchsorted(rows["entity"], [entity, entity + 1]))]
         return [self.quantity(row) for row in rows]
 
+    def texts(self, attribute: int, *splits: str) -> Iterator[tuple[int, str]]:
+        """Yields the values of an attribute in some splits as texts, with their entities."""
+        rows = self._rows_of(attribute, splits)
+        kind = self.listed[attribute].kind
+        columns = (rows[name].tolist() for name in ("entity", "value", "precision"))
+        for entity, value, precision in zip(*columns, strict=True):
+            yield entity, str(Quantity(value, kind, PRECISIONS[precision]))
+
     def quantity(self, row: np.void) -> Quantity:
         """The quantity of a row."""
         attribute = self.listed[row["attribute"]]
@@ -105,7 +173,12 @@ class Attributes:
 
     def where(self, mask: Flags) -> Attributes:
         """The same attributes with the values that a mask over `rows` selects."""
-        return replace(self, rows=self.rows[mask])
+        return self.of_sorted(self.listed, self.rows[mask], self.readable)
+
+    def named(self, names: Mapping[str, Sequence[str]]) -> Attributes:
+        """The same attributes with these readable names, of which those of others are dropped."""
+        own = {label: names[label] for label in self.names if label in names}
+        return self.of_sorted(self.listed, self.rows, own)
 
     def _rows_of(self, attribute: int, splits: Sequence[str]) -> Rows:
         starts = np.searchsorted(self.rows["attribute"], [attribute, attribute + 1])
@@ -115,3 +188,23 @@ class Attributes:
         from tacit.graph.graph import SPLITS
 
         return rows[np.isin(rows["split"], [SPLITS.index(split) for split in splits])]
+
+
+def value_keys(parts: Sequence[Rows]) -> list[Ints]:
+    """One integer per row of each part, equal exactly where rows are but for their splits."""
+    order, fresh = _distinct(np.concatenate(parts))
+    keys = np.empty(len(order), dtype=np.int64)
+    keys[order] = np.cumsum(fresh)
+    return np.split(keys, np.cumsum([len(part) for part in parts[:-1]]))
+
+
+def _distinct(rows: Rows) -> tuple[Ints, Flags]:
+    """The order of rows, and which of the ordered ones differ from those before in a value."""
+    order = np.lexsort([rows[key] for key in reversed(_SORTED_BY)])
+    fresh = np.ones(len(rows), dtype=bool)
+    for key in _SORTED_BY[:-1]:
+        column = rows[key][order]
+        same = column[1:] == column[:-1]
+        fresh[1:] = same if key == _SORTED_BY[0] else fresh[1:] & same
+    np.logical_not(fresh[1:], out=fresh[1:])
+    return order, fresh

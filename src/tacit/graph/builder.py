@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
 
 from tacit.errors import LimitError
+from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes, Rows
 from tacit.graph.fact_index import Ids, Ints, paired, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.quantities import PRECISIONS, Quantity
 
 # readable names of each term, with ranks: the lower, the better
 Ranked = dict[str, list[tuple[int, str]]]
@@ -32,7 +35,10 @@ class Builder:
         # A defaultdict that counts gives an id to each label it first sees, without leaving C.
         self.entities: defaultdict[str, int] = defaultdict(count().__next__)
         self.relations: defaultdict[str, int] = defaultdict(count().__next__)
+        # each kind and unit of an attribute has an id of its own until the graph is built
+        self.attributes: defaultdict[Attribute, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
+        self._values: list[Rows] = []
         self.names: Ranked = {}
         self.notes: list[str] = []
         self.prefixes: dict[str, str] = {}  # that files declare
@@ -67,14 +73,33 @@ class Builder:
                 rows[:, column] = ids[rows[:, column]]
             self._chunks[split].append(rows)
 
+    def add_values(
+        self, entities: Sequence[str], attributes: Sequence[Attribute], rows: Rows
+    ) -> None:
+        """Adds values, whose rows have positions in a list of labels and one of attributes."""
+        rows = rows.copy()
+        rows["entity"] = _ids(self.entities, entities)[rows["entity"]]
+        rows["attribute"] = _ids(self.attributes, attributes)[rows["attribute"]]
+        self._values.append(rows)
+
+    def add_quantities(self, split: str, values: Sequence[tuple[str, str, Quantity]]) -> None:
+        """Adds the quantities of entities, as triples of entity, attribute and quantity."""
+        rows = np.zeros(len(values), VALUE_ROW)
+        rows["entity"] = rows["attribute"] = np.arange(len(values))
+        rows["value"] = [quantity.value for _, _, quantity in values]
+        rows["precision"] = [PRECISIONS.index(quantity.precision) for _, _, quantity in values]
+        rows["split"] = SPLITS.index(split)
+        attributes = [Attribute(name, each.kind, each.unit) for _, name, each in values]
+        self.add_values([entity for entity, _, _ in values], attributes, rows)
+
     def facts(self, split: str) -> Triples:
         """The facts of a split so far, as term ids."""
         self._chunks[split] = [np.concatenate([no_triples(), *self._chunks[split]])]
         return self._chunks[split][0]
 
     def terms(self) -> Iterator[str]:
-        """Every entity and relation so far, as passed to `add`."""
-        return chain(self.entities, self.relations)
+        """Every entity, relation and attribute so far, as passed to `add`."""
+        return chain(self.entities, self.relations, (each.name for each in self.attributes))
 
     def graph(self, name: str, label: Callable[[str], str] = str) -> Graph:
         """Builds the graph of all facts added; `label` maps terms to labels where they differ."""
@@ -84,13 +109,40 @@ class Builder:
         # the vocabulary takes the dict over
         entities = Vocabulary(self.entities if label is str else map(label, self.entities))
         graph = assemble(entities, directed(forward), splits, name, self.notes)
+        attributes, notes = self._attributes(label)
+        graph = replace(graph, attributes=attributes, notes=(*graph.notes, *notes))
+        known = {*self.relations, *(each.name for each in self.attributes)}
         names = {
             label(term): by_rank(ranked)
             for term, ranked in self.names.items()
             # files of names speak of many terms without facts
-            if label is str or term in self.entities or term in self.relations
+            if label is str or term in self.entities or term in known
         }
         return graph.named(names)
+
+    def _attributes(self, label: Callable[[str], str]) -> tuple[Attributes, list[str]]:
+        """The attributes, each of its most frequent kind and unit, and notes on other values."""
+        rows = np.concatenate([np.empty(0, VALUE_ROW), *self._values])
+        self._values.clear()
+        forms = list(self.attributes)
+        sizes = np.bincount(rows["attribute"], minlength=len(forms))
+        best: dict[str, int] = {}
+        for form in np.argsort(-sizes, kind="stable").tolist():
+            best.setdefault(forms[form].name, form)
+        listed = tuple(replace(forms[i], name=label(forms[i].name)) for i in sorted(best.values()))
+        new_ids = np.full(len(forms), -1)
+        new_ids[sorted(best.values())] = np.arange(len(best))
+        rows["attribute"] = new_ids[rows["attribute"]] if len(forms) else 0
+        notes = []
+        for form, attribute in enumerate(forms):
+            if new_ids[form] < 0:
+                kept = forms[best[attribute.name]]
+                values = counted(int(sizes[form]), "value")
+                notes.append(
+                    f"{label(attribute.name)}: {values} in {attribute.unit or attribute.kind} "
+                    f"skipped, since most are in {kept.unit or kept.kind}"
+                )
+        return Attributes(listed, rows[rows["attribute"] >= 0]), notes
 
 
 def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:
@@ -98,7 +150,7 @@ def by_rank(names: Iterable[tuple[int, str]]) -> list[str]:
     return [name for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
-def _ids(known: dict[str, int], labels: list[str]) -> Ids:
+def _ids(known: Mapping[Any, int], labels: Sequence[Any]) -> Ids:
     """The ids of labels."""
     try:
         return np.fromiter(map(known.__getitem__, labels), np.int32, len(labels))
@@ -165,7 +217,12 @@ def assemble(
         earlier.append(ordered)
         distinct_facts.append(facts)
     train, valid, test = distinct_facts
-    graph = Graph(entities, relations, train, valid, test, name)
+    return Graph(entities, relations, train, valid, test, name, notes=tuple(notes))
+
+
+def with_unseen_noted(graph: Graph) -> Graph:
+    """The graph with notes on the facts of valid and test that no model can predict."""
+    notes = list(graph.notes)
     for split in SPLITS[1:]:
         unseen = len(graph.split(split)) - len(graph.evaluable(split))
         if unseen:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, SettingsError
-from tacit.graph.builder import Builder, Ranked, by_rank
+from tacit.graph.attributes import Attributes
+from tacit.graph.builder import Builder, Ranked, by_rank, with_unseen_noted
 from tacit.graph.formats.betae import is_betae, read_betae
+from tacit.graph.formats.delimited import TEXTS, table_rows
 from tacit.graph.formats.files import PACKINGS, extension, spool, unpacked
 from tacit.graph.formats.label_tables import (
     NAMES,
@@ -33,6 +36,7 @@ from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.merging import join_graphs
+from tacit.graph.recognition import Locate, recognise
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
@@ -65,11 +69,18 @@ class _Folder:
     files: tuple[Path, ...] = ()
 
 
-def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options: Any) -> Graph:
+def load(
+    source: Facts | Sequence[Facts],
+    *,
+    name: str | None = None,
+    like: Graph | None = None,
+    **options: Any,
+) -> Graph:
     """Loads a graph from any source but a run; `name` overrides its name.
 
     A folder has a file for each of train, valid and test, or is BetaE's, or holds any files of
-    facts; these, a single file and a DataFrame have all their facts in train.
+    facts; these, a single file and a DataFrame have all their facts in train. Attributes and
+    relations of the graph `like` are such here, too.
     """
     reading = ReadSettings.of(options)
     sources = sources_of(source)
@@ -90,8 +101,13 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
                 raise SettingsError(
                     f"{shown}, but {_source_names(sources)} is no table", name_of_option
                 )
-        graph = _load_sources(located, name, reading, Prefixes(), {})
-        if not len(graph.train) and not any(isinstance(part, Graph) for part in located):
+        coded: list[Graph] = []
+        graph = _load_sources(located, name, reading, Prefixes(), {}, coded)
+        if any(not isinstance(part, Graph) for part in located):
+            graph = _with_attributes(graph, reading, like, coded, partial(_find_fact, located))
+            graph = with_unseen_noted(graph)
+        empty = not len(graph.train) and not len(graph.attributes)
+        if empty and not any(isinstance(part, Graph) for part in located):
             raise DataError(
                 "holds names, and no facts; read it together with a file of facts",
                 _source_names(sources),
@@ -104,6 +120,39 @@ def load(source: Facts | Sequence[Facts], *, name: str | None = None, **options:
     if reading.labels is None:
         return graph
     return read_names(graph, Path(reading.labels), reading.skip_bad)
+
+
+def _with_attributes(
+    graph: Graph, reading: ReadSettings, like: Graph | None, coded: Sequence[Graph], locate: Locate
+) -> Graph:
+    """The graph with the attributes of its tables; relations of graphs among its sources stay."""
+
+    def labels(part: Graph, own: Iterable[str]) -> Iterator[str]:
+        for label in own:
+            iri = part.iri(label)
+            yield (iri and graph.label_of(iri)) or label
+
+    return recognise(
+        graph,
+        reading.attributes,
+        like=like,
+        settled={each for part in coded for each in labels(part, part.relations[0::2])},
+        known={each for part in coded for each in labels(part, part.attributes.names)},
+        skip_bad=reading.skip_bad,
+        locate=locate,
+    )
+
+
+def _find_fact(sources: Iterable[Any], fact: Sequence[str]) -> tuple[Path | None, int | None]:
+    """The text table and the line of a fact among the sources of a graph, if it is in one."""
+    for source in sources:
+        is_folder = isinstance(source, _Folder)
+        for path in (*source.splits.values(), *source.files) if is_folder else [source]:
+            if isinstance(path, Path) and extension(path) in TEXTS:
+                for line, row in table_rows(path):
+                    if set(fact) <= set(row):
+                        return path, line
+    return None, None
 
 
 def _notes_on_repeated_names(graph: Graph) -> list[str]:
@@ -141,10 +190,12 @@ def _load_sources(
     reading: ReadSettings,
     prefixes: Prefixes,
     names: Ranked,
+    coded: list[Graph],
 ) -> Graph:
     """Loads and joins located sources; the files of a Neo4j export make one graph.
 
-    `names` collects the names of IRIs in RDF files, since the facts may be in other files.
+    `names` collects the names of IRIs in RDF files, since the facts may be in other files, and
+    `coded` the parts whose facts stay facts: graphs, and what tells facts from values itself.
     """
     files = [source for source in sources if isinstance(source, Path) and reading.columns is None]
     exports = {path: export for path in files if (export := Export.at(path))}
@@ -152,18 +203,20 @@ def _load_sources(
     for source in sources:
         if isinstance(source, Graph):
             graphs.append(source)
+            coded.append(source)
         elif is_frame(source):
             graphs.append(read_frame(source, reading))
         elif is_rows(source):
             graphs.append(read_rows(source, reading))
         elif isinstance(source, _Folder):
-            graphs.append(_of_folder(source, reading, names))
+            graphs.append(_of_folder(source, reading, names, coded))
         elif source not in exports:
-            graphs.append(_read({"train": source}, unpacked(source).stem, prefixes, reading, names))
+            stem = unpacked(source).stem
+            graphs.append(_read({"train": source}, stem, prefixes, reading, names, coded))
         elif source == next(iter(exports)):
-            graphs.append(
-                read_neo4j(list(exports.values()), unpacked(source).stem, reading.skip_bad)
-            )
+            graph = read_neo4j(list(exports.values()), unpacked(source).stem, reading)
+            graphs.append(graph)
+            coded.append(replace(graph, attributes=Attributes()))
     if not graphs:
         raise DataError("no source of facts was given; expected a file, a folder or a data set")
     if len(graphs) == 1:
@@ -191,18 +244,19 @@ def _has_columns(source: Any) -> bool:
     return not isinstance(source, Graph)
 
 
-def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked) -> Graph:
+def _of_folder(folder: _Folder, reading: ReadSettings, names: Ranked, coded: list[Graph]) -> Graph:
     """The graph of a folder, with the names and prefixes of its own files."""
     path = folder.path
     name = path.resolve().name
     prefixes = read_prefixes(path)
     own: Ranked = {}
     if folder.files:
-        graph = _load_sources(folder.files, name, reading, prefixes, own)
+        graph = _load_sources(folder.files, name, reading, prefixes, own, coded)
     elif folder.splits:
-        graph = _read(folder.splits, name, prefixes, reading, own)
+        graph = _read(folder.splits, name, prefixes, reading, own, coded)
     else:
         graph = replace(read_betae(path, name), prefixes=prefixes)
+        coded.append(graph)
     has_names = (path / NAMES).exists()
     for iri in own:
         # the folder's table of names goes before those of its RDF files
@@ -280,7 +334,12 @@ def _find_splits(folder: Path) -> _Folder:
 
 
 def _read(
-    splits: dict[str, Path], name: str, declared: Prefixes, reading: ReadSettings, names: Ranked
+    splits: dict[str, Path],
+    name: str,
+    declared: Prefixes,
+    reading: ReadSettings,
+    names: Ranked,
+    coded: list[Graph],
 ) -> Graph:
     """The graph of one file per split; `names` collects what RDF files call IRIs."""
     builder = Builder()
@@ -295,4 +354,7 @@ def _read(
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
     prefixes, label = labelling(builder) if rdf else (declared, str)
-    return replace(builder.graph(name, label), prefixes=prefixes)
+    graph = replace(builder.graph(name, label), prefixes=prefixes)
+    if rdf:
+        coded.append(replace(graph, attributes=Attributes()))
+    return graph

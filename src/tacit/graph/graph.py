@@ -22,6 +22,7 @@ from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from tacit.graph.value_index import ValueIndex
     from tacit.graph.statistics import Statistics
 
 Triples = NDArray[np.int32]
@@ -105,19 +106,27 @@ class Graph:
         valid: Iterable[Sequence[str]] = (),
         test: Iterable[Sequence[str]] = (),
         name: str = "graph",
+        *,
+        attributes: Iterable[str] = (),
     ) -> Graph:
         """Builds a graph from label triples, read as files are.
 
         Duplicates and outer spaces are dropped, and `(a, r^-1, b)` is `(b, r, a)`. Ids are in the
-        order of first occurrence; `Graph.notes` lists what was dropped.
+        order of first occurrence; `Graph.notes` lists what was dropped. Relations that are named as
+        `attributes` have numbers, dates or durations for tails.
+
+        >>> graph = Graph.of([("Oslo", "founded", "1048")], attributes=["founded[date]"])
+        >>> graph.entities.labels, str(graph.attributes.quantities(0, 0)[0])
+        (['Oslo'], '1048')
         """
-        from tacit.graph.builder import Builder
+        from tacit.graph.builder import Builder, with_unseen_noted
+        from tacit.graph.recognition import recognise
 
         builder = Builder()
         for split, facts in zip(SPLITS, (train, valid, test), strict=True):
             rows = (_check_row(row, split, number) for number, row in enumerate(facts, 1))
             builder.add(split, list(chain.from_iterable(rows)))
-        return builder.graph(name)
+        return with_unseen_noted(recognise(builder.graph(name), tuple(attributes)))
 
     @property
     def num_entities(self) -> int:
@@ -153,11 +162,25 @@ class Graph:
             }
             return Vocabulary(known.labels, known.kind, names)
 
-        return replace(self, entities=renamed(self.entities), relations=renamed(self.relations))
+        own = self.attributes.readable
+        of_attributes = {
+            label: tuple(dict.fromkeys((*readable.get(label, ()), *own.get(label, ()))))
+            for label in {**readable, **own}
+        }
+        return replace(
+            self,
+            entities=renamed(self.entities),
+            relations=renamed(self.relations),
+            attributes=self.attributes.named(of_attributes),
+        )
+
+    def without_attributes(self) -> Graph:
+        """The same graph without numbers and dates."""
+        return replace(self, attributes=Attributes())
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The readable names of entities and relations, by label.
+        """The readable names of entities, relations and attributes, by label.
 
         An inverse is listed only where its names differ from its relation's.
         """
@@ -165,7 +188,7 @@ class Graph:
         for label, inverse in zip(self.relations[0::2], self.relations[1::2], strict=True):
             if names.get(inverse) == tuple(name + INVERSE for name in names.get(label, ())):
                 del names[inverse]
-        return names | self.entities.names
+        return self.attributes.names.names | names | self.entities.names
 
     def label_of(self, iri: str) -> str | None:
         """The label of an IRI: its short form, or the IRI, bare or in angle brackets; or None.
@@ -179,9 +202,8 @@ class Graph:
         labels = [self.prefixes.label(iri), f"<{iri}>"]
         if is_absolute(iri) and self.prefixes.iri(iri) is None:
             labels.insert(1, iri)
-        return next(
-            (label for label in labels if label in self.entities or label in self.relations), None
-        )
+        known = self.entities, self.relations, self.attributes.names
+        return next((label for label in labels if any(label in each for each in known)), None)
 
     def iri(self, label: str) -> str | None:
         """The IRI whose `label_of` is a label; None where there is none."""
@@ -256,6 +278,18 @@ class Graph:
     @cached_property
     def indexes(self) -> dict[tuple[str, ...], FactIndex]:
         """The indexes that were built before or read from files, by their splits."""
+        return {}
+
+    def values(self, *splits: str) -> ValueIndex:
+        """The index of the values of attributes in some splits; cached."""
+        from tacit.graph.value_index import ValueIndex
+
+        if splits not in self._values:
+            self._values[splits] = ValueIndex(self.attributes, splits, self.num_entities)
+        return self._values[splits]
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, ...], ValueIndex]:
         return {}
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:

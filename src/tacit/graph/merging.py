@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from tacit.graph.fact_index import distinct, within
 from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.merged_values import absent_values, check_alike, with_values, without_values
+from tacit.graph.recognition import recognise
 
 _LISTED_FACTS = 3  # missing facts in a message
 _LISTED_TAILS = 3  # known tails in the reason why a fact is missing
@@ -42,9 +44,12 @@ def join_graphs(graphs: Sequence[Graph], name: str) -> Graph:
             sum(entity.startswith(_BLANK) for entity in graph.entities) if builder.entities else 0
         )
         splits = {split: graph.split(split) // _FORWARD for split in SPLITS}
-        builder.add_coded(
-            [*map(label, graph.entities)], [*map(label, graph.relations.labels[0::2])], splits
-        )
+        labels = [*map(label, graph.entities)]
+        builder.add_coded(labels, [*map(label, graph.relations.labels[0::2])], splits)
+        listed = [replace(each, name=label(each.name)) for each in graph.attributes.listed]
+        for attribute in listed:
+            check_alike(builder.attributes, attribute, graph.name)
+        builder.add_values(labels, listed, graph.attributes.rows)
         for known, more in graph.names.items():
             builder.names.setdefault(label(known), []).extend((0, name) for name in more)
         builder.notes += [f"{graph.name}: {note}" for note in graph.notes]
@@ -78,17 +83,18 @@ def _relabelling(graph: Graph, prefixes: Prefixes, blank: str) -> Callable[[str]
 
 
 class Merged(NamedTuple):
-    """A changed graph, the counts of changed and unchanged facts, and some reasons."""
+    """A changed graph, the counts of changed and unchanged facts and values, and some reasons."""
 
     graph: Graph
     changed: int
     unchanged: int
-    # facts to remove that the graph lacks, each with similar ones that it has
+    # facts or values to remove that the graph lacks, each with similar ones that it has
     absent: tuple[str, ...] = ()
+    values: int = 0  # of attributes, among the changed
 
 
 def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
-    """Adds the facts of another graph, of any split, as train facts.
+    """Adds the facts and values of another graph, of any split, to train.
 
     A label is looked up as in a question: it may be a readable name of a single label, or an IRI.
     New labels get ids behind all others, a relation and its inverse side by side; names and
@@ -101,6 +107,7 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     >>> merged.graph.entities.labels, merged.changed, merged.unchanged
     (['France', 'Spain', 'Portugal'], 1, 1)
     """
+    more = recognise(more, (), like=graph)
     prefixes = _prefixes(graph, more)
     lookup = _Lookup(
         graph, more, _relabelling(more, prefixes, _blank_stem(graph.entities) if apart else _BLANK)
@@ -121,7 +128,10 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     _, first = np.unique(new, return_index=True)
     added = facts[np.sort(first[~within(new[first], np.sort(present))])]
     larger = replace(larger, train=np.concatenate((graph.train, added)))
-    return Merged(_add_names(larger, more, heads, forward), len(added), len(first) - len(added))
+    attributes, values = with_values(larger, more, heads, lookup.find_or_name)
+    merged = _add_names(replace(larger, attributes=attributes), more, heads, forward)
+    unchanged = len(first) - len(added) + len(more.attributes) - values
+    return Merged(merged, len(added) + values, unchanged, (), values)
 
 
 def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
@@ -144,10 +154,11 @@ def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
 
 
 def without_facts(graph: Graph, less: Graph) -> Merged:
-    """Removes the facts of another graph from every split; all labels stay.
+    """Removes the facts and values of another graph from every split; all labels stay.
 
     It is an error if the graph has none of them: most likely something is misspelt.
     """
+    less = recognise(less, (), like=graph)
     lookup = _Lookup(graph, less, _relabelling(less, graph.prefixes, _BLANK))
     heads = [lookup.find(label, graph.entities) for label in less.entities]
     forward = [lookup.find(label, graph.relations) for label in less.relations[0::2]]
@@ -158,19 +169,29 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
     targets = distinct(keys)  # labels and names may list a fact twice
     remaining = [split[~within(own, targets)] for split, own in zip(splits, present, strict=True)]
     removed = sum(map(len, splits)) - sum(map(len, remaining))
-    absences = islice(_absences(graph, less, heads, forward), _LISTED_FACTS)
-    absent = num_listed - len(facts) + len(targets) - removed
-    if num_listed and not removed:
+    attributes, gone = without_values(graph, less, heads, lookup.find)
+    values = int(gone.sum())
+    absences = islice(
+        chain(
+            _absences(graph, less, heads, forward),
+            absent_values(graph, less, heads, gone),
+        ),
+        _LISTED_FACTS,
+    )
+    given = num_listed + len(gone)
+    absent = given - len(facts) + len(targets) - removed - values
+    if given and not removed and not values:
         # an unknown name is an error with suggestions
         if None in forward:
             graph.relations.id(less.relations[2 * forward.index(None)])
         if None in heads:
             graph.entities.id(less.entities[heads.index(None)])
-        none = "no such fact" if num_listed == 1 else f"none of these {num_listed:,} facts"
+        none = "no such fact" if given == 1 else f"none of these {given:,} facts"
         raise DataError(f"{graph.name} has {none}: {'; '.join(absences)}")
     train, valid, test = remaining
     why = tuple(absences) if absent else ()
-    return Merged(replace(graph, train=train, valid=valid, test=test), removed, absent, why)
+    less_known = replace(graph, train=train, valid=valid, test=test, attributes=attributes)
+    return Merged(less_known, removed + values, absent, why, values)
 
 
 def _absences(

@@ -20,14 +20,16 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 PRECISIONS = ("", "year", "month", "day", "second")
 _UNITS = {"year": "Y", "month": "M", "day": "D"}
 _DAY = 86_400.0
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(
     r"(?P<year>[+-]?\d{4,9})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)(?:[T ](?P<time>\d\d:\d\d(?::\d\d"
-    r"(?:\.\d+)?)?))?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?"
+    r"(?:\.\d+)?)?))?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
 )
 _DURATION = re.compile(
     r"(?P<sign>-?)P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d*)?)S)?)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d*)?)S)?)?",
+    re.ASCII,
 )
 _SECONDS = {  # of the parts of a duration; a year and a month are those of the calendar on average
     "years": 365.2425 * _DAY,
@@ -76,7 +78,7 @@ class Quantity:
         """
         if self.precision in _UNITS:
             unit = _UNITS[self.precision]
-            start = np.datetime64(int(self.value), "D").astype(f"datetime64[{unit}]")
+            start = np.datetime64(math.floor(self.value), "D").astype(f"datetime64[{unit}]")
             return math.nextafter(float((start + 1).astype("datetime64[D]").astype(int)), -math.inf)
         return self.value
 
@@ -96,27 +98,47 @@ def _number(text: str) -> Quantity | None:
 
 
 def _date(text: str) -> Quantity | None:
-    """Reads an ISO date of a year, a month, a day or a moment; a zone is converted to UTC."""
+    """Reads an ISO date of a year, a month, a day or a moment; a zone is converted to UTC.
+
+    A month or day 00 is not known, as in Wikidata's `+1950-00-00T00:00:00Z`.
+    """
     match = _DATE.fullmatch(text)
     if match is None:
         return None
-    year, month, day = (int(match[name] or 1) for name in ("year", "month", "day"))
-    start = np.datetime64(year - 1970, "Y").astype("datetime64[M]") + (month - 1)
-    first, after = (int(each.astype("datetime64[D]").astype(int)) for each in (start, start + 1))
-    if not 1 <= month <= 12 or not 1 <= day <= after - first:
+    year, month, day = (int(match[name] or 0) for name in ("year", "month", "day"))
+    precision = "day" if day else "month" if month else "year"
+    value = float(_days(year, max(month, 1)) + max(day, 1) - 1)
+    if month > 12 or (day and not month) or day > _days(year, month + 1) - _days(year, month):
         return None
-    value = float(first + day - 1)
-    if match["time"] is None:
-        known = [name for name in _UNITS if match[name]]
-        return Quantity(value, "date", known[-1])
+    if match["time"] is None or precision != "day":
+        return Quantity(value, "date", precision)
     hours, minutes, seconds = (*map(float, match["time"].split(":")), 0.0)[:3]
-    if hours > 24 or minutes >= 60 or seconds >= 60:
+    if hours * 3600 + minutes * 60 + seconds > _DAY or minutes >= 60 or seconds >= 60:
         return None
     if (zone := match["zone"]) and zone != "Z":
         offset = int(zone[1:3]) * 60 + int(zone[4:])
         minutes -= math.copysign(offset, 1 if zone[0] == "+" else -1)
     value += (hours * 3600 + minutes * 60 + seconds) / _DAY
     return Quantity(value, "date", "second")
+
+
+def _days(year: int, month: int) -> int:
+    """The days from 1970-01-01 to the first day of a month, the 13th of which is January.
+
+    Years begin in March here, so that a leap day is the last of its year.
+    """
+    year += (month - 3) // 12
+    month = (month - 3) % 12
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 - 719_468
+
+
+def _year_month(days: int) -> tuple[int, int]:
+    """The year and month of a day, which `_days` counts to."""
+    year = (days + 719_468) * 400 // 146_097 + 1  # the last that may have begun in March
+    while _days(year, 3) > days:
+        year -= 1
+    month = (5 * (days - _days(year, 3)) + 2) // 153 + 2
+    return year + month // 12, month % 12 + 1
 
 
 def _duration(text: str) -> Quantity | None:
@@ -129,21 +151,23 @@ def _duration(text: str) -> Quantity | None:
 
 
 def _date_text(quantity: Quantity) -> str:
-    """Writes a date to its precision."""
+    """Writes a date to its precision, a moment to the microsecond."""
     days = math.floor(quantity.value)
-    month = np.datetime64(days, "D").astype("datetime64[M]")
-    year = int(month.astype("datetime64[Y]").astype(int)) + 1970
+    whole, micros = divmod(round((quantity.value - days) * _DAY * 1e6), round(_DAY * 1e6))
+    days += whole
+    year, month = _year_month(days)
     text = f"{'-' * (year < 0)}{abs(year):04d}"
     if quantity.precision == "year":
         return text
-    text += f"-{int(month.astype(int)) % 12 + 1:02d}"
+    text += f"-{month:02d}"
     if quantity.precision == "month":
         return text
-    text += f"-{days - int(month.astype('datetime64[D]').astype(int)) + 1:02d}"
+    text += f"-{days - _days(year, month) + 1:02d}"
     if quantity.precision == "day":
         return text
-    seconds = round((quantity.value - days) * _DAY)
-    return f"{text}T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}Z"
+    seconds, micros = divmod(micros, 1_000_000)
+    fraction = f".{micros:06d}".rstrip("0").rstrip(".")
+    return f"{text}T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}Z"
 
 
 def _duration_text(seconds: float) -> str:
@@ -152,10 +176,8 @@ def _duration_text(seconds: float) -> str:
     days, rest = divmod(abs(seconds), _DAY)
     hours, rest = divmod(rest, 3600)
     minutes, rest = divmod(rest, 60)
-    time = "".join(
-        f"{Quantity(number)}{letter}"
-        for number, letter in ((hours, "H"), (minutes, "M"), (rest, "S"))
-        if number
-    )
+    time = f"{int(hours)}H" * (hours > 0) + f"{int(minutes)}M" * (minutes > 0)
+    if rest:
+        time += f"{np.format_float_positional(rest, trim='-')}S"  # no exponent is read back
     date = f"{int(days)}D" if days or not time else ""
     return f"{sign}P{date}{'T' * bool(time)}{time}"

@@ -21,6 +21,16 @@ def _joined(columns: object) -> str:
     return ",".join(map(str, columns))
 
 
+def _names(attributes: object) -> tuple[str, ...] | None:
+    """The names of attributes: a text with commas, a list, or False for none."""
+    if isinstance(attributes, bool):
+        return None if attributes else ()
+    listed = attributes.split(",") if isinstance(attributes, str) else attributes
+    if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
+        raise TypeError
+    return tuple(name for each in listed if (name := each.strip()))
+
+
 @dataclass(frozen=True)
 class ReadSettings(Settings):
     """Options for reading the files of a graph."""
@@ -40,6 +50,13 @@ class ReadSettings(Settings):
     )
     skip_bad: bool = setting(
         False, "Skip lines of a table that lack a column or a label, and count them."
+    )
+    attributes: tuple[str, ...] | None = setting(
+        None,
+        "Relations to numbers, dates or durations, joined by commas, which are read as attributes; "
+        "by default those that look so.",
+        read=_names,
+        may_be_off=True,
     )
     format: str = setting(
         "tsv", "What standard input holds, as an extension says it: csv, ttl, nt.gz."

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tacit.errors import SettingsError
+from tacit.graph.attributes import Attributes
 from tacit.graph.builder import counted
 from tacit.graph.fact_index import Ints, paired
 from tacit.graph.graph import Graph, Triples
@@ -14,7 +15,7 @@ from tacit.graph.statistics import redundancies
 
 
 def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) -> Graph:
-    """Draws splits of the same facts; `tacit.split` documents them."""
+    """Draws splits of the same facts and values; `tacit.split` documents them."""
     for name, share in (("valid", valid), ("test", test)):
         if not isinstance(share, int | float):
             raise SettingsError(f"{name} is {share!r}; it must be a number", name)
@@ -48,7 +49,37 @@ def split(graph: Graph, valid: float = 0.1, test: float = 0.1, seed: int = 0) ->
         )
         if size < 0.9 * target
     )
-    return replace(graph, train=train, valid=middle, test=last, notes=notes)
+    attributes = _split_values(graph, valid, test, seed)
+    return replace(graph, train=train, valid=middle, test=last, notes=notes, attributes=attributes)
+
+
+def _split_values(graph: Graph, valid: float, test: float, seed: int) -> Attributes:
+    """Draws splits of the values, attribute by attribute; those of an entity stay together.
+
+    An entity without facts keeps the values of an attribute in train, where others have facts.
+    """
+    rows = graph.attributes.rows.copy()
+    rng = np.random.default_rng([seed, len(rows)])  # facts are drawn as they are without values
+    has_facts = np.full(graph.num_entities, not len(graph.facts()))
+    has_facts[graph.facts()[:, [0, 2]]] = True
+    order = rng.permutation(len(rows))
+    kept = order[np.unique(rows["entity"][order], return_index=True)[1]]
+    kept = kept[~has_facts[rows["entity"][kept]]]
+    rows["split"] = 0
+    for attribute in range(len(graph.attributes.listed)):
+        at = np.flatnonzero(rows["attribute"] == attribute)
+        holders, of_row, sizes = np.unique(
+            rows["entity"][at], return_inverse=True, return_counts=True
+        )
+        free = ~np.isin(holders, rows["entity"][kept[rows["attribute"][kept] == attribute]])
+        drawn = rng.permutation(len(holders))
+        drawn = drawn[free[drawn]]
+        held_out = np.cumsum(sizes[drawn])
+        part = np.zeros(len(holders), dtype=np.uint8)
+        part[drawn[held_out <= round((valid + test) * len(at))]] = 1
+        part[drawn[held_out <= round(test * len(at))]] = 2
+        rows["split"][at] = part[of_row]
+    return Attributes.of_sorted(graph.attributes.listed, rows, graph.attributes.readable)
 
 
 def _groups(graph: Graph) -> Ints:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit.graph.fact_index import Floats, distinct, paired
 from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.value_statistics import AttributeStatistics, attribute_statistics
 
 _SAMPLED = 100_000  # facts of a relation that are tested for symmetry
 # share of the facts of relations that repeat each other, by Toutanova and Chen (2015) for FB15k
@@ -22,8 +23,9 @@ _REDUNDANT = 0.8
 PERCENTILES = (0, 25, 50, 75, 90, 99, 100)
 
 ADVICE = (
-    "A link predictor learns nothing from the size of a number or date. Leave such facts out, or "
-    "replace values by ranges that many facts share (1980s, 10-20)."
+    "A link predictor learns nothing from the size of a number or date that is an entity. Name "
+    "such relations by `attributes`, leave the facts out, or replace values by ranges that many "
+    "facts share (1980s, 10-20)."
 )
 KINDS = ("numbers", "dates")
 _FACTS_PER_VALUE = 10  # mean facts of a value that make it as informative as another entity
@@ -83,6 +85,7 @@ class Statistics:
     hubs: tuple[tuple[str, int], ...]
     relations: tuple[RelationStatistics, ...]  # the most frequent first
     values: tuple[ValueRelation, ...]  # the relations with numbers or dates as entities
+    attributes: tuple[AttributeStatistics, ...]
     notes: tuple[str, ...]
 
     @classmethod
@@ -102,6 +105,7 @@ class Statistics:
             tuple((graph.entities[i], int(degrees[i])) for i in largest if degrees[i]),
             _relations(graph),
             values(graph),
+            attribute_statistics(graph),
             graph.notes,
         )
 

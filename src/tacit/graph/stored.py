@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from tacit.disk import digest, mapped_array, replacing, write_array, write_text
 from tacit.errors import DataError, RunError
+from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.formats.files import BOM, lines
-from tacit.graph.graph import SPLITS, Graph, names_both_ways
+from tacit.graph.graph import SPLITS, Graph, NamesByLabel, names_both_ways
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.spelling import is_large
 from tacit.graph.labels.vocabulary import LabelTrie, Vocabulary, trie_of
+from tacit.graph.quantities import PRECISIONS
 
 ENTITIES = "entities.txt"
 RELATIONS = "relations.txt"
@@ -36,6 +38,7 @@ TRIE = "entities.marisa"
 TRIE_IDS = "entities-ids.npy"
 WORDS = "entities-words.npy"
 FOLDED = "entities-folded.npy"
+VALUES = "values.npy"
 GRAPH_FILES = (
     ENTITIES,
     RELATIONS,
@@ -48,6 +51,7 @@ GRAPH_FILES = (
     TRIE_IDS,
     WORDS,
     FOLDED,
+    VALUES,
 )
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
 _KINDS = {  # types and shapes of arrays; -1 is any number
@@ -55,6 +59,7 @@ _KINDS = {  # types and shapes of arrays; -1 is any number
     **dict.fromkeys((KEYS, OFFSETS), (np.int64, (-1,))),
     TAILS: (np.int32, (-1,)),
     **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
+    VALUES: (VALUE_ROW, (-1,)),
 }
 _UNESCAPED = {r"\\": "\\", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 _READ_WHOLE = 1 << 24  # bytes of an array that is read to be checked
@@ -66,7 +71,7 @@ class Fingerprint(NamedTuple):
     """Short hashes of the labels and facts that weights and checkpoints depend on."""
 
     labels: str  # in the order of their ids
-    facts: str  # of each split in turn
+    facts: str  # of each split in turn, and the values of attributes if there are any
 
 
 def fingerprint(graph: Graph) -> Fingerprint:
@@ -78,11 +83,15 @@ def fingerprint(graph: Graph) -> Fingerprint:
     for split in SPLITS:
         facts.update(np.ascontiguousarray(graph.split(split), dtype=np.int32).data)
         facts.update(b"\0")
+    if graph.attributes.listed:
+        facts.update(repr(graph.attributes.listed).encode("utf-8", "surrogatepass"))
+        facts.update(np.ascontiguousarray(graph.attributes.rows).view(np.uint8).data)
     return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
 
 
 def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
-    """Writes a graph's files; returns the tables `graph`, `files` and `prefixes`.
+    """Writes a graph's files; returns the tables `graph`, `files`, `prefixes`
+    and `attributes`.
 
     `read_graph` needs these tables.
     """
@@ -110,6 +119,14 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
                 trie.save(str(target))
         rows = graph.entities.spelling.rows()
         arrays |= {WORDS: rows["words"], FOLDED: rows["folded"]}
+    tables: dict[str, Table] = {"prefixes": graph.prefixes} if graph.prefixes else {}
+    if listed := graph.attributes.listed:
+        arrays[VALUES] = graph.attributes.rows
+        tables["attributes"] = {
+            "names": [attribute.name for attribute in listed],
+            "kinds": [attribute.kind for attribute in listed],
+            "units": [attribute.unit for attribute in listed],
+        }
     for name, array in arrays.items():
         write_array(folder / name, array)
     described = {
@@ -119,8 +136,7 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
         **{split: len(graph.split(split)) for split in SPLITS},
     }
     files = {name: digest(folder / name) for name in GRAPH_FILES if (folder / name).is_file()}
-    prefixes = {"prefixes": graph.prefixes} if graph.prefixes else {}
-    return {"graph": described, "files": files, **prefixes}
+    return {"graph": described, "files": files, **tables}
 
 
 def write_names(graph: Graph, folder: Path) -> None:
@@ -145,7 +161,7 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
     try:
         same = {name for name in present if digest(folder / name) == files.get(name)}
         for name in sorted(present - same - {NAMES}, key=GRAPH_FILES.index):
-            kind = "facts" if name in _OF_FACTS else "labels"
+            kind = "facts" if name in (*_OF_FACTS, VALUES) else "labels"
             changed = (
                 f"the {kind} in '{folder}' are not those the run was made with ({name} was changed)"
             )
@@ -191,9 +207,36 @@ def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: se
     prefixes = Prefixes({prefix: str(iri) for prefix, iri in tables.get("prefixes", {}).items()})
     train, valid, test = np.split(facts, ends[:-1])
     name = str(described.get("name", "graph"))
-    graph = Graph(entities, relations, train, valid, test, name, prefixes=prefixes)
+    attributes = _read_attributes(folder, tables, names, len(entities))
+    graph = Graph(
+        entities, relations, train, valid, test, name, prefixes=prefixes, attributes=attributes
+    )
     graph.indexes[SPLITS] = FactIndex.of_arrays(keys, offsets, tails, graph.num_relations)
     return graph
+
+
+def _read_attributes(
+    folder: Path, tables: Mapping[str, Table], names: NamesByLabel, entities: int
+) -> Attributes:
+    """The attributes of a folder; their values are mapped, and read where they are used."""
+    table = tables.get("attributes")
+    if table is None:
+        return Attributes()
+    columns = zip(table["names"], table["kinds"], table["units"], strict=True)
+    listed = tuple(Attribute(*map(str, each)) for each in columns)  # type: ignore[arg-type]
+    rows = _array(folder / VALUES)
+    if rows.nbytes <= _READ_WHOLE:
+        for key, limit in (
+            ("entity", entities),
+            ("attribute", len(listed)),
+            ("precision", len(PRECISIONS)),
+            ("split", len(SPLITS)),
+        ):
+            if ((rows[key] < 0) | (rows[key] >= limit)).any():
+                raise ValueError(f"{VALUES} has a {key} out of range")
+        if not np.isfinite(rows["value"]).all():
+            raise ValueError(f"{VALUES} has values that are no numbers")
+    return Attributes.of_sorted(listed, rows).named(names)
 
 
 def _array(path: Path) -> NDArray[Any]:

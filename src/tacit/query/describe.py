@@ -8,16 +8,18 @@ cutset repeats all that depends on the value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from tacit.graph.attributes import Attribute
 from tacit.query.formula import Query
 from tacit.query.plans import plan as steps
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import (
+    Compared,
     CompiledQuery,
     Edge,
     Step,
@@ -27,6 +29,8 @@ from tacit.query.plans.plan import (
     reads,
 )
 from tacit.query.question import bind
+from tacit.query.value_binding import bind_values
+from tacit.query.value_text import range_text
 from tacit.sources import load
 
 if TYPE_CHECKING:
@@ -40,10 +44,15 @@ _N = (0, 1)
 _CONNECTIVES = {steps.Intersect: "all of", steps.Union: "any of", steps.Complement: "not"}
 
 
-def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | None = None) -> str:
+def describe(
+    compiled: CompiledQuery,
+    k: int | None = 256,
+    num_entities: int | None = None,
+    attributes: Sequence[Attribute] = (),
+) -> str:
     """Writes the plan as an indented tree, with the rows of each step and of all at `k`.
 
-    Without `k`, no costs are written.
+    Without `k`, no costs are written. The `attributes` say which ends of ranges are dates.
 
     >>> from tacit.query.text import parse
     >>> print(describe(compile_query(parse("?c : borders(Brazil, ?n) & capital_of(?c, ?n)"))))
@@ -51,7 +60,7 @@ def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | N
       ?n: from Brazil over borders            1 row
     k + 1 rows in all: 257 at k = 256
     """
-    lines = _Description(compiled).lines()
+    lines = _Description(compiled, attributes).lines()
     texts = ["  " * line.indent + line.text for line in lines]
     if k is None:
         return "\n".join(texts)
@@ -66,12 +75,12 @@ def describe(compiled: CompiledQuery, k: int | None = 256, num_entities: int | N
 
 def describe_query(query: Query, graph: Facts | None, k: int) -> str:
     """Describes the plan of a query, with its names resolved in a graph."""
-    compiled = compile_query(query)
     if graph is None:
-        return f"{query}\n\n{describe(compiled, k)}"
+        return f"{query}\n\n{describe(compile_query(query), k)}"
     facts = load(graph)
+    compiled = compile_query(bind_values(query, facts))
     bind(compiled, facts)
-    return f"{query}\n\n{describe(compiled, k, facts.num_entities)}"
+    return f"{query}\n\n{describe(compiled, k, facts.num_entities, facts.attributes.listed)}"
 
 
 @dataclass(frozen=True)
@@ -84,12 +93,13 @@ class _Line:
 class _Description(Visitor[str, list[_Line]]):
     """Writes the lines of a plan; a context has the names of its ends."""
 
-    def __init__(self, compiled: CompiledQuery) -> None:
+    def __init__(self, compiled: CompiledQuery, attributes: Sequence[Attribute] = ()) -> None:
+        self.attributes = {attribute.name: attribute for attribute in attributes}
         self.plan = compiled.plan
         self.names = compiled.variables
         self.entities = dict(enumerate(compiled.entities))
         # a relation that is asked for is the only variable
-        self.relations = compiled.relations or (f"?{compiled.variables[0]}",)
+        self.relations = compiled.relations or tuple(f"?{name}" for name in compiled.variables)
         # slots of variables, and the power of their number of values
         self.tried: list[tuple[frozenset[int], Power]] = []
 
@@ -120,6 +130,8 @@ class _Description(Visitor[str, list[_Line]]):
         name = self.entities[step.slot]
         if isinstance(step.edge, steps.Unequal):
             return [self._line(f"all but {name}", place)]
+        if isinstance(step.edge, steps.Difference):
+            return [self._line(self._compared(step.edge, name, place.target), place)]
         return self._along(step, f"from {name}", replace(place, source=name))
 
     def project(self, step: steps.Project, place: Context) -> list[_Line]:
@@ -158,10 +170,15 @@ class _Description(Visitor[str, list[_Line]]):
     def everything(self, step: steps.Everything, place: Context) -> list[_Line]:
         return [self._line("every entity", place)]
 
-    def relation(self, step: steps.Relation | steps.Unequal, place: Context) -> list[_Line]:
+    def within(self, step: steps.Within, place: Context) -> list[_Line]:
+        return [self._line(self._compared(step, place.target, place.target), place)]
+
+    def relation(
+        self, step: steps.Relation | steps.Unequal | steps.Difference, place: Context
+    ) -> list[_Line]:
         return []  # part of the line of its edge
 
-    unequal = relation
+    unequal = difference = relation
 
     def intersect(self, step: Step, place: Context) -> list[_Line]:
         parts = chain.from_iterable(self.of(part, place) for part in children(step))
@@ -203,6 +220,8 @@ class _Description(Visitor[str, list[_Line]]):
                 return self.relations[slot] + "^-1" * flip
             case steps.Unequal():
                 return "!="
+            case steps.Difference():
+                return self._compared(edge, place.source, place.target)
             case steps.Intersect(parts) | steps.Union(parts):
                 sign = " & " if isinstance(edge, steps.Intersect) else " | "
                 return f"({sign.join(self._edge_text(part, place) for part in parts)})"
@@ -211,6 +230,17 @@ class _Description(Visitor[str, list[_Line]]):
             case steps.Source():
                 return f"[{place.source}]"
         return f"[{place.target}]"
+
+    def _compared(self, step: Compared, source: str | None, target: str | None) -> str:
+        """A comparison of values of two ends, or of one."""
+        if isinstance(step, steps.Within):
+            names = [step.attribute, *filter(None, [step.minus])]
+        else:
+            names = [step.left, step.right]
+        value = " - ".join(f"{name}({end})" for name, end in zip(names, (source, target), strict=False))
+        own = self.attributes.get(names[0], Attribute(names[0]))
+        before, after = range_text(step.low, step.high, own if len(names) == 1 else Attribute(""))
+        return f"{before}{value}{after}"
 
     def _line(
         self,

@@ -2,62 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from tacit.errors import QueryError
-from tacit.query import tokens
+from tacit.query.terms import Entity as Entity
+from tacit.query.terms import Term as Term
+from tacit.query.terms import Variable as Variable
+from tacit.query.terms import quoted as quoted
 
 if TYPE_CHECKING:
     from tacit.graph.datasets import Facts
+    from tacit.query.comparison import Ordering, Value
 
 MAX_DEPTH = 100
 MAX_ATOMS = 64
 MAX_TARGETS = 3  # answer variables: each one more multiplies the tuples to try
-
-
-@dataclass(frozen=True)
-class Entity:
-    """A constant, by its label."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise QueryError(f"an entity is given by its label, as text, not by {self.name!r}")
-
-    def __str__(self) -> str:
-        return quoted(self.name)
-
-    def differs_from(self, other: Term) -> Inequality:
-        """The condition that this term and another stand for different entities."""
-        return Inequality(self, other)
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable, by its name without the question mark: letters, digits and underscores."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not re.fullmatch(rf"{tokens.LETTER}+", self.name):
-            raise QueryError(
-                f"{self.name!r} is no name for a variable: use letters, digits and underscores"
-            )
-
-    def __str__(self) -> str:
-        return f"?{self.name}"
-
-    def differs_from(self, other: Term) -> Inequality:
-        """The condition that this term and another stand for different entities."""
-        return Inequality(self, other)
-
-
-Term = Entity | Variable
 
 
 class Formula:
@@ -88,13 +51,6 @@ class Formula:
             raise QueryError(f"the formula is nested deeper than {MAX_DEPTH} levels")
         vars(self).update(depth=depth, free=frozenset(free))
 
-    def _set_leaf(self, terms: Sequence[object], problem: str) -> None:
-        """Sets the depth and the free variables of a formula over terms, which it checks."""
-        for term in terms:
-            if not isinstance(term, Entity | Variable):
-                raise QueryError(f"{problem} {term!r}")
-        self._set(1, (term for term in terms if isinstance(term, Variable)))
-
     def __repr__(self) -> str:
         return f"<{self}>"
 
@@ -114,8 +70,28 @@ class Formula:
         return Not(self)
 
 
+class Leaf(Formula):
+    """A formula without smaller formulas inside: it speaks of terms."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> tuple[Term, ...]:
+        """The entities and variables that it speaks of."""
+
+    @abstractmethod
+    def with_terms(self, terms: Sequence[Term]) -> Leaf:
+        """The same formula about other terms, in the order of `terms`."""
+
+    def _check_terms(self, problem: str) -> None:
+        """Sets the depth and the free variables; refuses what is no term."""
+        for term in self.terms:
+            if not isinstance(term, Entity | Variable):
+                raise QueryError(f"{problem} {term!r}")
+        self._set(1, (term for term in self.terms if isinstance(term, Variable)))
+
+
 @dataclass(frozen=True, repr=False)
-class Atom(Formula):
+class Atom(Leaf):
     """`relation(subject, object)`.
 
     The atom of an inverse relation is that of the forward one with its arguments swapped. The
@@ -135,7 +111,7 @@ class Atom(Formula):
             raise QueryError(
                 f"the relation of an atom is a label or Variable(...), not {self.relation!r}"
             )
-        self._set_leaf(self.terms, "an atom is about Entity(...) and Variable(...), not about")
+        self._check_terms("an atom is about Entity(...) and Variable(...), not about")
         if isinstance(self.relation, Variable):
             self._set(1, self.free | {self.relation})
 
@@ -144,13 +120,17 @@ class Atom(Formula):
         """The two ends of the atom."""
         return self.subject, self.object
 
+    def with_terms(self, terms: Sequence[Term]) -> Atom:
+        """The same relation between other ends."""
+        return Atom(self.relation, *terms)
+
     def __str__(self) -> str:
         relation = quoted(self.relation) if isinstance(self.relation, str) else self.relation
         return f"{relation}({self.subject}, {self.object})"
 
 
 @dataclass(frozen=True, repr=False)
-class Inequality(Formula):
+class Inequality(Leaf):
     """Two terms stand for different entities: its value is 1 where they do, else 0.
 
     >>> Variable("c").differs_from(Entity("France"))
@@ -161,7 +141,7 @@ class Inequality(Formula):
     right: Term
 
     def __post_init__(self) -> None:
-        self._set_leaf(self.terms, "an inequality is between Entity(...) and Variable(...), not")
+        self._check_terms("an inequality is between Entity(...) and Variable(...), not")
         if self.left == self.right and isinstance(self.left, Variable):
             raise QueryError(f"'{self}' holds of nothing; an inequality must be between two terms")
 
@@ -169,6 +149,10 @@ class Inequality(Formula):
     def terms(self) -> tuple[Term, Term]:
         """The two sides, whose order means nothing."""
         return self.left, self.right
+
+    def with_terms(self, terms: Sequence[Term]) -> Inequality:
+        """The inequality of other sides."""
+        return Inequality(*terms)
 
     def __str__(self) -> str:
         return f"{self.left} != {self.right}"
@@ -241,6 +225,7 @@ class Query:
     formula: Formula
     count: bool = False
     text: str = field(default="", compare=False)  # the source, for messages that point at a name
+    order: tuple[Ordering, ...] = ()  # of the answers, by values; without one it is by score
 
     def __init__(
         self,
@@ -248,6 +233,7 @@ class Query:
         formula: Formula,
         count: bool = False,
         text: str = "",
+        order: Iterable[Ordering] = (),
     ) -> None:
         variables = tuple(targets) if isinstance(targets, Iterable) else (targets,)
         if not all(isinstance(v, Variable) for v in variables) or not isinstance(formula, Formula):
@@ -255,7 +241,12 @@ class Query:
                 f"a query is Query(Variable(...), formula), not Query({targets!r}, {formula!r})"
             )
         vars(self).update(targets=variables, formula=formula, count=count, text=text)
+        vars(self).update(order=tuple(order))
         _check_targets(self)
+        if self.order or any(not isinstance(leaf, Atom | Inequality) for leaf in leaves(formula)):
+            from tacit.query.comparison import check_values
+
+            check_values(self)
 
     @property
     def target(self) -> Variable:
@@ -273,9 +264,17 @@ class Query:
             return "count"
         return {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
 
+    @property
+    def values(self) -> dict[str, Value]:
+        """The values that are asked for beside the targets, by the names of their variables."""
+        from tacit.query.comparison import asserted_comparisons
+
+        return {leaf.name: leaf.left for leaf in asserted_comparisons(self.formula) if leaf.name}
+
     def __str__(self) -> str:
-        targets = ", ".join(map(str, self.targets))
-        return " ".join(filter(None, ["count" * self.count, targets, f": {self.formula}"]))
+        targets = ", ".join([*map(str, self.targets), *(f"?{name}" for name in self.values)])
+        order = f"order by {', '.join(map(str, self.order))}" if self.order else ""
+        return " ".join(filter(None, ["count" * self.count, targets, f": {self.formula}", order]))
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -301,9 +300,20 @@ class Query:
         """
         from tacit.query.plans.canonical import signature
 
-        ours = self.count, len(self.targets), signature(self.formula, self.targets)
-        theirs = other.count, len(other.targets), signature(other.formula, other.targets)
+        ours = self.count, len(self.targets), signature(self.formula, self.targets), self._ordered
+        theirs = (
+            other.count, len(other.targets), signature(other.formula, other.targets), other._ordered
+        )  # fmt: skip
         return ours == theirs
+
+    @property
+    def _ordered(self) -> list[tuple[object, ...]]:
+        """The order, with the places of targets for their names."""
+        terms: list[Term] = list(self.targets)
+        return [
+            (value.attribute, terms.index(value.term) if value.term in terms else value.term, down)
+            for value, down in ((each.value, each.descending) for each in self.order)
+        ]
 
 
 def _check_targets(query: Query) -> None:
@@ -333,22 +343,8 @@ def _check_targets(query: Query) -> None:
 
 def _bracketed(part: Formula, around: type[Formula]) -> str:
     loose: dict[type, tuple[type, ...]] = {Or: (Or, Exists), And: (And, Or, Exists)}
-    tight = not isinstance(part, loose.get(around, (And, Or, Exists, Inequality)))
-    return str(part) if tight else f"({part})"
-
-
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"})
-
-
-def quoted(name: str) -> str:
-    """Writes a name so that the text syntax reads it back, quoted where that is needed.
-
-    >>> quoted("France"), quoted("New York"), quoted('say "hi"')
-    ('France', '"New York"', '"say \\\\"hi\\\\""')
-    """
-    if re.fullmatch(tokens.NAME, name) and name.lower() not in tokens.KEYWORDS:
-        return name
-    return f'"{name.translate(_ESCAPES)}"'
+    open_ = isinstance(part, loose.get(around, (And, Or, Exists, Leaf)))
+    return f"({part})" if open_ and not isinstance(part, Atom) else str(part)
 
 
 def children(formula: Formula) -> tuple[Formula, ...]:
@@ -395,6 +391,6 @@ def atoms(formula: Formula) -> Iterator[Atom]:
     return (leaf for leaf in leaves(formula) if isinstance(leaf, Atom))
 
 
-def leaves(formula: Formula) -> Iterator[Atom | Inequality]:
-    """Yields the atoms and the inequalities of a formula, from left to right."""
-    return (part for part in walk(formula) if isinstance(part, Atom | Inequality))
+def leaves(formula: Formula) -> Iterator[Leaf]:
+    """Yields the atoms, inequalities and comparisons of a formula, from left to right."""
+    return (part for part in walk(formula) if isinstance(part, Leaf))

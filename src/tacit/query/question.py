@@ -13,7 +13,7 @@ from tacit.errors import QueryError, UnknownName
 from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.labels.prefixes import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.formula import Query
+from tacit.query.formula import Query, quoted
 from tacit.query.plans.plan import CompiledQuery
 from tacit.query.text import locate, parse
 
@@ -133,6 +133,12 @@ def resolve_name(graph: Graph, vocabulary: Vocabulary, name: str, text: str) -> 
         if label in vocabulary or (iri and not error.suggestions):
             error = UnknownName(error.kind, name, vocabulary.nearest(label))
         position = locate(text, vocabulary.kind, name)
+        if vocabulary.kind == "relation" and name in graph.attributes.names:
+            raise QueryError(
+                f"{quoted(name)} is an attribute; its values are compared, as in "
+                f"{quoted(name)}(?x) > ...",
+                *(position or ()),
+            ) from None
         raise (error.located(*position) if position else error) from None
 
 

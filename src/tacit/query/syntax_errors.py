@@ -33,8 +33,9 @@ _EXPECTED = {
     "COUNT": "'count'",
     "$END": "the end",
 }
-# tokens that no message lists: a name may be quoted, a relation inverted, an entity compared
-_IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "_UNEQUAL"}
+# tokens that no message lists: a name may be quoted, a relation inverted, a value compared, and
+# any question ordered
+_IMPLIED = {"STRING", "IRI", "PARAMETER", "INVERSE", "COMPARE", "MINUS", "_ORDER_BY", "DIRECTION"}
 
 _BARE_IRI = re.compile(r"\w://[^\s<>(),\"'“”‘’]*$")
 
@@ -74,10 +75,12 @@ def _message(word: str, expected: set[str], before: str) -> str:
         return f"the quoted name that starts with {word} has no end"
     if _BARE_IRI.search(before):
         return f"{unexpected}; a full IRI goes in angle brackets, as in <http://example.org/Paris>"
-    if word == "=":
+    if "COMPARE" in expected and "LPAR" in expected:  # what follows a name may be a unit, rarely
+        expected = expected - {"NAME"}
+    if before[-1] in "<>=≤≥≠" and "NAME" in expected:
         return (
-            "unexpected '='; write the entity in place of the variable, "
-            "or '!=' for another one than that"
+            f"{unexpected}, where a variable such as ?x, a number, a date, a value such as "
+            "population(?c) or a name should follow"
         )
     if "COLON" in expected:
         rule = "after the variable it asks for, a question goes on with ':'"
@@ -91,7 +94,7 @@ def _unexpected(word: str, end: str) -> str:
 
 
 def _hint(word: str, expected: set[str], before: str) -> str:
-    expected = expected - {"_UNEQUAL"}
+    expected = expected - {"COMPARE", "STRING"}
     inside = expected <= {"COMMA", "RPAR", "LPAR", "INVERSE"}
     if inside and word and word[0] not in ")(,?&|!" and before[-1:] not in tokens.CLOSING:
         return '; names with spaces or punctuation go in quotes, as in "New York"'

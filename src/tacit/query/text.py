@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import QueryError
 from tacit.query import tokens
+from tacit.query.comparison import Comparison, Difference, Value
 from tacit.query.formula import (
     MAX_ATOMS,
     And,
     Atom,
     Entity,
     Formula,
-    Inequality,
+    Leaf,
     Not,
     Or,
     Query,
@@ -27,7 +28,15 @@ from tacit.query.formula import (
     leaves,
     map_children,
 )
-from tacit.query.plans.scopes import map_terms, quantified
+from tacit.query.plans.scopes import quantified
+from tacit.query.written_comparisons import (
+    SIGNS,
+    Side,
+    Word,
+    WrittenComparison,
+    resolve_comparisons,
+    resolve_order,
+)
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -41,7 +50,7 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
     Before the colon stand the targets: a variable, several, `count` and a variable, or nothing,
     where the answer is yes or no. A variable that is neither a target nor bound is existential, at
-    the narrowest place that holds its atoms.
+    the narrowest place that holds its atoms. A value of an entity, alone, needs no colon.
 
     >>> parse("?c : borders(France, ?c) and not speaks(?c, German)")
     <?c : borders(France, ?c) & !speaks(?c, German)>
@@ -56,13 +65,26 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
 
     >>> parse("?c : borders($who, ?c)", {"who": 'the "Free" State'})
     <?c : borders("the \\"Free\\" State", ?c)>
+
+    A comparison of values is a condition, too; values are columns of the answers, and order them.
+
+    >>> parse("?c, ?n : in_continent(?c, Asia) & ?n = population(?c) & ?n < 5e6 order by ?n desc")
+    <?c, ?n : in_continent(?c, Asia) & ?n = population(?c) & population(?c) < 5000000 order by \
+population(?c) desc>
     """
-    targets, formula, count = _parsed(text, "query")  # as `_Builder.query` returns them
+    is_value = isinstance(text, str) and _VALUE.fullmatch(text)
+    question = f": {text}" if is_value else text
+    targets, formula, count, keys = _parsed(question, "query")  # as `_Builder.query` returns them
     if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula = fill_parameters(formula, parameters or {})
-    return Query(targets, quantified(formula, formula.free.difference(targets)), count, text)
+    targets, formula, values = resolve_comparisons(
+        targets, formula, lambda at: position_of(text, at)
+    )
+    order = resolve_order(keys, targets, values)
+    formula = quantified(formula, formula.free.difference(targets))
+    return Query(targets, formula, count, text, order)
 
 
 def parse_implication(text: str) -> tuple[list[Atom], Atom]:
@@ -95,14 +117,14 @@ def _parsed(text: object, start: str) -> Any:
 
 
 def locate(text: str, kind: str, name: str) -> tuple[int, int] | None:
-    """The line and column of the first use of a name as an entity or relation in a text.
+    """The line and column of the first use of a name as an entity, or before brackets.
 
     >>> locate("?c : borders(France, ?c)", "entity", "France")
     (1, 14)
     """
     for word in _NAME.finditer(text):
-        role = "relation" if _APPLIED.match(text, word.end()) else "entity"
-        if role == kind and word[0][0] not in "?$" and _plain(word[0]) == name:
+        is_entity = _APPLIED.match(text, word.end()) is None
+        if is_entity == (kind == "entity") and word[0][0] not in "?$" and _plain(word[0]) == name:
             return position_of(text, word.start())
     return None
 
@@ -119,6 +141,8 @@ def position_of(text: str, at: int) -> tuple[int, int]:
 _NAME = re.compile(
     f"{tokens.STRING}|{tokens.IRI}|{tokens.VARIABLE}|{tokens.PARAMETER}|{tokens.NAME}", re.DOTALL
 )
+_CONSTANT = rf"\s*(?:{tokens.STRING}|{tokens.IRI}|{tokens.PARAMETER}|{tokens.NAME})\s*"
+_VALUE = re.compile(rf"{_CONSTANT}\({_CONSTANT}\)\s*", re.DOTALL)
 _APPLIED = re.compile(rf"\s*(?:{tokens.INVERSE})?\s*\(")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"} | {
@@ -186,10 +210,19 @@ def _parser(start: str) -> Lark:
 class _Builder:
     """Builds formulas while parsing, by one method per grammar rule."""
 
-    def query(self, parts: list[Any]) -> tuple[tuple[Variable, ...], Formula, bool]:
+    def query(self, parts: list[Any]) -> tuple[tuple[Variable, ...], Formula, bool, list[_Key]]:
+        keys = parts.pop() if isinstance(parts[-1], list) else []
         *tokens, formula = parts
         count = bool(tokens) and tokens[0].type == "COUNT"
-        return tuple(map(_variable, tokens[count:])), formula, count
+        return tuple(map(_variable, tokens[count:])), formula, count, keys
+
+    def order(self, keys: list[_Key]) -> list[_Key]:
+        return keys
+
+    def key(self, parts: list[Any]) -> _Key:
+        side, *direction = parts
+        descending = bool(direction) and direction[0].lower().startswith("desc")
+        return (side if isinstance(side, Value) else self.word([side])), descending
 
     def rule(self, parts: list[Any]) -> tuple[list[Atom], Atom]:
         return parts[:-1], parts[-1]
@@ -213,8 +246,35 @@ class _Builder:
             subject, object_ = object_, subject
         return Atom(relation.name if isinstance(relation, Entity) else relation, subject, object_)
 
-    def inequality(self, sides: list[Token]) -> Formula:
-        return Inequality(*map(_term, sides))
+    def value(self, tokens: list[Token]) -> Value:
+        attribute, term = map(_term, tokens)
+        if isinstance(attribute, Variable):
+            raise QueryError(
+                f"'{attribute}({term})' asks for an attribute; name it, as in population({term})"
+            )
+        return Value(attribute.name, term)
+
+    def presence(self, values: list[Value]) -> Comparison:
+        return Comparison(values[0])
+
+    def difference(self, values: list[Value]) -> Difference:
+        return Difference(*values)
+
+    def unit(self, tokens: list[Token]) -> str:
+        return _plain(tokens[0].value)
+
+    def word(self, parts: list[Any]) -> Word:
+        token, *unit = parts
+        return Word(_term(token), *(unit or [""]), token.type in ("NAME", "PARAMETER"))
+
+    def comparison(self, parts: list[Any]) -> WrittenComparison:
+        signs = parts[1::2]
+        ats = tuple(sign.start_pos for sign in signs)
+        operators = tuple(SIGNS.get(sign.value, sign.value) for sign in signs)
+        return WrittenComparison(tuple(parts[::2]), operators, ats)
+
+
+_Key = tuple[Side, bool]  # what answers are ordered by, and whether from the largest on
 
 
 def _variable(token: Token) -> Variable:
@@ -251,12 +311,19 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
     def term(part: Term) -> Term:
         return Entity(label(part.name)) if isinstance(part, Entity) else part
 
+    def operand(part: Word | Value) -> Word | Value:
+        return part if isinstance(part, Word) else replace(part, attribute=label(part.attribute))
+
     def walk(part: Formula) -> Formula:
-        if not isinstance(part, Atom | Inequality):
-            return map_children(part, walk)
+        if isinstance(part, Comparison):
+            part = replace(part, left=operand(part.left))
+        if isinstance(part, WrittenComparison):
+            part = part.map(operand)
         if isinstance(part, Atom) and isinstance(part.relation, str):
             part = replace(part, relation=label(part.relation))
-        return map_terms(part, term)
+        if isinstance(part, Leaf):
+            return part.with_terms(list(map(term, part.terms)))
+        return map_children(part, walk)
 
     formula = walk(formula)
     check_unused(set(values) - used)

@@ -19,7 +19,7 @@ IRI = r"<[^<>\s]*>"
 VARIABLE = rf"\?{LETTER}+"
 PARAMETER = rf"\${LETTER}+"
 INVERSE = r"\^-1|⁻¹"
-UNEQUAL = "!=|≠"
+COMPARE = "<=|>=|==|!=|[≤≥≠<>=]"
 KEYWORDS = ("and", "or", "not", "exists")
 
 

@@ -36,16 +36,17 @@ if TYPE_CHECKING:
 
 # fields of a change that are long or always the same
 _NOT_TRACED = ("new_names", "absent", "dry_run")
-_WRITTEN = ("graph", "files", "prefixes")  # tables that a run folder writes itself
+_WRITTEN = ("graph", "files", "prefixes", "attributes")  # tables that a run folder writes itself
 
 
 @dataclass(frozen=True)
 class Change:
-    """The effect of a change on the facts of a run."""
+    """The effect of a change on the facts and values of a run."""
 
     added: int = 0
     removed: int = 0
-    unchanged: int = 0  # facts already known, or to be removed and unknown
+    unchanged: int = 0  # facts and values already known, or to be removed and unknown
+    values: int = 0  # of attributes, among those added or removed
     names: int = 0  # new readable ones
     seconds: float = 0.0
     index_removed: bool = False  # because it was one of the old weights
@@ -75,8 +76,8 @@ class Change:
             remainder = f"what was learned of {'it' if self.removed == 1 else 'them'} stays learned"
             absent = f"{were} not there" if self.unchanged else ""
             why = f" ({'; '.join(self.absent)})" if self.absent else ""
-            return f"{counted(self.removed, 'fact')}{would_be} removed{absent}{why}; {remainder}"
-        parts = [f"{counted(self.added, 'fact')}{would_be} added"]
+            return f"{self._facts(self.removed)}{would_be} removed{absent}{why}; {remainder}"
+        parts = [f"{self._facts(self.added)}{would_be} added"]
         if self.unchanged:
             parts[0] += f"{were} there already"
         if self.entities:
@@ -85,9 +86,19 @@ class Change:
         if self.relations:
             number = counted(self.relations, "new relation")
             parts.append(f"{number}: {join_names(self.new_names.relations)}")
+        if attributes := self.new_names.attributes:
+            parts.append(f"{counted(len(attributes), 'new attribute')}: {join_names(attributes)}")
         if self.names:
             parts.append(f"{counted(self.names, 'name')} added")
         return "; ".join(parts)
+
+    def _facts(self, number: int) -> str:
+        """A number of facts and values, of which so many are values as were changed."""
+        values = [counted(self.values, "value")] if self.values else []
+        facts = (
+            [counted(number - self.values, "fact")] if number > self.values or not values else []
+        )
+        return " and ".join(facts + values)
 
     def to_dict(self) -> dict[str, Any]:
         """The change as plain data."""
@@ -113,7 +124,7 @@ def add_facts(
     progress: Progress | bool = False,
     **options: Any,
 ) -> Change:
-    """Add facts to the run in a folder.
+    """Add facts, and values of attributes, to the run in a folder.
 
     The facts are anything that `load` reads, with its options, a graph, or label triples, and
     become train facts. New entities and relations get vectors that are fitted to their facts; all
@@ -126,26 +137,36 @@ def add_facts(
     """
     merge = partial(with_facts, apart=_is_source(facts))
     consent = partial(NewNames.check, new=new or force, force=force)
-    return _change(path, _graph_of(facts, **options), merge, consent, dry_run, progress)
+    return _change(path, _graph_of(path, facts, **options), merge, consent, dry_run, progress)
 
 
 def remove_facts(
     path: NameOrPath, facts: Triples, *, dry_run: bool = False, **options: Any
 ) -> Change:
-    """Take facts out of the run in a folder; entities, relations and all vectors stay.
+    """Take facts and values out of the run in a folder; entities, relations and vectors stay.
 
     Predictions still reflect the removed facts until the run is trained again. With `dry_run`
     nothing is written.
     """
-    return _change(path, _graph_of(facts, **options), without_facts, lambda _: None, dry_run)
+    less = _graph_of(path, facts, **options)
+    return _change(path, less, without_facts, lambda _: None, dry_run)
 
 
-def _graph_of(facts: Triples, **options: Any) -> Graph:
-    """The facts of any source, or label triples, as a graph of their own."""
-    if _is_source(facts) or not isinstance(facts, Iterable):
-        return load(facts, **options)
-    rows = facts if is_rows(facts) else list(facts)
-    return load(rows, **options) if len(rows) else Graph.of(())
+def _graph_of(path: NameOrPath, facts: Triples, **options: Any) -> Graph:
+    """The facts of any source, or label triples, as a graph of their own.
+
+    What is an attribute or a relation in the run in a folder is one in them.
+    """
+    if isinstance(facts, Graph) and not options:
+        return facts
+    rows = (
+        facts
+        if _is_source(facts) or is_rows(facts) or not isinstance(facts, Iterable)
+        else [*facts]
+    )
+    if isinstance(rows, list) and not rows:
+        return Graph.of(())
+    return load(rows, like=own_run(path).graph(), **options)
 
 
 def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
@@ -206,12 +227,13 @@ def _plan_change(
     """The graph that a run will have, and the change that leads to it."""
     _check_finished(run)
     before = run.graph()
-    graph, count, unchanged, absent = merge(before, facts)
+    graph, count, unchanged, absent, values = merge(before, facts)
     is_removal = merge is without_facts
     change = Change(
         added=0 if is_removal else count,
         removed=count if is_removal else 0,
         unchanged=unchanged,
+        values=values,
         names=sum(map(len, graph.names.values())) - sum(map(len, before.names.values())),
         index_removed=count > 0 and run.has(INDEX),
         notes=facts.notes,

@@ -18,9 +18,10 @@ SHOWN = 5  # names of a kind in a line
 class NewNames:
     """The labels that a run does not know, with the known ones that they resemble.
 
-    `relations` have the nearest known relation, or None. `near` are new entities that nearly repeat
-    a known one, `same` new entities and relations that differ from a known one in case, spaces or
-    the way Unicode writes them alone, `repeated` those that differ so from another new one.
+    `relations` and `attributes` have the nearest known one of either kind, or None. `near` are
+    new entities that nearly repeat a known one, `same` new names that differ from a known one in
+    case, spaces or the way Unicode writes them alone, `repeated` those that differ so from another
+    new one.
     """
 
     entities: tuple[str, ...] = ()
@@ -28,6 +29,7 @@ class NewNames:
     near: dict[str, str] = field(default_factory=dict, hash=False)
     same: dict[str, str] = field(default_factory=dict, hash=False)
     repeated: dict[str, str] = field(default_factory=dict, hash=False)
+    attributes: dict[str, str | None] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, before: Graph, after: Graph) -> NewNames:
@@ -35,19 +37,23 @@ class NewNames:
         entities = tuple(after.entities[before.num_entities :])
         relations = tuple(after.relations[before.num_relations :: 2])
         of_entities = resembling(entities, _texts(before.entities))
-        same = resembling(relations, _texts(before.relations)).same
+        attributes = tuple(after.attributes.names[len(before.attributes.listed) :])
+        texts = [*_texts(before.relations), *_texts(before.attributes.names)]
+        same = resembling((*relations, *attributes), texts).same
         nearest = {
-            label: same.get(label) or _nearest(before.relations, label) for label in relations
+            label: same.get(label) or _nearest(before, label) for label in (*relations, *attributes)
         }
         same |= of_entities.same
-        repeated = repeated_names(entities) | repeated_names(relations)
+        repeated = repeated_names(entities) | repeated_names((*relations, *attributes))
         pairs = {label: other for label, other in repeated.items() if label not in same}
-        return cls(entities, nearest, of_entities.near, same, pairs)
+        of_relations = {label: nearest[label] for label in relations}
+        of_attributes = {label: nearest[label] for label in attributes}
+        return cls(entities, of_relations, of_entities.near, same, pairs, of_attributes)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether some of the names need consent."""
-        return bool(self.relations or self.near or self.needs_force)
+        return bool(self.relations or self.attributes or self.near or self.needs_force)
 
     @property
     def needs_force(self) -> bool:
@@ -63,7 +69,8 @@ class NewNames:
             return
         doubts = "; ".join(self.doubts(of_new=not new))
         agree = "`force=True`" if self.needs_force else "`new=True`"
-        known = [*self.same.values(), *self.relations.values(), *self.near.values()]
+        of_names = self.same, self.relations, self.attributes, self.near
+        known = [known for names in of_names for known in names.values()]
         others = "the known names" if any(known) or not self.repeated else "one name for each"
         raise DataError(
             f"nothing was added: {doubts}; write {others}, or add these as they are with {agree}",
@@ -91,10 +98,11 @@ class NewNames:
                 f"{counted(len(pairs), 'new name')} differing from another new one in case, spaces "
                 f"or Unicode form alone: {join_names(pairs)}"
             )
-        unlike = {label: known for label, known in self.relations.items() if label not in self.same}
-        if unlike and of_new:
-            pairs = _questions(unlike)
-            doubts.append(f"{counted(len(pairs), 'new relation')}: {join_names(pairs)}")
+        for noun, names in (("relation", self.relations), ("attribute", self.attributes)):
+            unlike = {label: known for label, known in names.items() if label not in self.same}
+            if unlike and of_new:
+                pairs = _questions(unlike)
+                doubts.append(f"{counted(len(pairs), f'new {noun}')}: {join_names(pairs)}")
         if self.near and of_new:
             count = counted(len(self.near), "new entity", "new entities")
             doubts.append(
@@ -125,8 +133,9 @@ def _texts(known: Vocabulary) -> Iterable[str]:
     )
 
 
-def _nearest(relations: Vocabulary, label: str) -> str | None:
-    return next((text for text in relations.nearest(label) if not text.endswith(INVERSE)), None)
+def _nearest(graph: Graph, label: str) -> str | None:
+    near = (*graph.relations.nearest(label), *graph.attributes.names.nearest(label))
+    return next((text for text in near if not text.endswith(INVERSE)), None)
 
 
 def join_names(names: Iterable[str]) -> str:

@@ -200,6 +200,48 @@ class WitnessAtom(Schema):
     """The rule that a known atom follows by, where it is no fact of the graph."""
 
 
+class QuantityReply(Schema):
+    """The value of an attribute: known, or predicted with its interval."""
+
+    attribute: str
+    kind: Literal["number", "date", "duration"] | None = None
+    unit: str = ""
+    value: float | str | None = None
+    """A number; a date or a duration as ISO 8601 writes it. Of a prediction, the median."""
+    values: list[float | str] = []
+    """All known values, where there are several."""
+    text: str = ""
+    """The value as people read it."""
+    known: bool = False
+    low: float | str | None = None
+    """The lower end of a prediction's interval."""
+    high: float | str | None = None
+    level: float | None = None
+    """The share of true values that lie in such intervals."""
+    presence: float | None = None
+    """How probable it is that the entity has a value at all."""
+
+
+class ComparedValue(QuantityReply):
+    """A value in a comparison, with the entity that has it; without a value where none is there."""
+
+    entity: str
+    label: str
+
+
+class WitnessComparison(Schema):
+    """A comparison in a reason: one value in a range, or the difference of two."""
+
+    values: list[ComparedValue]
+    low: float | None
+    """The lower end of the range; dates count in days, durations in seconds."""
+    high: float | None
+    score: float
+    observed: bool
+    """Whether all values are known."""
+    negated: bool = False
+
+
 class WitnessPart(Schema):
     """A part of a reason, as the formula has it."""
 
@@ -210,7 +252,8 @@ class WitnessPart(Schema):
     parts: list[WitnessPart] = []
     atom: WitnessAtom | None = None
     text: str = ""
-    """An inequality as it is written, with its entities."""
+    """An inequality as it is written, with its entities, or a comparison with its values."""
+    comparison: WitnessComparison | None = None
     variables: dict[str, str] = {}
     """The entities chosen here; under a `not`, the nearest candidate."""
 
@@ -246,6 +289,8 @@ class AnswerRow(Schema):
     """The label of each variable that is asked for."""
     names: dict[str, str] = {}
     """What people call them."""
+    quantities: dict[str, QuantityReply | None] = {}
+    """The values of attributes that are asked for or ordered by; null where there is none."""
     score: float
     """In [0, 1]."""
     log_score: float | None
@@ -273,6 +318,8 @@ class QuestionReply(Schema):
     """What the answers are; of `truth` there is one, without values, of `count` none."""
     variables: list[str] = []
     """The variables that are asked for, without question marks."""
+    quantities: list[str] = []
+    """The columns of values of attributes."""
     count: CountReply | None = None
     """Only where `kind` is `count`."""
     offset: int = 0

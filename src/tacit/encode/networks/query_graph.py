@@ -21,11 +21,13 @@ from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
     Cutset,
+    Difference,
     Everything,
     Plan,
     Project,
     Relation,
     Unequal,
+    Within,
 )
 
 # the free variable; others count from 1 on, and the entity of slot `s` is `-1 - s`
@@ -162,6 +164,14 @@ class _Atoms(Fold[int, tuple[Links, ...]]):
     def unequal(self, step: Unequal, place: EvalContext[int]) -> NoReturn:
         """Refused: links are relations."""
         _refuse("an inequality (Unequal)")
+
+    def within(self, step: Within, place: EvalContext[int]) -> NoReturn:
+        """Refused: links are relations."""
+        _refuse("a comparison of a value (Within)")
+
+    def difference(self, step: Difference, place: EvalContext[int]) -> NoReturn:
+        """Refused: links are relations."""
+        _refuse("a comparison of two values (Difference)")
 
     def _denial(self, links: Links) -> Links:
         """The links that negate the conjunction of some links."""

@@ -24,6 +24,7 @@ from tacit.query.plans.plan import (
     At,
     Best,
     Cutset,
+    Difference,
     Everything,
     Loop,
     Plan,
@@ -31,6 +32,7 @@ from tacit.query.plans.plan import (
     Relation,
     Step,
     Unequal,
+    Within,
 )
 
 MOST_BRANCHES = 16
@@ -43,6 +45,8 @@ REFUSED: dict[type, str] = {
     Loop: "an atom with one variable at both ends (Loop)",  # a hop leads from a state to another
     Cutset: "a cycle of variables (Cutset)",  # operators follow trees
     Unequal: "an inequality (Unequal)",  # which tells entities apart, and a state is of many
+    Difference: "a comparison of two values (Difference)",
+    Within: "a comparison of a value (Within)",
 }
 Branches = tuple[int, ...]  # operations, by number
 _T = TypeVar("_T")

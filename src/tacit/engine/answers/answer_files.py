@@ -20,6 +20,7 @@ from tacit.graph.formats.writing import (
 from tacit.graph.labels.prefixes import SCHEME, n_triples
 
 if TYPE_CHECKING:
+    from tacit.engine.answers.answer_values import AnswerValue
     from tacit.engine.answers.answers import Answer, Answers
 
 FORMATS = (".csv", ".json", ".jsonl", ".parquet", ".nt", ".ttl")
@@ -45,8 +46,9 @@ def write(path: str | Path, answers: Answers, kind: str = "") -> None:
 def columns(answers: Answers) -> dict[str, str]:
     """The columns of answers as a table, and the type of each.
 
-    One answer variable has its label and name, several have a label each. Then come the values that
-    the first reason of an answer chose for other variables.
+    One answer variable has its label and name, several have a label each. Then come the values of
+    attributes that are asked for, each with whether it is known and, where some are predicted, with
+    its interval; and the values that the first reason of an answer chose for other variables.
     """
     if answers.counted is not None:
         return {"known": INTEGER, "expected": NUMBER}
@@ -57,7 +59,14 @@ def columns(answers: Answers) -> dict[str, str]:
     )
     chosen = [f"?{name}" for answer in answers for name in _chosen(answer)]
     fixed = {"rank": INTEGER, **dict.fromkeys(targets, TEXT), "score": NUMBER, "known": TRUTH}
-    return fixed | dict.fromkeys(chosen, TEXT)
+    quantities = dict[str, str]()
+    for name in answers.quantities:
+        values = [value for answer in answers if (value := answer.quantities[name]) is not None]
+        kind = NUMBER if all(value.attribute.kind == "number" for value in values) else TEXT
+        quantities |= {name: kind, f"{name} known": TRUTH}
+        if any(value.interval for value in values):
+            quantities |= {f"{name} low": kind, f"{name} high": kind}
+    return fixed | quantities | dict.fromkeys(chosen, TEXT)
 
 
 def rows(answers: Answers) -> list[tuple[Any, ...]]:
@@ -69,8 +78,20 @@ def rows(answers: Answers) -> list[tuple[Any, ...]]:
     for rank, answer in answers.ranked:
         values = _chosen(answer) | answer.values
         cells = vars(answer) | {f"?{name}": value for name, value in values.items()}
+        cells |= _quantities(answer)
         table.append(tuple(map((cells | {"rank": rank}).get, names)))
     return table
+
+
+def _quantities(answer: Answer) -> dict[str, Any]:
+    """The cells of an answer's values of attributes."""
+    cells = dict[str, Any]()
+    for name, value in answer.quantities.items():
+        if value is not None:
+            cells |= {name: value.plain, f"{name} known": bool(value.known)}
+            if value.interval is not None:
+                cells[f"{name} low"], cells[f"{name} high"] = value.interval
+    return cells
 
 
 def _chosen(answer: Answer) -> dict[str, str]:
@@ -93,7 +114,8 @@ def statements(answers: Answers) -> Iterator[str]:
     if answers.counted is not None:
         yield f"{results} <{SCHEME}known> {_typed(str(answers.counted.known), 'integer')} ."
         yield f"{results} <{SCHEME}expected> {_typed(repr(answers.counted.expected), 'double')} ."
-    for variable in answers.variables:
+    columns = [name.removeprefix("?") for name in answers.quantities]
+    for variable in (*answers.variables, *columns):
         yield f"{results} <{_RS}resultVariable> {_literal(variable)} ."
     for rank, answer in answers.ranked:
         solution = f"{stem}{rank}"
@@ -101,11 +123,14 @@ def statements(answers: Answers) -> Iterator[str]:
         yield f"{solution} <{_RS}index> {_typed(str(rank), 'integer')} ."
         yield f"{solution} <{SCHEME}score> {_typed(repr(answer.score), 'double')} ."
         yield f"{solution} <{SCHEME}known> {_boolean(answer.known)} ."
-        for number, (variable, label) in enumerate(answer.values.items(), start=1):
+        bindings = [(v, n_triples(label, answers.prefixes)) for v, label in answer.values.items()]
+        quantities = answer.quantities.items()
+        bindings += [(n.removeprefix("?"), _quantity(value)) for n, value in quantities if value]
+        for number, (variable, term) in enumerate(bindings, start=1):
             binding = f"{solution}x{number}"
             yield f"{solution} <{_RS}binding> {binding} ."
             yield f"{binding} <{_RS}variable> {_literal(variable)} ."
-            yield f"{binding} <{_RS}value> {n_triples(label, answers.prefixes)} ."
+            yield f"{binding} <{_RS}value> {term} ."
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
@@ -113,6 +138,15 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 def _literal(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
+
+
+def _quantity(value: AnswerValue) -> str:
+    """A value as a typed literal; a prediction by its median."""
+    text = str(value.plain)
+    if value.attribute.kind == "date":
+        types = {4: "gYear", 7: "gYearMonth", 10: "date"}
+        return _typed(text, types.get(len(text.lstrip("-")), "dateTime"))
+    return _typed(text, "double" if value.attribute.kind == "number" else "duration")
 
 
 def _boolean(value: bool) -> str:

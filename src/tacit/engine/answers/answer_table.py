@@ -10,6 +10,7 @@ from html import escape
 from itertools import takewhile
 
 from tacit.engine.answers.aligned_cells import escape_control_chars, in_columns
+from tacit.engine.answers.answer_values import AnswerValue
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.graph.builder import counted
 
@@ -46,9 +47,10 @@ class AnswerTable:
         self.spelled = spelled
         self.question = escape_control_chars(answers.query)
         self.unlimited = unlimited
-        several = len(answers.variables) > 1 and answers
-        self.heads = [f"?{name}" for name in answers.variables] if several else []
-        table = [[answers.truth]] if answers.kind == "truth" else _cells(answers)
+        heads = [*(f"?{name}" for name in answers.variables), *answers.quantities]
+        several = len(heads) > 1 and answers and answers.kind != "truth"
+        self.heads = heads if several else []
+        table = [[_truth(answers)]] if answers.kind == "truth" else _cells(answers)
         self.rows = [
             (rank, answer, cells)
             for (rank, answer), cells in zip(answers.ranked, table, strict=True)
@@ -224,6 +226,20 @@ def _cells(answers: Answers) -> list[list[str]]:
         return escape_control_chars(f"{name} ({answer.values[variable]})" if shared else name)
 
     return [
-        [cell(answer, variable) for variable in answer.names] or [escape_control_chars(answer.name)]
+        [
+            *([cell(answer, variable) for variable in answer.names] or [escape_control_chars(answer.name)]),
+            *(_said(value) for value in answer.quantities.values()),
+        ]
         for answer in answers
     ]
+
+
+def _truth(answers: Answers) -> str:
+    """Yes or no, or the values that are asked for."""
+    values = answers[0].quantities.items()
+    return ", ".join(f"{escape_control_chars(name)} = {_said(value)}" for name, value in values) or answers.truth
+
+
+def _said(value: AnswerValue | None) -> str:
+    """A value with whether it is known; a dash where there is none."""
+    return "–" if value is None else escape_control_chars(f"{value} {'' if value.known else 'predicted'}".strip())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from tacit.engine.answers import answer_files
+from tacit.engine.answers.answer_values import AnswerValue
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
 from tacit.graph.formats.writing import data_frame
@@ -26,7 +27,8 @@ class Answer:
     """An answer: an entity by label and readable name, its score in [0, 1], and its reasons.
 
     `values` are the labels of all answer variables, `names` their readable names. Where there is
-    not exactly one variable, `entity` is empty and `id` is -1.
+    not exactly one variable, `entity` is empty and `id` is -1. `quantities` are the values of
+    attributes that the question asks for or is ordered by; None where there is none.
     """
 
     entity: str
@@ -38,13 +40,15 @@ class Answer:
     name: str = ""
     values: dict[str, str] = field(default_factory=dict, hash=False)
     names: dict[str, str] = field(default_factory=dict, hash=False)
+    quantities: dict[str, AnswerValue | None] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
 
     def __str__(self) -> str:
         # A truth value has no name.
-        return f"{self.name}  {self.score:.3f} {self.mark}".lstrip()
+        values = "".join(f"  {value}" for value in self.quantities.values() if value)
+        return f"{self.name}{values}  {self.score:.3f} {self.mark}".lstrip()
 
     @property
     def mark(self) -> str:
@@ -61,6 +65,10 @@ class Answer:
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
         }
+        if self.quantities:
+            data["quantities"] = {
+                name: value and value.to_dict() for name, value in self.quantities.items()
+            }
         if self.witnesses:
             data["witnesses"] = [witness.to_dict() for witness in self.witnesses]
         return data
@@ -113,6 +121,7 @@ class Answers(Sequence[Answer]):
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # expand labels to IRIs
     leading: int = 0  # how many of the first answers are proven where not all are
     ordered_by: str = ""  # the reasoner's name, where its scores are no probabilities
+    quantities: tuple[str, ...] = ()  # the columns of values: `?n`, or as `population(?c)`
 
     @overload
     def __getitem__(self, position: int) -> Answer: ...
@@ -203,6 +212,7 @@ class Answers(Sequence[Answer]):
             "query": self.query,
             "kind": self.kind,
             "variables": list(self.variables),
+            **({"quantities": list(self.quantities)} if self.quantities else {}),
             "certified": self.certified,
             "proven": self.proven,
             "explained": self.explained,

@@ -29,7 +29,7 @@ from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.search.tuple_search import TupleRequest, Tuples, TupleSearch
 from tacit.engine.settings import NOTHING_KNOWN
 from tacit.engine.top_k import TopKRequest, TopKResult, at_least, unsettled, within_rounding
-from tacit.errors import PlanError, QueryError, SettingsError
+from tacit.errors import LimitError, PlanError, QueryError, SettingsError
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import count_tuples
 
@@ -123,7 +123,6 @@ def _entity_answers(
     """Label the best entities, extended by likely ones where these are requested."""
     size = execution.parts.graph.num_entities
     (variable,) = execution.bound.compiled.variables[:1]
-    start = execution.span.start
     explanations: dict[int, Explanation | None] = dict.fromkeys(best.ids, explanation)
 
     def search(more: TopKRequest) -> TopKResult:
@@ -133,18 +132,21 @@ def _entity_answers(
 
     best = execution.with_likely(best, request, known, size, search)
     known_ids = set(known)
+    places = execution.paged([[i] for i in best.ids], [variable])
+    listed = [(best.ids[place], best.scores[place]) for place in places]
+    possible = execution.possible(size, len(known))
     return execution.collect(
         (
             execution.label({variable: i}, score, i in known_ids, explanations[i], i)
-            for i, score in zip(best.ids[start:], best.scores[start:], strict=True)
+            for i, score in listed
         ),
         best.certified,
         known=len(known),
-        possible=execution.possible(size, len(known)),
+        possible=possible if execution.page is None else len(best.ids),
         has_reasons=explanation is not None,
         rows=best.rows,
         estimated=best.estimated,
-        leading=max(0, best.leading - start),
+        leading=max(0, best.leading - execution.span.start) if execution.page is None else 0,
     )
 
 
@@ -249,11 +251,12 @@ def _tuples(execution: Execution) -> Answers:
     entities, relations = execution.slots
     search, tuples = _search_tuples(execution)
     last_plan = replace(plan, enumerated=())  # the row of the last variable
-    start = execution.span.start
+    names = [bound.compiled.variables[v] for v in plan.targets]
+    places = execution.paged(tuples.ids.tolist(), names)
     answers = []
-    columns = (column[start:].tolist() for column in vars(tuples).values())
+    columns = (column[places].tolist() for column in vars(tuples).values())
     for ids, score, known in zip(*columns, strict=True):
-        named = {bound.compiled.variables[v]: i for v, i in zip(plan.targets, ids, strict=True)}
+        named = dict(zip(names, ids, strict=True))
         row = dict(zip(plan.targets, ids, strict=True))
         filled = torch.tensor(
             [[*bound.entities, *(row.pop(each.variable) for each in plan.enumerated)]]
@@ -266,16 +269,18 @@ def _tuples(execution: Execution) -> Answers:
     count = 0
     if parts.index is not None:
         slots = entities.numpy(), relations.numpy()
-        count = count_tuples(plan, *slots, parts.index, size, COUNTED)
+        count = count_tuples(plan, *slots, parts.index, size, COUNTED, parts.known_values)
     capped = count == COUNTED
     possible = sys.maxsize if capped else execution.possible(size ** len(plan.targets), count)
+    if execution.page is not None:
+        possible = len(tuples)
     return execution.collect(
         answers,
         search.certified,
         known=count,
         possible=possible,
         known_at_least=capped,
-        leading=max(0, search.leading - start),
+        leading=max(0, search.leading - execution.span.start) if execution.page is None else 0,
     )
 
 
@@ -285,7 +290,7 @@ def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
     bound = execution.bound
     span = execution.span
     entities, relations = execution.slots
-    request = execution.request((), sys.maxsize)
+    request = execution.request((), sys.maxsize if execution.page is None else MOST_TUPLES + 1)
     likely_only = request.floor == LIKELY_LOG
     search = TupleSearch(
         parts.search,
@@ -302,8 +307,14 @@ def _search_tuples(execution: Execution) -> tuple[TupleSearch, Tuples]:
             bound.known is True,
             wide=likely_only,
         ),
+        parts.known_values,
     )
     tuples = search.run(entities).tuples
+    if execution.page is not None and len(tuples) > MOST_TUPLES:
+        raise LimitError(
+            f"more than {MOST_TUPLES:,} answers would be ordered; narrow the question, or ask for "
+            "higher scores by `min_score`"
+        )
     if span.fewest is None or (not likely_only and len(tuples) < request.count):
         return search, tuples
     count = min(span.stop, MOST_TUPLES)

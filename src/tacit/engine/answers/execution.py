@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tacit.engine.answers.answer_values import AnswerValue, order_by_values
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.answers.witnesses import witness
@@ -18,9 +20,13 @@ from tacit.engine.logic import ZERO
 from tacit.engine.questions import AskOptions, BoundQuery, Span, lowest
 from tacit.engine.reasoner import Explanation, Reasoner
 from tacit.engine.top_k import TopKRequest, TopKResult
+from tacit.errors import QueryError
+from tacit.query.comparison import Value
+from tacit.query.formula import Variable
 from tacit.query.plans.plan import Complement, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.symbolic import holds
+from tacit.query.question import resolve_name
 
 if TYPE_CHECKING:
     from tacit.engine.parts import EngineParts
@@ -35,7 +41,8 @@ def known_answers(
     if parts.index is None:
         return [[] for _ in relations]
     slots = entities.numpy(), relations.numpy()
-    implied = symbolic_sets(plan, *slots, parts.index, parts.graph.num_entities)
+    facts = parts.index, parts.graph.num_entities, parts.known_values
+    implied = symbolic_sets(plan, *slots, *facts)
     return [implied[row].tolist() for row in range(len(relations))]
 
 
@@ -44,7 +51,8 @@ def known_truths(parts: EngineParts, plan: Plan, entities: Tensor, relations: Te
     if parts.index is None:
         return torch.zeros(len(relations), dtype=torch.bool)
     slots = entities.numpy(), relations.numpy()
-    return torch.from_numpy(holds(plan, *slots, parts.index, parts.graph.num_entities))
+    facts = parts.index, parts.graph.num_entities, parts.known_values
+    return torch.from_numpy(holds(plan, *slots, *facts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +64,24 @@ class Execution:
     span: Span
     paths: int
     new: bool  # whether known answers are left out
+    page: Span | None = None  # the range of the answers ordered by values, which `span` searches
 
     @classmethod
     def of(cls, parts: EngineParts, bound: BoundQuery, options: AskOptions) -> Execution:
         """The execution of a question by the options of `ask`."""
         new = options.new or parts.settings.new or bound.known is False
         paths = options.paths if options.explain else 0
-        return cls(parts, bound, options.span(bound, bound.likely), paths, new)
+        span = options.span(bound, bound.likely)
+        if not bound.order:
+            return cls(parts, bound, span, paths, new)
+        if not parts.search.probabilities:
+            raise QueryError(
+                f"scores of {parts.search.name} are no probabilities, so nothing says which answers "
+                "are likely enough to be ordered by their values; use another search"
+            )
+        fewest = 0 if span.floor == ZERO else None
+        page = Span(span.start, span.stop, span.floor, ended_by=span.ended_by)
+        return cls(parts, bound, Span(0, sys.maxsize, span.floor, fewest), paths, new, page)
 
     @property
     def plan(self) -> Plan:
@@ -155,6 +174,33 @@ class Execution:
             lists.append(search(replace(request, count=count, first=known, floor=ZERO, only=True)))
         return _merge(lists, first, count)
 
+    def paged(self, rows: Sequence[Sequence[int]], variables: Sequence[str]) -> list[int]:
+        """The places of the found answers to list, by values where these order them.
+
+        The rows are the ids of some variables.
+        """
+        places = list(range(len(rows)))
+        if self.page is None:
+            return places[self.span.start :]
+        orders = self.bound.order
+        values = [
+            [self._value(each.value, dict(zip(variables, row, strict=True))) for each in orders]
+            for row in rows
+        ]
+        places = order_by_values(values, [each.descending for each in orders])
+        return places[self.page.start : self.page.stop]
+
+    def _value(self, value: Value, ids: Mapping[str, int]) -> AnswerValue | None:
+        """A value of an answer with these ids of variables."""
+        term = value.term
+        graph = self.parts.graph
+        entity = (
+            ids[term.name]
+            if isinstance(term, Variable)
+            else resolve_name(graph, graph.entities, term.name, self.bound.query.text)
+        )
+        return AnswerValue.of(self.parts.comparisons, value.attribute, entity)
+
     def possible(self, size: int, known: int) -> int:
         """How many answers there may be among `size` labels, of which `known` are known."""
         left_out = known if self.new else 0
@@ -222,8 +268,11 @@ class Execution:
             witness(graph, self.bound.compiled, proof, known and not place, self._evidence)
             for place, proof in enumerate(proofs)
         )
+        quantities = {
+            name: self._value(value, values) for name, value in self.bound.values.items()
+        }
         return Answer(
-            entity, i, math.exp(score), score, known, witnesses, values=labels, names=names
+            entity, i, math.exp(score), score, known, witnesses, "", labels, names, quantities
         )
 
     def collect(
@@ -242,7 +291,7 @@ class Execution:
         has any, even for an empty list.
         """
         query = self.bound.query
-        span = self.span
+        span = self.page or self.span
         graph = self.parts.graph
         reasoner = self.parts.search
         listed = tuple(answers)
@@ -264,9 +313,10 @@ class Execution:
             prefixes=graph.prefixes,
             offset=span.start if is_list else 0,
             ordered_by="" if reasoner.probabilities else reasoner.name,
+            quantities=tuple(self.bound.values),
             **details,
         )
-        return collected.by_score() if self.bound.by_score else collected
+        return collected.by_score() if self.bound.by_score and not self.bound.order else collected
 
 
 def _merge(lists: Sequence[TopKResult], first: set[int], count: int) -> TopKResult:

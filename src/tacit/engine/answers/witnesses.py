@@ -15,6 +15,8 @@ from tacit.engine.answers.evidence import (
     EvidenceFact,
 )
 
+from tacit.engine.answers.witness_comparison import WitnessComparison, witness_comparison
+
 if TYPE_CHECKING:
     from tacit.engine.answers.evidence_finder import EvidenceFinder
     from tacit.engine.search.proofs import Proof
@@ -73,19 +75,27 @@ class WitnessAtom:
 
 @dataclass(frozen=True)
 class WitnessPart:
-    """A part of a witness: an atom, or `and`, `or`, `not` of smaller parts.
+    """A part of a witness: an atom, a comparison, or `and`, `or`, `not` of smaller parts.
 
     `variables` are those chosen here. Of an `or` the part that `carried` it is the one with the
     highest score; the others were considered, too.
     """
 
-    kind: str  # "atom", "inequality", "and", "or", "not" or "true"
+    kind: str  # "atom", "inequality", "comparison", "and", "or", "not" or "true"
     score: float
     parts: tuple[WitnessPart, ...] = ()
     atom: WitnessAtom | None = None
     variables: dict[str, str] = field(default_factory=dict, hash=False)
     carried: bool = True
-    text: str = ""  # of an inequality
+    text: str = ""  # of an inequality or a comparison
+    comparison: WitnessComparison | None = None
+
+    def comparisons(self) -> Iterator[WitnessComparison]:
+        """Yield all comparisons below."""
+        if self.comparison is not None:
+            yield self.comparison
+        for part in self.parts:
+            yield from part.comparisons()
 
     def atoms(self) -> Iterator[WitnessAtom]:
         """Yield all atoms below."""
@@ -140,6 +150,8 @@ class WitnessPart:
             data["atom"] = self.atom.to_dict()
         if self.text:
             data["text"] = self.text
+        if self.comparison is not None:
+            data["comparison"] = self.comparison.to_dict()
         if self.parts:
             data["parts"] = [part.to_dict() for part in self.parts]
         if self.variables:
@@ -172,9 +184,14 @@ class Witness:
         return tuple(self.tree.atoms())
 
     @property
+    def comparisons(self) -> tuple[WitnessComparison, ...]:
+        """All comparisons of values, from left to right."""
+        return tuple(self.tree.comparisons())
+
+    @property
     def predicted(self) -> int:
-        """How many of the atoms are predictions."""
-        return sum(not atom.observed for atom in self.atoms)
+        """How many of the atoms and comparisons are predictions."""
+        return sum(not part.observed for part in (*self.atoms, *self.comparisons))
 
     def lines(self) -> list[tuple[str, bool]]:
         """The witness as lines of text, each with whether it carries the answer.
@@ -182,7 +199,7 @@ class Witness:
         The last line says how many atoms are predicted.
         """
         lines = [(escape_control_chars(text), carries) for text, carries in self.tree.lines()]
-        total = len(self.atoms)
+        total = len(self.atoms) + len(self.comparisons)
         if total < 2 or (self.known and self.predicted):
             return lines
         return [*lines, (f"{self.predicted} of {total} atoms predicted", False)]
@@ -194,7 +211,7 @@ class Witness:
             "variables": self.variables,
             "labels": self.labels,
             "atoms": [atom.to_dict() for atom in self.atoms],
-            "facts": len(self.atoms),
+            "facts": len(self.atoms) + len(self.comparisons),
             "predicted": self.predicted,
             "known": self.known,
             "tree": self.tree.to_dict(),
@@ -210,7 +227,7 @@ def witness(
 ) -> Witness:
     """Turn a proof into a witness by names; its answer may be `known`.
 
-    The `finder` finds the evidence of predicted atoms.
+    The `finder` finds the evidence of predicted atoms, and the compared values.
     """
     names = _distinct_names(compiled.variables)
     entities = graph.entities
@@ -263,7 +280,14 @@ class _Naming:
             parts.append(self.part(part, flipped, carries))
         variables = {self.names[v]: entities.name(e) for v, e in proof.values}
         atom = self.atom(proof, negated)
-        return WitnessPart(proof.kind, score, tuple(parts), atom, variables, carried, text)
+        comparison = None
+        if proof.compared is not None and self.finder is not None:
+            values = self.finder.parts.comparisons
+            comparison = witness_comparison(self.graph, values, proof, negated)
+            text = str(comparison)
+        return WitnessPart(
+            proof.kind, score, tuple(parts), atom, variables, carried, text, comparison
+        )
 
     def atom(self, proof: Proof, negated: bool) -> WitnessAtom | None:
         """The atom of a proof by names; None where it is joined of smaller proofs."""

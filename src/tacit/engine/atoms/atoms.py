@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.atoms.calibration import Calibration
+from tacit.engine.atoms.comparisons import Comparisons
 from tacit.engine.atoms.derived_weights import DerivedWeights, row_keys
 from tacit.engine.atoms.known_facts import AtomConstraints, KnownFacts, KnownTails
 from tacit.engine.atoms.raw_scores import Block, entities_of, raw_scores
 from tacit.engine.atoms.sparse_rows import SparseRows
 from tacit.engine.logic import at, widest_share
-from tacit.errors import RunError, SettingsError
+from tacit.errors import PlanError, RunError, SettingsError
+from tacit.graph.value_index import ValueIndex
 from tacit.links.codes import Codes, shared_codes
 from tacit.links.scorer import BilinearScorer, Scorer, SparseScorer, shards_of
 from tacit.query.plans.plan import Plan, single_atom
@@ -84,8 +86,10 @@ class Atoms:
         possible: AtomConstraints | None = None,
         ceiling: float = 1.0,
         coded: Callable[[BilinearScorer, bool], Codes | None] = shared_codes,
+        comparisons: Comparisons | None = None,
     ) -> None:
         _check(scorer, calibration)
+        self._comparisons = comparisons
         self.scorer = scorer
         self.calibration = calibration
         self.facts = facts
@@ -96,6 +100,18 @@ class Atoms:
         self.weights = DerivedWeights(scorer, coded)
         self.raw = raw_scores(scorer, possible, self.weights, precision)
         self.capabilities = Capabilities.of(scorer, calibration, possible)
+
+    @property
+    def known_values(self) -> ValueIndex | None:
+        """The known values of attributes; None where none were given."""
+        return None if self._comparisons is None else self._comparisons.known
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """The scores of comparisons; an error where no values were given."""
+        if self._comparisons is None:
+            raise PlanError("the question compares values of attributes, and none are at hand here")
+        return self._comparisons
 
     @property
     def num_entities(self) -> int:

@@ -15,6 +15,7 @@ from tacit.query.plans.fold import EvalContext
 from tacit.query.plans.plan import (
     Best,
     Cutset,
+    Difference,
     Edge,
     Everything,
     Loop,
@@ -22,6 +23,7 @@ from tacit.query.plans.plan import (
     Relation,
     Source,
     Unequal,
+    Within,
     ends_of,
 )
 from tacit.query.plans.traits import of_sets
@@ -47,6 +49,19 @@ class BeamEvaluator(Evaluator[Tensor]):
         atoms = self.context.atoms
         everyone = torch.arange(atoms.num_entities, device=atoms.device)
         return different(place.start[:, None], own_columns(atoms.shards, everyone[None]))
+
+    def difference(self, step: Difference, place: EvalContext[Tensor]) -> Tensor:
+        atoms = self.context.atoms
+        if place.target is not None:
+            return atoms.comparisons.pairs(step, place.start, place.target)[:, None]
+        return own_columns(atoms.shards, atoms.comparisons.rows(step, place.start))
+
+    def within(self, step: Within, place: EvalContext[Tensor]) -> Tensor:
+        atoms = self.context.atoms
+        if place.target is not None:
+            return atoms.comparisons.at(step, place.target)[:, None]
+        row = own_columns(atoms.shards, atoms.comparisons.row(step)[None])
+        return row.repeat(len(self.queries), 1)
 
     def loop(self, step: Loop, place: EvalContext[Tensor]) -> Tensor:
         if place.target is not None:

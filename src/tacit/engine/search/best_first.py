@@ -277,7 +277,7 @@ class _Tightening(Fold[int, set[Search]]):
     def relation(self, step: Step, place: EvalContext[int]) -> set[Search]:
         return set()
 
-    everything = unequal = relation
+    everything = unequal = within = difference = relation
 
     def all(self, parts: Sequence[set[Search]]) -> set[Search]:
         return set[Search]().union(*parts)

@@ -25,7 +25,15 @@ from tacit.links.codes import ROUNDING, Codes
 from tacit.links.precision import steady_product
 from tacit.links.scorer import BilinearScorer
 from tacit.query.plans.fold import EvalContext
-from tacit.query.plans.plan import Node, Relation, Unequal, single_atom
+from tacit.query.plans.plan import (
+    Compared,
+    Difference,
+    Node,
+    Relation,
+    Unequal,
+    Within,
+    single_atom,
+)
 
 _CACHED = 2**17  # scores of a block of columns: a few such blocks stay in cache
 _GATHERED = 2**15  # keys that are gathered at a time
@@ -56,6 +64,7 @@ class CoarseSearch:
     entities: Tensor
     relations: Tensor
     leaves: dict[tuple[int, Relation], _Leaf] = field(default_factory=dict)
+    comparisons: dict[tuple[int, Compared], Tensor] = field(default_factory=dict)  # [B, N]
 
     def top(self, root: Node, requests: Sequence[TopKRequest]) -> list[TopKResult]:
         """List the best answers to each query."""
@@ -113,6 +122,17 @@ class CoarseSearch:
             self.leaves[slot, step] = _Leaf(heads, relations, queries, sums, loops, known, row)
         return self.leaves[slot, step]
 
+    def compared(self, step: Compared, slot: int) -> Tensor:
+        """The cached scores of a comparison, from the entity of a slot if any, `[B, N]`."""
+        if (slot, step) not in self.comparisons:
+            comparisons = self.atoms.comparisons
+            self.comparisons[slot, step] = (
+                comparisons.rows(step, self.entities[:, slot])
+                if isinstance(step, Difference)
+                else comparisons.row(step).expand(len(self.entities), -1)
+            )
+        return self.comparisons[slot, step]
+
     def _sums_and_rows(self, heads: Tensor, relations: Tensor) -> tuple[Tensor, Tensor | None]:
         """`log Z` of rows, zeros where nothing needs it, and raw rows where these were read."""
         atoms = self.atoms
@@ -157,6 +177,16 @@ class _InColumns(BoundsFold[int]):
         if isinstance(columns, slice):
             columns = torch.arange(columns.start, columns.stop)
         return Bounds.exactly(different(self.search.entities[:, place.start, None], columns[None]))
+
+    def difference(self, step: Difference, place: EvalContext[int]) -> Bounds:
+        return self._compared(step, place.start)
+
+    def within(self, step: Within, place: EvalContext[int]) -> Bounds:
+        return self._compared(step)
+
+    def _compared(self, step: Compared, slot: int = -1) -> Bounds:
+        table = self.search.compared(step, slot)
+        return Bounds.exactly(table[:, self.columns].clone())  # bounds are written to
 
     def _bounded(self, leaf: _Leaf, columns: slice) -> tuple[Tensor, Tensor]:
         if leaf.row is None:

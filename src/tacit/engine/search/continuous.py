@@ -17,6 +17,7 @@ from tacit.links.scorer import VectorScorer
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Complement,
+    Difference,
     Intersect,
     Plan,
     Project,
@@ -24,6 +25,7 @@ from tacit.query.plans.plan import (
     Row,
     Unequal,
     Union,
+    Within,
     has,
     walk,
 )
@@ -94,10 +96,11 @@ class ContinuousReasoner(Reasoner):
     def unsupported_reason(self, plan: Plan) -> PlanError | None:
         """The reason why vectors cannot answer a plan; None where they can."""
         for step in walk(plan.root):
-            if isinstance(step, Unequal):
+            if isinstance(step, Unequal | Within | Difference):
+                what = "inequality ('!=')" if isinstance(step, Unequal) else "comparison of values"
                 return PlanError(
-                    "continuous search moves vectors, which no inequality ('!=') tells apart; use "
-                    "beam or exact search"
+                    f"continuous search moves vectors, which no {what} tells apart; use beam or "
+                    "exact search"
                 )
             if not isinstance(step, Row | Relation | Project | Intersect | Union | Complement):
                 return PlanError(

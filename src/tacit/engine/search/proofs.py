@@ -16,7 +16,9 @@ from tacit.graph.fact_index import FactIndex, Ints
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
+    Compared,
     Cutset,
+    Difference,
     Everything,
     Intersect,
     Node,
@@ -24,6 +26,7 @@ from tacit.query.plans.plan import (
     Relation,
     Unequal,
     Union,
+    Within,
 )
 from tacit.query.plans.sets import Sets
 from tacit.query.plans.symbolic import COPIES, Ends, SetFold
@@ -35,12 +38,14 @@ _COMPARED = 64  # values of a variable that lead to an answer
 class Proof:
     """The reason for a score: an atom, or `and`, `or`, `not` of smaller proofs."""
 
-    kind: str  # "atom", "inequality", "and", "or", "not" or "true"
+    kind: str  # "atom", "inequality", "comparison", "and", "or", "not" or "true"
     score: float
     parts: tuple[Proof, ...] = ()
     atom: tuple[int, int, int] | None = None  # subject, relation and object, read forward
     sides: tuple[int, int] | None = None  # of an inequality
-    observed: bool = False  # whether the atom is a known fact
+    observed: bool = False  # whether the atom is a known fact, or compared values are known
+    # the attribute and the entity of each compared value, and the range of their difference
+    compared: tuple[tuple[tuple[str, int], ...], float, float] | None = None
     values: tuple[tuple[int, int], ...] = ()  # variable -> entity, chosen here
     scored: tuple[int, int, int] | None = None  # head, directed relation and tail of the atom's row
 
@@ -50,6 +55,8 @@ class Proof:
         match self.kind:
             case "atom":
                 return self.observed
+            case "comparison":
+                return self.observed and self.score == 0.0
             case "inequality":
                 return self.sides is not None and self.sides[0] != self.sides[1]
             case "not":
@@ -119,6 +126,26 @@ class SearchProofs(Fold[int, Proof]):
     def unequal(self, step: Unequal, place: EvalContext[int]) -> Proof:
         same = place.start == place.end
         return Proof("inequality", ZERO if same else 0.0, sides=(place.end, place.start))
+
+    def within(self, step: Within, place: EvalContext[int]) -> Proof:
+        values = [(step.attribute, place.end)]
+        if step.minus:
+            values.append((step.minus, place.end))
+        score = self.atoms.comparisons.at(step, torch.tensor([place.end]))
+        return self._comparison(values, step, float(score))
+
+    def difference(self, step: Difference, place: EvalContext[int]) -> Proof:
+        ends = place.start, place.end
+        score = self.atoms.comparisons.pairs(step, *(torch.tensor([end]) for end in ends))
+        return self._comparison([(step.left, ends[0]), (step.right, ends[1])], step, float(score))
+
+    def _comparison(
+        self, values: Sequence[tuple[str, int]], step: Compared, score: float
+    ) -> Proof:
+        known = self.atoms.comparisons.known
+        observed = all(known.known(attribute)[entity] for attribute, entity in values)
+        compared = tuple(values), step.low, step.high
+        return Proof("comparison", score, observed=observed, compared=compared)
 
     def project(self, step: Project, place: EvalContext[int]) -> Proof:
         return self._via(step, place, self._sources(step, place.end, 1)[0])
@@ -216,7 +243,8 @@ class FactProofs(SearchProofs):
         super().__init__(scores)
         queries = scores.queries
         slots = queries.entities.cpu().numpy(), queries.relations.cpu().numpy()
-        self.facts = SetFold(index, self.atoms.num_entities, *slots)
+        values = self.atoms.known_values
+        self.facts = SetFold(index, self.atoms.num_entities, *slots, values)
 
     def _best_entity(self, step: Best) -> int:
         """The first entity of the set that facts imply."""

@@ -19,6 +19,7 @@ from tacit.engine.logic import ZERO, gather_columns
 from tacit.engine.reasoner import Reasoner
 from tacit.engine.top_k import at_least, blurred, certainly_below, unsettled, within_rounding
 from tacit.graph.fact_index import FactIndex
+from tacit.graph.value_index import ValueIndex
 from tacit.query.plans.plan import EnumeratedTarget, Everything, Intersect, Node, Plan
 from tacit.query.plans.symbolic import answers as symbolic_sets
 from tacit.query.plans.traits import is_hop_free, negates_hops
@@ -117,6 +118,7 @@ class TupleSearch:
     index: FactIndex | None  # of the known facts
     k: int | None
     request: TupleRequest
+    known_values: ValueIndex | None = None
     tuples: Tuples = field(init=False)
     certified: bool | None = field(init=False, default=None)
     leading: int = field(init=False, default=0)  # how many of the first tuples are proven
@@ -279,11 +281,11 @@ class TupleSearch:
         plan = replace(self.plan, root=step, enumerated=())
         symbolic = replace(self.plan, root=implied_by, enumerated=())
         relations = self.relations.expand(len(entities), -1)
-        known = torch.zeros(len(entities), self.reasoner.num_entities, dtype=torch.bool)
+        size = self.reasoner.num_entities
+        known = torch.zeros(len(entities), size, dtype=torch.bool)
         if self.index is not None:
-            implied = symbolic_sets(
-                symbolic, entities.numpy(), relations.numpy(), self.index, known.shape[1]
-            )
+            slots = entities.numpy(), relations.numpy()
+            implied = symbolic_sets(symbolic, *slots, self.index, size, self.known_values)
             known[torch.from_numpy(implied.rows).long(), torch.from_numpy(implied.ids).long()] = (
                 True
             )

@@ -121,9 +121,12 @@ def _refuse(wrong: Flags, path: Path, problem: str) -> None:
 
 
 def write_betae(graph: Graph, folder: str | Path) -> None:
-    """Writes a BetaE folder: triples with their inverses, id maps, `stats.txt`, names."""
+    """Writes a BetaE folder: triples with their inverses, id maps, `stats.txt`, names.
+
+    It has no values of attributes.
+    """
     with atomic_folder(Path(folder), NAMING) as draft:
-        write_naming(graph, draft)
+        write_naming(graph.without_attributes(), draft)
         for split in SPLITS:
             rows = graph.triples(split).tolist()
             (draft / f"{split}.txt").write_text("".join([f"{h}\t{r}\t{t}\n" for h, r, t in rows]))

@@ -39,6 +39,8 @@ PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which DuckDB is faster
 _UNPACKED_TIMES = 4  # how many times its packed size a text has, about
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
+_VALUES = re.compile(r"DOUBLE|FLOAT|DECIMAL.*|DATE|TIMESTAMP(_S|_MS|_NS)?")
+_TAIL = COLUMNS[-1]
 # The number of a label is its rank by first occurrence, the head of a fact before its tail.
 _NUMBERED = (
     "CREATE TABLE of_{} AS SELECT x, (row_number() OVER (ORDER BY first) - 1)::INTEGER id "
@@ -107,9 +109,17 @@ def add_text(
 
 
 def add_parquet(
-    path: Path, split: str, builder: Builder, order: Sequence[int], bad: BadLines
+    path: Path,
+    split: str,
+    builder: Builder,
+    order: Sequence[int],
+    bad: BadLines,
+    values: bool = True,
 ) -> int:
-    """Adds the facts of a Parquet file in a given column order; returns their number."""
+    """Adds the facts of a Parquet file in a given column order; returns their number.
+
+    Tails may be `values`: numbers with fractions, and dates.
+    """
     with _reading(path) as (connection, available):
         _create_facts(
             connection,
@@ -117,6 +127,7 @@ def add_parquet(
             [available[at] for at in order],
             dict(zip("hrt", COLUMNS, strict=True)),
             bad,
+            values,
         )
         coded = _encode_facts(connection)
     builder.add_coded(*coded[:2], {split: coded[2]})
@@ -273,14 +284,21 @@ def _create_facts(
     columns: Sequence[tuple[str, str]],
     roles: Mapping[str, str],
     bad: BadLines,
+    values: bool = False,
 ) -> None:
-    """Creates the table `facts` from label columns, named as `roles`; empty labels are bad."""
+    """Creates the table `facts` from label columns, named as `roles`; empty labels are bad.
+
+    The tail may hold `values`, of which those that are not finite are bad, too.
+    """
     chosen = []
-    for (name, kind), short in zip(columns, roles, strict=True):
-        if not _LABELS.fullmatch(kind):
+    for (name, kind), (short, role) in zip(columns, roles.items(), strict=True):
+        is_value = values and role == _TAIL and _VALUES.fullmatch(kind)
+        if not is_value and not _LABELS.fullmatch(kind):
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
-        quoted = name.replace('"', '""')
-        chosen.append(f"trim(\"{quoted}\"::VARCHAR, ' ') AS {short}")
+        column = '"{}"'.format(name.replace('"', '""'))
+        if is_value and kind in ("DOUBLE", "FLOAT"):
+            column = f"(CASE WHEN isfinite({column}) THEN {column} END)"
+        chosen.append(f"trim({column}::VARCHAR, ' ') AS {short}")
     connection.execute(
         f"CREATE TABLE facts AS SELECT {', '.join(chosen)} FROM {_OF_PARQUET}", [_pattern_of(path)]
     )

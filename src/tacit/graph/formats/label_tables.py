@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -41,8 +44,9 @@ from tacit.graph.formats.duckdb_tables import (
     parquet_fields,
 )
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
-from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.quantities import Quantity
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -73,7 +77,7 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
         bad = BadLines(path, reading.skip_bad, "row")
         header = parquet_columns(path)
         order, explicit = resolve_order(header, columns, builder.order, path)
-        facts = add_parquet(path, split, builder, order, bad)
+        facts = add_parquet(path, split, builder, order, bad, reading.attributes != ())
     else:
         bad = BadLines(path, reading.skip_bad)
         header = next((row for _, row in table_rows(path)), [])
@@ -194,7 +198,13 @@ def _read_columns(
 ) -> Graph:
     """Builds a graph from the columns of a table in memory, whose rows have `numbers`."""
     order, explicit = resolve_order(header, reading.columns, USUAL, bad.path)
-    columns = [_labels(column(at), numbers, bad.path, header[at]) for at in order]
+    *ends, tails = (column(at) for at in order)
+    if reading.attributes != ():
+        tails = [_value_text(value) for value in tails]
+    columns = [
+        _labels(values, numbers, bad.path, header[at])
+        for values, at in zip((*ends, tails), order, strict=True)
+    ]
     facts = list[str]()
     for number, fact in zip(numbers, zip(*columns, strict=True), strict=True):
         if "" in fact:
@@ -207,6 +217,22 @@ def _read_columns(
     builder.add("train", facts)
     check_table(bad, "train", builder, header, order, reading.columns, explicit, count)
     return builder.graph("graph")
+
+
+def _value_text(value: Any) -> Any:
+    """The text of a number, date or duration of Python or pandas; anything else as it is.
+
+    A moment at midnight is a day: pandas knows no other dates.
+    """
+    if _is_missing(value) or isinstance(value, bool | Integral):
+        return value
+    if isinstance(value, Real | Decimal):
+        return str(Quantity(float(value))) if math.isfinite(value) else value
+    if isinstance(value, timedelta):
+        return str(Quantity(value.total_seconds(), "duration"))
+    if isinstance(value, datetime) and value.time() != time():
+        return value.isoformat()
+    return value.isoformat()[:10] if isinstance(value, date) else value
 
 
 def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
@@ -250,20 +276,27 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
                 path,
             )
         with atomic_file(path) as file:
-            file.write(_lines(graph, graph.facts()))
+            file.write(_lines(graph, *SPLITS))
         return
     with atomic_folder(path, NAMING) as folder:
         write_naming(graph, folder)
         for split in SPLITS:
-            (folder / f"{split}.tsv").write_bytes(_lines(graph, graph.split(split)))
+            (folder / f"{split}.tsv").write_bytes(_lines(graph, split))
 
 
-def _lines(graph: Graph, facts: Triples) -> bytes:
-    """The lines of a table of facts; `read_table` reads the same facts from them."""
-    check_writable((*graph.entities, *graph.relations))
+def _lines(graph: Graph, *splits: str) -> bytes:
+    """The lines of a table of facts and values, from which the same are read.
+
+    An attribute is named with its kind or unit, so that it is read as one.
+    """
+    check_writable((*graph.entities, *graph.relations, *map(str, graph.attributes.listed)))
+    facts = graph.facts(*splits)
     entities = graph.entities.labels
     relations = graph.relations.labels
     lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
+    for number, attribute in enumerate(graph.attributes.listed):
+        values = graph.attributes.texts(number, *splits)
+        lines += [f"{entities[id_]}\t{attribute}\t{text}\n" for id_, text in values]
     first = lines[0][:-1].split("\t") if lines else []
     # a first fact that looks like a header would be skipped
     if first and (header_order(first) or is_half_a_header(first)):
@@ -278,7 +311,10 @@ def write_naming(graph: Graph, folder: Path) -> None:
     if graph.prefixes:
         lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
         (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
-    if names := graph.names:
+    names: dict[str, Sequence[str]] = {**graph.without_attributes().names}
+    for attribute in graph.attributes.listed:
+        names[str(attribute)] = graph.attributes.readable.get(attribute.name, ())
+    if any(names.values()):
         check_writable(names)
         lines = [f"{label}\t{' '.join(name.split())}\n" for label in names for name in names[label]]
         (folder / NAMES).write_text("".join(lines), encoding="utf-8")
@@ -302,8 +338,9 @@ def read_names(graph: Graph, path: Path, skip_bad: bool | None = None) -> Graph:
     names: dict[str, list[str]] = {}
     unknown = 0
     bad = BadLines(path, skip_bad, "row" if extension(path) == PARQUET else "line")
+    vocabularies = graph.entities, graph.relations, graph.attributes.names
     for number, (text, name) in enumerate(_pairs(bad, "label", "name")):
-        known = text in graph.entities or text in graph.relations
+        known = any(text in each for each in vocabularies)
         label = text if known else graph.label_of(text.removeprefix("<").removesuffix(">"))
         if label is not None:
             names.setdefault(label, []).append(name)

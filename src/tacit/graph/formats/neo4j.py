@@ -13,10 +13,12 @@ from functools import cached_property
 from pathlib import Path
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder, Ranked, counted
+from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.delimited import TEXTS, BadLines, batch_rows, table_rows
 from tacit.graph.formats.files import extension
 from tacit.graph.graph import Graph
+from tacit.graph.quantities import Kind, Quantity
+from tacit.graph.settings import ReadSettings
 
 ENDS = ("START_ID", "TYPE", "END_ID")
 _COLUMN = re.compile(r"[^:]*:(ID|START_ID|END_ID|TYPE|LABEL)(?:\(([^)]*)\))?(?:\{.*\})?")
@@ -24,6 +26,13 @@ _APOC = {"_id": "ID", "_labels": "LABEL", "_start": "START_ID", "_end": "END_ID"
 # properties that name a node, the best first
 _NAMES = ("name", "title", "label", "fullname", "displayname")
 _SHOWN = 5  # properties in a note
+# the kinds of properties that are values, by their types
+_TYPES: dict[str, Kind] = {
+    **dict.fromkeys(("int", "long", "short", "byte", "float", "double"), "number"),
+    **dict.fromkeys(("date", "datetime", "localdatetime"), "date"),
+    "duration": "duration",
+}
+_BATCH = 10_000  # values
 
 
 @dataclass(frozen=True)
@@ -69,14 +78,29 @@ class Export:
         plain = {column.split(":")[0].casefold(): column for column in self.properties}
         return [plain[name] for name in _NAMES if name in plain]
 
+    def quantities(self, wanted: Sequence[str] | None) -> dict[str, Kind | None]:
+        """The kinds of properties of nodes that are numbers or dates by their type, or wanted."""
+        kinds: dict[str, Kind | None] = {}
+        for column in self.properties if "ID" in self.kinds else ():
+            name, _, type_ = column.partition(":")
+            kind = _TYPES.get(type_.removesuffix("[]").lower())
+            if kind if wanted is None else name in wanted:
+                kinds[column] = kind
+        return kinds
+
     def label(self, kind: str, id: str, several: bool) -> str:
         """The label of a node: its id, prefixed by its id space where there are several."""
         return f"{self.spaces[kind]}/{id}" if several and self.spaces[kind] else id
 
-    def facts(self, several: bool, names: Ranked, bad: BadLines) -> Iterator[list[str]]:
-        """The relationships of the file; the names of its nodes go into `names`."""
+    def facts(
+        self, several: bool, builder: Builder, bad: BadLines, wanted: Sequence[str] | None
+    ) -> Iterator[list[str]]:
+        """The relationships of the file; names and values of its nodes go to the builder."""
         rows = table_rows(self.path, bad)
         next(rows)
+        names = builder.names
+        kinds = self.quantities(wanted)
+        values: list[tuple[str, str, Quantity]] = []
         for line, row in rows:
             ends = [row[self.kinds[kind]] for kind in ENDS if kind in self.kinds]
             id = row[self.kinds["ID"]] if "ID" in self.kinds else ""
@@ -110,11 +134,24 @@ class Export:
                         (0, name)
                         for name in (field.split(";") if column.endswith("[]") else [field])
                     ]
+                for column, wanted_kind in kinds.items():
+                    field = row[self.properties[column]]
+                    name = column.partition(":")[0]
+                    for text in filter(None, field.split(";") if "[]" in column else [field]):
+                        if quantity := Quantity.parse(text, wanted_kind):
+                            values.append((self.label("ID", id, several), name, quantity))
+                        else:
+                            what = f"{name} is '{text:.40}', no {wanted_kind or 'number or date'}"
+                            bad.add(line, what, "expected one, or nothing")
+                if len(values) >= _BATCH:
+                    builder.add_quantities("train", values)
+                    values.clear()
+        builder.add_quantities("train", values)
         if not bad.skip:  # another file of the export may hold facts
             bad.check()
 
 
-def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> Graph:
+def read_neo4j(exports: Sequence[Export], name: str, reading: ReadSettings) -> Graph:
     """Reads the graph of an export: its relationships, with nodes named by a property.
 
     Ids are the labels, prefixed by their id spaces if there are several: `Person/7`.
@@ -126,8 +163,8 @@ def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> 
     count = 0
     wrong: BadLines | None = None
     for export in exports:
-        bad = BadLines(export.path, skip_bad)
-        for fields in batch_rows(export.facts(len(spaces) > 1, builder.names, bad)):
+        bad = BadLines(export.path, reading.skip_bad)
+        for fields in batch_rows(export.facts(len(spaces) > 1, builder, bad, reading.attributes)):
             count += len(fields) // 3
             builder.add("train", fields)
         if bad.count:
@@ -150,7 +187,10 @@ def read_neo4j(exports: Sequence[Export], name: str, skip_bad: bool = False) -> 
             f"train: relationships speak of {counted(len(unlisted), 'node')} {shown}"
         )
     unused = dict.fromkeys(
-        p.split(":")[0] for export in exports for p in export.properties if p not in export.naming
+        column.split(":")[0]
+        for export in exports
+        for column in export.properties
+        if column not in (*export.naming, *export.quantities(reading.attributes))
     )
     if unused:
         shown = ", ".join(list(unused)[:_SHOWN]) + (", ..." if len(unused) > _SHOWN else "")

@@ -14,9 +14,11 @@ from urllib.parse import quote, unquote
 from xml.parsers import expat
 
 from tacit.errors import DataError
-from tacit.graph.builder import Builder, Ranked, counted
+from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.files import BOM, blocks, extension, open_file
-from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
+from tacit.graph.labels.literal_values import read_literal
+from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes, n_triples
+from tacit.graph.quantities import Quantity
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ RDF_FORMATS = {  # pyoxigraph's names of formats, by extension
     ".jsonld": "JSON_LD",
 }
 _BATCH = 1000  # statements
+_WELL_KNOWN = [(prefix, namespace) for namespace, prefix in WELL_KNOWN.items()]
 # bytes of XML that are checked together: expat reads a long comment from its start in each block
 _BLOCK = 1 << 20
 _LABELLED = ("N_TRIPLES", "N_QUADS")  # formats in which every blank node has a label
@@ -61,15 +64,14 @@ _SKIPPED = {
 def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) -> None:
     """Adds the facts of a file in one of pyoxigraph's formats, and its prefixes.
 
-    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Other
-    facts with literals are kept with `literals`, or else skipped; notes count skipped and merged
-    ones. Terms stay as in N-Triples until all are known: `labelling` then shortens them.
+    `rdfs:label` and the like are no facts: they name their subjects, in `language` first. Literals
+    that are numbers, dates or durations are values of `attributes`, all of them by default. Other
+    facts with literals are kept with `literals`, or else skipped; so are those with numbers, where
+    `literals` are kept and no attributes named. Notes count skipped and merged ones. Terms stay
+    as in N-Triples until all are known: `labelling` then shortens them.
     """
     kind = RDF_FORMATS[extension(path)]
-    literals = reading.literals
-    reader = _Reader(
-        kind, "b" if split == "train" else split, literals, reading.language, builder.names
-    )
+    reader = _Reader(kind, "b" if split == "train" else split, reading, builder)
     statements = _statements(path, kind, builder.prefixes)
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
@@ -77,8 +79,11 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
         fields = text.split(" ") if lines else []
         if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not all are IRIs
             fields = [term for line in lines for term in reader.fact(line)]
-        empty = empty and not fields
+        empty = empty and not fields and not reader.values
         builder.add(split, fields)
+        if reader.values:
+            builder.add_quantities(split, reader.values)
+            reader.values.clear()
     noticed = reader.noticed
     if empty and not noticed["names"]:
         only = "has literals as its only objects; `literals=True` keeps them"
@@ -99,22 +104,26 @@ class _Reader:
     run to run.
     """
 
-    def __init__(self, kind: str, stem: str, literals: bool, language: str, names: Ranked) -> None:
+    def __init__(self, kind: str, stem: str, reading: ReadSettings, builder: Builder) -> None:
         self._kind = kind
         self._stem = stem
-        self._literals = literals
-        self._skips_literals = not literals and kind not in _GROUPED
-        self._language = language
-        self._names = names
+        self._literals = reading.literals
+        self._skips_literals = not reading.literals and kind not in _GROUPED
+        self._language = reading.language
+        self._names = builder.names
+        self._prefixes = builder.prefixes
+        self._attributes = reading.attributes
+        self._predicates: dict[str, bool] = {}
         self._nodes: dict[str, str] = {}
         self.noticed: Counter[str] = Counter()
+        self.values: list[tuple[str, str, Quantity]] = []  # subjects, predicates and values
 
     def fact(self, statement: str) -> tuple[str, ...]:
         """The head, relation and tail of a statement in N-Quads; empty if it is no fact."""
         subject, predicate, object = statement.split(" ", 2)
         is_plain = object[0] == '"' and "<<" not in object
-        if is_plain and self._skips_literals and predicate not in _NAMING:  # the usual case
-            self.noticed["literals"] += 1
+        if is_plain and self._skips_literals and predicate not in _NAMING and object[-1] != ">":
+            self.noticed["literals"] += 1  # the usual case
             return ()
         if object.startswith("<<"):
             self.noticed["triples"] += 1
@@ -132,10 +141,28 @@ class _Reader:
             self.noticed["names"] += 1
             self._name(subject, object, end)
             return ()
+        if object[-1] == ">" and end and self._is_attribute(predicate):
+            quantity = read_literal(object[1:end], object[end + 4 : -1])
+            if quantity is not None:
+                self.values.append((subject, predicate, quantity))
+                return ()
         if end and not self._literals:
             self.noticed["literals"] += 1
             return ()
         return subject, predicate, object
+
+    def _is_attribute(self, predicate: str) -> bool:
+        """Whether values of a predicate are read: it, or its last word, is one of the names."""
+        if self._attributes is None:
+            return not self._literals
+        if predicate not in self._predicates:
+            iri = predicate[1:-1]
+            spellings = {predicate, iri, iri[max(map(iri.rfind, "/#:")) + 1 :]}
+            for prefix, namespace in (*self._prefixes.items(), *_WELL_KNOWN):
+                if iri.startswith(namespace):
+                    spellings.add(f"{prefix}:{iri[len(namespace) :]}")
+            self._predicates[predicate] = not spellings.isdisjoint(self._attributes)
+        return self._predicates[predicate]
 
     def _name(self, subject: str, literal: str, end: int) -> None:
         """Stores a name with its rank: the requested language, then none, then any."""

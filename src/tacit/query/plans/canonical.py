@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -23,6 +24,7 @@ from tacit.query.formula import (
     Exists,
     Formula,
     Inequality,
+    Leaf,
     Not,
     Or,
     Query,
@@ -41,6 +43,7 @@ _TARGET = "6 target"
 _KINDS: dict[type, str] = {
     Atom: "0 atom",
     Inequality: "0 inequality",
+    Comparison: "0 comparison",
     Exists: "1 exists",
     Or: "2 or",
     And: "3 and",
@@ -71,14 +74,14 @@ def skeleton(query: Query) -> tuple[Query, tuple[str, ...], tuple[str, ...], tup
         return str(len(names) - 1)
 
     def walk(formula: Formula, scope: dict[Variable, Variable]) -> Formula:
-        if isinstance(formula, Atom | Inequality):
+        if isinstance(formula, Leaf):
             ends = [
                 Entity(slot(entities, e.name)) if isinstance(e, Entity) else scope[e]
                 for e in formula.terms
             ]
-            if isinstance(formula, Inequality):
-                return Inequality(*ends)
-            return Atom(slot(relations, str(formula.relation)), *ends)
+            if isinstance(formula, Atom):
+                return Atom(slot(relations, str(formula.relation)), *ends)
+            return formula.with_terms(ends)
         if isinstance(formula, Exists):
             bound = Variable(slot(variables, formula.variable.name))
             return Exists(bound, walk(formula.part, {**scope, formula.variable: bound}))
@@ -95,7 +98,7 @@ def canonical(query: Query, names: SlotRanks) -> Query:
     around = [graph.variable(target, _TARGET) for target in query.targets] or [
         graph.vertex(_TARGET)
     ]
-    root = graph.add(flattened(query.formula))
+    root = graph.add(merged(flattened(query.formula), names[0]))
     for target in around:
         graph.join(target, root, "holds")
     colours = graph.refine(ranks([vertex.kind for vertex in graph.vertices]))
@@ -132,6 +135,47 @@ def flattened(formula: Formula) -> Formula:
     return exists(bound, And(tuple(conjuncts)))
 
 
+def merged(formula: Formula, entities: Sequence[int]) -> Formula:
+    """Merges the comparisons of the same values within each conjunction, by the ranks of entities.
+
+    Bounds are intersected, so that a range has one value however it is written.
+    """
+    formula = map_children(formula, lambda part: merged(part, entities))
+    if isinstance(formula, Comparison):
+        return _oriented(formula)
+    if not isinstance(formula, And):
+        return formula
+    parts: dict[Hashable, Formula] = {}
+    for number, part in enumerate(formula.parts):
+        choices: list[tuple[Hashable, Formula]] = [(number, part)]
+        if isinstance(part, Comparison):
+            choices = [(_values_by_rank(each, entities), each) for each in (part, part.flipped())]
+        key, part = next((choice for choice in choices if choice[0] in parts), choices[0])
+        same = parts.get(key)
+        both = isinstance(same, Comparison) and isinstance(part, Comparison)
+        parts[key] = _oriented(same.joined(part)) if both else part
+    return And(tuple(parts.values())) if len(parts) > 1 else next(iter(parts.values()))
+
+
+def _values_by_rank(comparison: Comparison, entities: Sequence[int]) -> Hashable:
+    """What tells the compared values from others."""
+    ends = (entities[int(e.name)] if isinstance(e, Entity) else e for e in comparison.terms)
+    return tuple(value.attribute for value in comparison.values), tuple(ends)
+
+
+def _oriented(comparison: Comparison) -> Comparison:
+    """The comparison, or that of the flipped difference, whichever comes first; without a name."""
+    comparison = replace(comparison, name="")
+    if comparison.right is None:
+        return comparison
+    return min(comparison, comparison.flipped(), key=_direction)
+
+
+def _direction(comparison: Comparison) -> tuple[Any, ...]:
+    low, high = comparison.interval
+    return *(value.attribute for value in comparison.values), -low, -high
+
+
 def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
     """Writes a formula as a text that is equal for equal formulas.
 
@@ -141,6 +185,16 @@ def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
 
     def text_of(formula: Formula, scope: dict[Variable, int], depth: int) -> str:
         match formula:
+            case Comparison():
+                asked = bool(formula.name)
+                formula = _oriented(formula)
+                sides = [
+                    f"{value.attribute!r}({scope.get(value.term, value.term)!r})"
+                    for value in formula.values
+                ]
+                if _is_symmetric(formula):
+                    sides.sort()
+                return f"C({asked},{'-'.join(sides)},{formula.interval})"
             case Atom() | Inequality():
                 ends = [
                     str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name)
@@ -196,21 +250,24 @@ class _Graph:
     def add(self, formula: Formula) -> int:
         """The vertex of a formula and of all inside it; a block of quantifiers is one vertex."""
         kind = _KINDS[type(formula)]
-        if isinstance(formula, Atom | Inequality):
+        if isinstance(formula, Leaf):
             ends = [
                 self.entities[int(e.name)] if isinstance(e, Entity) else -1 for e in formula.terms
             ]
             kinds = ["e" if isinstance(e, Entity) else "v" for e in formula.terms]
+            relation = -1
+            roles = ("subject", "object")
             if isinstance(formula, Atom):
                 relation = self.relations[int(str(formula.relation))]
-                roles = ("subject", "object")
-            else:  # the sides may change places
+            elif isinstance(formula, Comparison):
+                attributes = [value.attribute for value in formula.values]
+                kinds.append(repr((attributes, formula.interval)))
+            if _is_symmetric(formula):  # the sides may change places
                 ends.sort()
                 kinds.sort()
-                relation = -1
                 roles = ("side", "side")
             vertex = self.vertex(f"{kind} {''.join(kinds)}", (relation, *ends))
-            for role, end in zip(roles, formula.terms, strict=True):
+            for role, end in zip(roles, formula.terms, strict=False):
                 if isinstance(end, Variable):
                     self.join(vertex, self.variable(end), role)
         else:
@@ -269,7 +326,15 @@ class _Graph:
                 return type(formula)(tuple(parts))
             case Not(), [part]:
                 return Not(part)
-            case Inequality(Entity(left), Entity(right)), _:
-                first, second = sorted((left, right), key=lambda slot: self.entities[int(slot)])
-                return Inequality(Entity(first), Entity(second))
+            case Leaf(terms=(Entity() as left, Entity() as right)), _ if _is_symmetric(formula):
+                ends = sorted((left, right), key=lambda end: self.entities[int(end.name)])
+                return formula.with_terms(ends)
         return formula
+
+
+def _is_symmetric(formula: Formula) -> bool:
+    """Whether the two sides of a leaf may change places."""
+    if not isinstance(formula, Comparison):
+        return isinstance(formula, Inequality)
+    flipped = formula.flipped()
+    return formula.right is not None and _direction(flipped) == _direction(formula)

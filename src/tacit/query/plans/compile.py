@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from tacit.errors import PlanError
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -28,6 +29,7 @@ from tacit.query.formula import (
     Not,
     Or,
     Query,
+    Term,
     Variable,
     atoms,
     exists,
@@ -131,9 +133,7 @@ def _plan_by(tries: int, shape: Query, targets: tuple[int, ...], num_variables: 
     All answer variables but the last are enumerated, anchored ones first.
     """
     num_relations = sum(1 for _ in atoms(shape.formula))
-    num_entities = sum(
-        isinstance(end, Entity) for leaf in leaves(shape.formula) for end in leaf.terms
-    )
+    num_entities = sum(isinstance(end, Entity) for f in leaves(shape.formula) for end in f.terms)
     open_targets = list(shape.targets) or [Variable("nobody")]
     enumerated = list[EnumeratedTarget]()
     bounds = list[Node]()
@@ -192,6 +192,8 @@ def _node(formula: Formula, target: Variable, slots: _Slots) -> Node:
             return _atom(formula)
         case Inequality():
             return _inequality(formula)
+        case Comparison():
+            return _comparison(formula)
         case Narrowed(variable, part):
             return _message(variable, parts_of(part, And), target, slots)
         case Exists():
@@ -221,6 +223,26 @@ def _inequality(formula: Inequality) -> Node:
     return steps.At(others, *second) if second else others
 
 
+def _comparison(formula: Comparison) -> Node:
+    """A comparison of values of the target and entities."""
+    slots = sorted(int(term.name) for term in formula.terms if isinstance(term, Entity))
+    if formula.right is None or not slots:
+        minus = formula.right.attribute if formula.right else ""
+        own = steps.Within(formula.left.attribute, *formula.interval, minus)
+        return steps.At(own, *slots) if slots else own
+    first, *second = slots
+    row = steps.Row(first, _difference(formula, Entity(str(first))))
+    return steps.At(row, *second) if second else row
+
+
+def _difference(formula: Comparison, source: Term) -> steps.Difference:
+    """The edge from one of the two terms to the other."""
+    if formula.left.term != source:
+        formula = formula.flipped()
+    left, right = (value.attribute for value in formula.values)
+    return steps.Difference(left, right, *formula.interval)
+
+
 def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -> Edge:
     """Compiles a formula over two variables to an edge from one to the other."""
     free = formula.free
@@ -233,6 +255,8 @@ def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -
             return steps.Relation(int(str(relation)), flip=subject == target)
         case Inequality():
             return steps.Unequal()
+        case Comparison():
+            return _difference(formula, source)
         case Exists():
             variables, factors = narrow(formula)
             if variables:
@@ -357,7 +381,7 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> lis
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if f.free == {neighbour}]
         links = [f for f in factors if f.free == {cut, neighbour}]
-        if anchored(neighbour, own) and not all(isinstance(f, Inequality) for f in links):
+        if anchored(neighbour, own) and not all(isinstance(f, Inequality | Comparison) for f in links):
             with suppress(_NeedsCut):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in links])
                 source = _intersect([_node(f, neighbour, slots) for f in own])

@@ -12,6 +12,7 @@ With `c_r(s, t)` the calibrated score of an atom:
 `Project(v, source, edge)`  `max_s  source[s] ⊤ edge(s, t)`; variable `v` takes the value `s`
 `Loop(relation)`            `c_r(t, t)`
 `Everything()`              `1`
+`Within(a, low, high)`      `1` where `low <= a(t) <= high`, a value of an attribute, else `0`
 `Intersect`, `Union`        `⊤`, `⊥` of the parts, entity by entity
 `Complement(part)`          `n(part[t])`
 `At(part, slot)`            `part[entity of slot]`, whatever `t`
@@ -20,9 +21,11 @@ With `c_r(s, t)` the calibrated score of an atom:
 =========================== =======================================================================
 
 An `Edge` is a formula over the pair `(s, t)`: `Relation(slot, flip)` is `c_r(s, t)` with `r` the id
-in the slot, or its inverse where `flip`; `Unequal()` is 1, or 0 where `s` is `t`; `Intersect`,
-`Union` and `Complement` combine; `Source(node)` and `Target(node)` are the value of a set at `s` or
-at `t`. How a plan is walked stands in `tacit.query.plans.fold`.
+in the slot, or its inverse where `flip`; `Unequal()` is 1, or 0 where `s` is `t`; `Difference(a, b,
+low, high)` is 1 where `low <= a(s) - b(t) <= high`, else 0; `Intersect`, `Union` and `Complement`
+combine; `Source(node)` and `Target(node)` are the value of a set at `s` or at `t`. Where no value
+is known, a comparison has the probability of a prediction. How a plan is walked stands in
+`tacit.query.plans.fold`.
 """
 
 from __future__ import annotations
@@ -46,6 +49,16 @@ class Relation:
 @dataclass(frozen=True)
 class Unequal:
     """Inside an edge: 1 from every entity to all others, and 0 to itself."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Inside an edge: whether a value of `s`, less one of `t`, is in a range."""
+
+    left: str  # the attribute of s
+    right: str  # the attribute of t
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,16 @@ class Loop:
 @dataclass(frozen=True)
 class Everything:
     """The set of all entities."""
+
+
+@dataclass(frozen=True)
+class Within:
+    """Whether a value of an entity, less one of another attribute if any, is in a range."""
+
+    attribute: str
+    low: float
+    high: float
+    minus: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,14 +167,15 @@ class Cutset:
 
 
 Node: TypeAlias = (
-    "Row | Project | Loop | Everything | At | Best | Cutset"
+    "Row | Project | Loop | Everything | Within | At | Best | Cutset"
     " | Intersect[Node] | Union[Node] | Complement[Node]"
 )
 Edge: TypeAlias = (
-    "Relation | Unequal | Source | Target | Everything"
+    "Relation | Unequal | Difference | Source | Target | Everything"
     " | Intersect[Edge] | Union[Edge] | Complement[Edge]"
 )
 Step: TypeAlias = "Node | Edge"
+Compared = Within | Difference  # the steps that compare values
 NodeOrEdge = TypeVar("NodeOrEdge", "Node", "Edge")
 
 
@@ -222,7 +246,7 @@ class CompiledQuery:
 
 def children(step: Step) -> tuple[Step, ...]:
     """The steps directly inside a step."""
-    parts = (value for value in vars(step).values() if not isinstance(value, int))
+    parts = (value for value in vars(step).values() if not isinstance(value, int | float | str))
     return tuple(
         inner for part in parts for inner in (part if isinstance(part, tuple) else (part,))
     )
@@ -244,7 +268,7 @@ def map_children(step: NodeOrEdge, change: StepChange) -> NodeOrEdge:
     changed: dict[str, Any] = {
         name: tuple(map(change, value)) if isinstance(value, tuple) else change(value)
         for name, value in vars(step).items()
-        if not isinstance(value, int)
+        if not isinstance(value, int | float | str)
     }
     return replace(step, **changed)
 
@@ -284,8 +308,10 @@ def reads(step: Step) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(entities), frozenset(relations)
 
 
-def ends_of(edge: Edge) -> Iterator[Relation | Unequal | Source | Target | Everything]:
-    """Yields the leaves of an edge: relations, inequalities, and the sets at its ends."""
+def ends_of(
+    edge: Edge,
+) -> Iterator[Relation | Unequal | Difference | Source | Target | Everything]:
+    """Yields the leaves of an edge: relations, comparisons, and the sets at its ends."""
     match edge:
         case Intersect(parts) | Union(parts):
             for part in parts:
@@ -299,10 +325,13 @@ def ends_of(edge: Edge) -> Iterator[Relation | Unequal | Source | Target | Every
 def anchored(step: Step) -> bool:
     """Whether some atom that must hold restricts a set.
 
-    Complements and inequalities alone leave nearly every entity in.
+    Complements and inequalities alone leave nearly every entity in, and so does a comparison, where
+    values may be missing.
     """
     match step:
-        case Everything() | Complement() | Row(_, Unequal()) | Project(_, _, Unequal()):
+        case Everything() | Within() | Complement():
+            return False
+        case Row(_, edge) | Project(_, _, edge) if isinstance(edge, Unequal | Difference):
             return False
         case Intersect(parts):
             return any(map(anchored, parts))

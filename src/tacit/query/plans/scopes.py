@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tacit.errors import PlanError
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -20,10 +21,10 @@ from tacit.query.formula import (
     Exists,
     Formula,
     Inequality,
+    Leaf,
     Not,
     Or,
     Query,
-    Term,
     Variable,
     exists,
     leaves,
@@ -130,8 +131,10 @@ def conjunction(factors: Sequence[Formula]) -> Formula:
 
 
 def anchored(variable: Variable, factors: Iterable[Formula]) -> bool:
-    """Whether a factor that is no negation or inequality restricts a variable alone."""
-    return any(f.free == {variable} and not isinstance(f, Not | Inequality) for f in factors)
+    """Whether a factor that is no negation, inequality or comparison restricts a variable alone."""
+    return any(
+        f.free == {variable} and not isinstance(f, Not | Inequality | Comparison) for f in factors
+    )
 
 
 def components(variables: Sequence[Variable], factors: Sequence[Formula]) -> list[list[Variable]]:
@@ -157,16 +160,10 @@ def residual_cycles(
     return len(remaining)
 
 
-def map_terms(leaf: Atom | Inequality, change: Callable[[Term], Term]) -> Formula:
-    """Applies `change` to both terms of an atom or inequality."""
-    terms = map(change, leaf.terms)
-    return Atom(leaf.relation, *terms) if isinstance(leaf, Atom) else Inequality(*terms)
-
-
 def substitute(formula: Formula, variable: Variable, value: Entity) -> Formula:
     """The formula with an entity in place of a variable."""
-    if isinstance(formula, Atom | Inequality):
-        return map_terms(formula, lambda term: value if term == variable else term)
+    if isinstance(formula, Leaf):
+        return formula.with_terms([value if term == variable else term for term in formula.terms])
     if isinstance(formula, Exists) and formula.variable == variable:
         return formula
     return map_children(formula, lambda part: substitute(part, variable, value))

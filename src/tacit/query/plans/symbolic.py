@@ -12,10 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from tacit.errors import PlanError
 from tacit.graph.fact_index import FactIndex, Flags, Ids, Integers, Ints, distinct
+from tacit.graph.value_index import ValueIndex
 from tacit.query.plans import plan as steps
 from tacit.query.plans.fold import EVERYWHERE, EvalContext, Fold
-from tacit.query.plans.plan import Edge, Plan, Step, conjuncts
+from tacit.query.plans.plan import Edge, Plan, Step, conjuncts, has
 from tacit.query.plans.sets import AnswerSets, Sets
 
 # queries evaluated at once: enough to be fast, few enough for their sets to stay in memory
@@ -26,16 +28,22 @@ _FIRST = 16  # values of an answer variable whose tuples are counted at first
 
 
 def answers(
-    plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int
+    plan: Plan,
+    entities: Ids,
+    relations: Ids,
+    index: FactIndex,
+    num_entities: int,
+    values: ValueIndex | None = None,
 ) -> AnswerSets:
-    """The exact answers of queries that share a plan.
+    """The exact answers of queries that share a plan, by facts and known values.
 
     Entity slots are `[Q, E]`, directed relation slots `[Q, R]`.
     """
     keys = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(entities), BATCH):
         batch = slice(start, start + BATCH)
-        sets = SetFold(index, num_entities, entities[batch], relations[batch]).of(plan.root)
+        slots = entities[batch], relations[batch]
+        sets = SetFold(index, num_entities, *slots, values).of(plan.root)
         keys.append(_member_keys(sets) + start * num_entities)
     return AnswerSets.of_keys(np.concatenate(keys), len(entities), num_entities)
 
@@ -48,13 +56,26 @@ def _member_keys(sets: Sets) -> Ints:
     return np.sort(np.concatenate([sets.keys[:0], *keys]))
 
 
-def holds(plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int) -> Flags:
+def holds(
+    plan: Plan,
+    entities: Ids,
+    relations: Ids,
+    index: FactIndex,
+    num_entities: int,
+    values: ValueIndex | None = None,
+) -> Flags:
     """Whether facts imply formulas that share a plan without answer variable, `[Q]`."""
-    return SetFold(index, num_entities, entities, relations).of(plan.root).nonempty()
+    return SetFold(index, num_entities, entities, relations, values).of(plan.root).nonempty()
 
 
 def count_tuples(
-    plan: Plan, entities: Ids, relations: Ids, index: FactIndex, num_entities: int, most: int
+    plan: Plan,
+    entities: Ids,
+    relations: Ids,
+    index: FactIndex,
+    num_entities: int,
+    most: int,
+    values: ValueIndex | None = None,
 ) -> int:
     """How many tuples answer one query with several answer variables, or `most`.
 
@@ -71,11 +92,11 @@ def count_tuples(
             along = relations.repeat(len(few), axis=0)
             if depth < len(outer):
                 step = replace(plan, root=outer[depth], enumerated=())
-                values = answers(step, few, along, index, num_entities)
-                filled = np.concatenate([few[values.rows], values.ids[:, None]], axis=1)
+                found = answers(step, few, along, index, num_entities, values)
+                filled = np.concatenate([few[found.rows], found.ids[:, None]], axis=1)
                 total += count(filled, depth + 1, limit - total)
             else:
-                total += SetFold(index, num_entities, few, along).of(last).size
+                total += SetFold(index, num_entities, few, along, values).of(last).size
             start += size
             size = min(BATCH, 2 * size)
         return total
@@ -102,6 +123,7 @@ class SetFold(Fold[Ends, Sets]):
     num_entities: int
     entities: Integers  # [Q, E]
     relations: Integers  # [Q, R]
+    values: ValueIndex | None = None  # known ones
     cache: dict[Step, Sets] = field(default_factory=dict)
 
     def of(self, step: Step, place: Context = EVERYWHERE) -> Sets:
@@ -132,7 +154,7 @@ class SetFold(Fold[Ends, Sets]):
         if isinstance(edge, steps.Relation):
             return self.hop(source, edge)
         union = self._nothing
-        for rows, sources in self.bounded(source, edge).members(COPIES):
+        for rows, sources in self.bounded(source, edge).members(self._copies(edge)):
             targets = self.of(edge, EvalContext(Ends(rows, sources)))
             union |= targets.union_by(rows, len(self.entities))
         return union
@@ -154,6 +176,54 @@ class SetFold(Fold[Ends, Sets]):
         source = place.start
         keys = np.arange(len(source.rows)) * self.num_entities + source.entities
         return ~Sets.finite(keys, len(source.rows), self.num_entities)
+
+    def within(self, step: steps.Within, place: Context) -> Sets:
+        """The entities with a known value in the range."""
+        size = len(self.entities)
+        everyone = np.arange(self.num_entities)
+        if step.minus:
+            ends = step.attribute, step.minus, step.low, step.high
+            mask = self.known.differ(*ends, everyone, everyone)
+        else:
+            mask = self.known.within(step.attribute, step.low, step.high)
+        keys = np.arange(size)[:, None] * self.num_entities + np.flatnonzero(mask)
+        return self._finite(keys.ravel())
+
+    def difference(self, step: steps.Difference, place: Context) -> Sets:
+        """The entities with a known value that differs from one of each source as it should."""
+        sources = place.start
+        at, entities = self.known.differing(*vars(step).values(), sources.entities)
+        keys = distinct(at * self.num_entities + entities, len(sources.rows) * self.num_entities)
+        return Sets.finite(keys, len(sources.rows), self.num_entities)
+
+    def intersect(self, step: steps.Intersect[Step], place: Context) -> Sets:
+        """The intersection; differences only select among what other parts hold, where they can."""
+        differences = [part for part in step.parts if isinstance(part, steps.Difference)]
+        others = [self.of(part, place) for part in step.parts if part not in differences]
+        if not others or not differences or place.source is None:
+            return self.all([*others, *(self.of(part, place) for part in differences)])
+        found = self.all(others)
+        for part in differences:
+            if found.cofinite.any():
+                return self.all([found, *(self.of(each, place) for each in differences)])
+            rows, targets = np.divmod(found.keys, self.num_entities)
+            pairs = place.source.entities[rows], targets
+            mask = self.known.differ(*vars(part).values(), *pairs)
+            found = Sets(found.keys[mask], found.cofinite, self.num_entities)
+        return found
+
+    @property
+    def known(self) -> ValueIndex:
+        """The known values; an error where none were given."""
+        if self.values is None:
+            raise PlanError("the question compares values of attributes, and none are at hand here")
+        return self.values
+
+    def _copies(self, edge: Edge) -> int:
+        """How many sources to follow an edge from at once: each may lead to most values."""
+        if not has(edge, steps.Difference):
+            return COPIES
+        return max(1, _FACTS // max(1, len(self.known.attributes)))
 
     def loop(self, step: steps.Loop, place: Context) -> Sets:
         """The entities that a relation leads back to themselves."""
@@ -182,7 +252,7 @@ class SetFold(Fold[Ends, Sets]):
         entities = np.zeros((len(rows), max(step.slot + 1, width)), dtype=np.int64)
         entities[:, :width] = self.entities[rows]
         entities[:, step.slot] = values
-        return SetFold(self.index, self.num_entities, entities, self.relations[rows])
+        return SetFold(self.index, self.num_entities, entities, self.relations[rows], self.values)
 
     def target(self, step: steps.Target, place: Context) -> Sets:
         """A whole set, for every source."""
@@ -215,17 +285,26 @@ class SetFold(Fold[Ends, Sets]):
         return ids
 
     def bounded(self, source: Sets, edge: Edge) -> Sets:
-        """Restricts a complement to the sources of some relation that the edge requires."""
-        relation = next(
-            (part for part in conjuncts(edge) if isinstance(part, steps.Relation)), None
-        )
-        if relation is None or not source.cofinite.any():
+        """Restricts a complement to the sources of some atom or comparison in the edge."""
+        kinds = steps.Relation, steps.Difference
+        required = sorted((part for part in conjuncts(edge) if isinstance(part, kinds)), key=_last)
+        if not required or not source.cofinite.any():
             return source
         rows = np.flatnonzero(source.cofinite)
-        ids = self._directed(relation, rows)
-        at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
+        if isinstance(part := required[0], steps.Relation):
+            ids = self._directed(part, rows)
+            at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
+        else:
+            known = np.flatnonzero(self.known.known(part.left))
+            at, heads = np.divmod(np.arange(len(rows) * len(known)), max(1, len(known)))
+            heads = known[heads]
         keys = rows[at] * self.num_entities + heads
         return source & Sets(keys, ~source.cofinite, self.num_entities)
+
+
+def _last(edge: Edge) -> bool:
+    """Orders edges: atoms first, which lead from fewer entities."""
+    return not isinstance(edge, steps.Relation)
 
 
 def _portions(index: FactIndex, heads: Integers, relations: Integers) -> Iterator[slice]:

@@ -71,7 +71,7 @@ def is_bounded_by_parts(step: Step) -> bool:
 def without_hops(plan: Plan) -> bool:
     """Whether a plan only joins rows, so that an answer has the value of its own atoms."""
     connectives = steps.Intersect, steps.Union, steps.Complement
-    plain = steps.Row, steps.Relation, steps.Unequal, *connectives
+    plain = steps.Row, steps.Relation, steps.Unequal, steps.Within, steps.Difference, *connectives
     return all(isinstance(step, plain) for step in walk(plan.root))
 
 

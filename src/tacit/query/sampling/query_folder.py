@@ -94,7 +94,7 @@ def _translation(graph: Graph, folder: Path, split: str) -> Translation:
         )
         _check_facts(graph, source, translation, folder)
         return translation
-    if _recorded(folder, split) != fingerprint(graph)._asdict():
+    if _recorded(folder, split) != fingerprint(graph.without_attributes())._asdict():
         raise DataError(
             f"has no {' and '.join(MAPS)}, and does not say that its ids are those of "
             f"{graph.name}; add the maps, or sample queries of this graph",
@@ -296,14 +296,14 @@ def _write(
 
     if not is_betae(folder):
         write_betae(graph, folder)
-    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph):
+    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph.without_attributes()):
         raise DataError("holds another graph; choose another folder", folder)
     split = settings["split"]
     write_queries(folder, split, [each.queries for each in samples.values() if len(each.queries)])
     report = {
         "tacit": __version__,
         "graph": graph.name,
-        "fingerprint": fingerprint(graph)._asdict(),
+        "fingerprint": fingerprint(graph.without_attributes())._asdict(),
         **settings,
         "shapes": {
             name: {

@@ -1,0 +1,99 @@
+"""Comparisons in reasons: the compared values by names, and what was asked of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tacit.engine.answers.answer_values import AnswerValue
+from tacit.engine.atoms.comparisons import Comparisons
+from tacit.graph.attributes import Attribute
+from tacit.query.value_text import range_text, sign_of
+
+if TYPE_CHECKING:
+    from tacit.engine.search.proofs import Proof
+    from tacit.graph.graph import Graph
+
+
+@dataclass(frozen=True)
+class WitnessComparison:
+    """A comparison of a witness: the compared values, the range, and whether it holds.
+
+    Of two values the difference is compared. A value is None where it is neither known nor
+    predicted.
+    """
+
+    entities: tuple[str, ...]
+    labels: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    values: tuple[AnswerValue | None, ...] = field(hash=False)
+    low: float
+    high: float
+    score: float
+    observed: bool  # whether all values are known
+    negated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain data for JSON."""
+        values = [
+            {"entity": entity, "label": label, "attribute": attribute.name}
+            | ({} if value is None else value.to_dict())
+            for entity, label, attribute, value in zip(
+                self.entities, self.labels, self.attributes, self.values, strict=True
+            )
+        ]
+        low, high = (end if math.isfinite(end) else None for end in (self.low, self.high))
+        return {
+            "values": values,
+            "low": low,
+            "high": high,
+            "score": self.score,
+            "observed": self.observed,
+            "negated": self.negated,
+        }
+
+    def __str__(self) -> str:
+        one = len(self.values) == 1
+        limited = self.attributes[0] if one else Attribute("")
+        before, after = range_text(self.low, self.high, limited)
+        sign = "" if one else sign_of(self.low, self.high)
+        if sign:
+            before = after = ""
+        values = f" {sign or 'less'} ".join(map(self._value, range(len(self.values))))
+        if not one and not sign:
+            before, after = "", f": {before}the difference{after}"
+        text = f"{'not ' * self.negated}{before}{values}{after}"
+        if None in self.values:
+            return f"{text}: no value"
+        if not self.observed:
+            return f"{text}: {self.score:.2f}"
+        holds = "" if self.score or self.negated else ", which is wrong"
+        return f"{text}{holds}  known"
+
+    def _value(self, place: int) -> str:
+        value = self.values[place]
+        named = f"{self.attributes[place].name}({self.entities[place]})"
+        if value is None:
+            return f"{named} unknown"
+        return f"{named} {'=' if value.known else 'predicted'} {value}"
+
+
+def witness_comparison(
+    graph: Graph, comparisons: Comparisons, proof: Proof, negated: bool
+) -> WitnessComparison:
+    """The comparison of a proof by names and values."""
+    assert proof.compared is not None
+    sides, low, high = proof.compared
+    attributes = comparisons.known.attributes
+    return WitnessComparison(
+        tuple(graph.entities.name(entity) for _, entity in sides),
+        tuple(graph.entities[entity] for _, entity in sides),
+        tuple(attributes.listed[attributes.names.id(name)] for name, _ in sides),
+        tuple(AnswerValue.of(comparisons, *side) for side in sides),
+        low,
+        high,
+        math.exp(proof.score),
+        proof.observed,
+        negated,
+    )

@@ -1,0 +1,383 @@
+"""Turns relations whose tails are numbers, dates or durations into attributes.
+
+A relation becomes an attribute by itself only if every tail is one of these. It stays a relation
+where the tails may be names: they have facts of their own, relations to names have them too, they
+are zeros and ones alone, or whole numbers of which many heads have several or whose heads are
+numbers as well, or the relation is called an id or a code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.errors import DataError, UnknownName
+from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes, Rows
+from tacit.graph.builder import counted
+from tacit.graph.fact_index import Flags, Ints
+from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed
+from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.quantities import Kind
+from tacit.graph.tail_values import TailCodes, TailValues, is_quantity, is_whole
+
+# finds the file and the line of a fact that is given by its labels
+Locate = Callable[[Sequence[str]], tuple[Path | None, int | None]]
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_OF_CODES = "id ids uid uuid code codes zip zipcode postcode phone fax isbn issn version"
+_SEVERAL = 0.1  # share of heads with several whole numbers, from which these are ids
+_NUMBERED = 0.5  # share of heads that are whole numbers, from which whole tails are ids, too
+_NAMED = 0.1  # share of values that relations to names have too, from which they are names
+_SAMPLED = 1000  # heads
+_SHOWN = 5  # attributes in a note
+
+
+class _Form(NamedTuple):
+    """The attribute that a relation is to become, of a kind that may be open.
+
+    A fact without a value stays a fact if the relation is to keep them, or else is an error.
+    """
+
+    name: str
+    kind: Kind | None = None
+    unit: str = ""
+    keeps_facts: bool = False
+
+
+def recognise(
+    graph: Graph,
+    wanted: Sequence[str] | None = None,
+    *,
+    like: Graph | None = None,
+    settled: Collection[str] = (),
+    known: Collection[str] = (),
+    skip_bad: bool = False,
+    locate: Locate = lambda fact: (None, None),
+) -> Graph:
+    """The graph with its relations to numbers, dates and durations as attributes.
+
+    `wanted` names those relations; by default they are recognised, and with none of them all stay
+    relations. What is an attribute or a relation of the graph `like` is one here, and relations of
+    `settled` labels stay. A note says which attributes there are beside the `known` ones. A tail of
+    a wanted one that is no value is an error, which names its line if `locate` finds it, or is
+    skipped and noted.
+
+    >>> facts = [("France", "population", "68000000"), ("Spain", "population", "48000000")]
+    >>> graph = recognise(Graph.of([*facts, ("France", "borders", "Spain")]))
+    >>> graph.entities.labels, graph.attributes.quantities(0, 0)[0].value
+    (['France', 'Spain'], 68000000.0)
+    """
+    forms = _forms(graph, wanted, like)
+    candidates = _candidates(graph) if wanted is None else set()
+    candidates -= {i for label in settled for i in graph.relations.resolve(label)}
+    candidates = {i for i in candidates if i not in forms and not _is_relation_of(like, graph, i)}
+    facts = _Facts.of(graph, candidates | forms.keys())
+    recognised = facts.recognised(candidates)
+    forms |= _with_bare_names(graph, recognised, forms.values())
+    attributes = [*graph.attributes.listed]
+    notes = [*graph.notes]
+    taken = np.zeros(len(facts.rows), dtype=bool)
+    parts = [graph.attributes.rows]
+    for relation, form in sorted(forms.items()):
+        at = facts.of_relation(relation)
+        tails = TailValues.of(graph, facts.rows[at, 2], form.kind)
+        bad = ~tails.known & (not form.keeps_facts)
+        if bad.any():
+            skipped = facts.rows[at[bad]]
+            if not skip_bad:
+                raise _error(graph, skipped, form.name, tails.kind, locate, bool(wanted))
+            notes.append(_skipped(graph, skipped, form.name, tails.kind))
+        taken[at[tails.known | bad]] = True
+        if tails.known.any():
+            attribute = _attribute_id(attributes, form, tails.kind)
+            parts.append(facts.values(at, attribute, tails)[tails.known])
+    if wanted is None:
+        known = {*known, *(like.attributes.names if like else ())}
+        were_relations = all(each.name in known for each in graph.attributes.listed)
+        notes += _note([each for each in attributes if each.name not in known], were_relations)
+    graph = replace(graph, notes=tuple(notes))
+    if not taken.any():
+        return graph
+    values = Attributes(tuple(attributes), np.concatenate(parts))
+    readable = {**graph.attributes.readable}
+    for relation, form in forms.items():
+        if names := graph.relations.names.get(graph.relations[relation]):
+            readable.setdefault(form.name, names)
+    return replace(_without(graph, facts, taken, values), attributes=values.named(readable))
+
+
+class _Facts(NamedTuple):
+    """The forward facts of all splits, and the places of those of some relations."""
+
+    graph: Graph
+    rows: Triples
+    splits: Ints
+    order: Ints  # places of the facts of these relations, by relation
+    relations: Ints  # of each of these places
+
+    @classmethod
+    def of(cls, graph: Graph, relations: Iterable[int]) -> _Facts:
+        """The facts of a graph, for a look at some relations."""
+        rows = graph.facts()
+        sizes = [len(graph.split(name)) for name in SPLITS]
+        wanted = np.zeros(max(graph.num_relations, 1), dtype=bool)
+        wanted[list(relations)] = True
+        order = np.flatnonzero(wanted[rows[:, 1]])
+        order = order[np.argsort(rows[order, 1], kind="stable")]
+        return cls(graph, rows, np.repeat(np.arange(len(sizes)), sizes), order, rows[order, 1])
+
+    def of_relation(self, relation: int) -> Ints:
+        """The places of the facts of one of the relations."""
+        return self.order[slice(*np.searchsorted(self.relations, [relation, relation + 1]))]
+
+    def values(self, at: Ints, attribute: int, tails: TailValues) -> Rows:
+        """The rows of an attribute for the facts at some places."""
+        rows = np.zeros(len(at), VALUE_ROW)
+        rows["entity"] = self.rows[at, 0]
+        rows["attribute"] = attribute
+        rows["value"] = tails.values
+        rows["precision"] = tails.precisions
+        rows["split"] = self.splits[at]
+        return rows
+
+    def recognised(self, candidates: Iterable[int]) -> dict[int, _Form]:
+        """The relations of which all tails are of one kind, and no names or ids."""
+        graph = self.graph
+        candidates = sorted(candidates)
+        if not candidates:
+            return {}
+        tails = {relation: self.rows[self.of_relation(relation), 2] for relation in candidates}
+        codes = TailCodes.of(graph, np.concatenate([*tails.values()]))
+        kinds = {relation: codes.kind(tails[relation]) for relation in candidates}
+        named = np.zeros(graph.num_entities, dtype=bool)  # heads, and tails beside names
+        to_values = [relation for relation, kind in kinds.items() if kind]
+        named[self.rows[~np.isin(self.rows[:, 1], to_values), 2]] = True
+        heads = np.zeros(graph.num_entities, dtype=bool)
+        heads[self.rows[:, 0]] = True
+        forms = {}
+        for relation in candidates:
+            label, kind = graph.relations[relation], kinds[relation]
+            distinct = np.unique(tails[relation])
+            declared = Attribute.declared(label)
+            if declared and TailValues.of(graph, distinct, declared.kind).known.all():
+                forms[relation] = _Form(*_parts(declared))
+            elif kind and not (
+                heads[distinct].any()
+                or named[distinct].mean() > _NAMED
+                or (kind == "number" and _is_of_codes(label))
+                or (codes.are_whole(distinct) and self._are_ids(relation, distinct))
+            ):
+                forms[relation] = _Form(label, kind)
+        return forms
+
+    def _are_ids(self, relation: int, distinct: Ints) -> bool:
+        """Whether whole numbers seem to be flags or ids of something."""
+        labels = self.graph.entities.labels
+        if {labels[id_] for id_ in distinct[:3].tolist()} <= {"0", "1"}:
+            return True
+        heads, counts = np.unique(self.rows[self.of_relation(relation), 0], return_counts=True)
+        sample = heads[:: 1 + len(heads) // _SAMPLED].tolist()
+        numbered = sum(is_whole(labels[head]) for head in sample) / len(sample)
+        return bool((counts > 1).mean() > _SEVERAL or numbered > _NUMBERED)
+
+
+def _is_of_codes(label: str) -> bool:
+    """Whether a relation is called an id or a code.
+
+    >>> _is_of_codes("zip_code"), _is_of_codes("dbo:areaCode"), _is_of_codes("width")
+    (True, True, False)
+    """
+    return not {word.lower() for word in _WORD.findall(label)}.isdisjoint(_OF_CODES.split())
+
+
+def _parts(attribute: Attribute) -> tuple[str, Kind, str]:
+    return attribute.name, attribute.kind, attribute.unit
+
+
+def _candidates(graph: Graph) -> set[int]:
+    """The relations that declare an attribute, or of which the first tail is a quantity."""
+    first = dict[int, int]()
+    for split in SPLITS:
+        facts = graph.split(split)
+        relations, at = np.unique(facts[:, 1], return_index=True)
+        first |= dict(zip(relations.tolist(), facts[at, 2].tolist(), strict=True))
+    labels = graph.entities.labels
+    return {
+        relation
+        for relation, tail in first.items()
+        if Attribute.declared(graph.relations[relation])
+        or is_quantity(labels[tail], graph.prefixes)
+    }
+
+
+def _forms(graph: Graph, wanted: Sequence[str] | None, like: Graph | None) -> dict[int, _Form]:
+    """The attributes that relations must become: wanted ones, and those known by name."""
+    forms: dict[int, _Form] = {}
+    own = graph.attributes
+    bare = {}
+    for relation in range(0, graph.num_relations, 2):
+        label = graph.relations[relation]
+        declared = Attribute.declared(label)
+        bare[relation] = declared.name if declared else label
+        for name in dict.fromkeys((label, bare[relation])):
+            if (known := own.names.get(name)) is not None:
+                forms[relation] = _Form(*_parts(own.listed[known]), keeps_facts=True)
+            elif like is not None and (other := _known_as(like, graph, name)) is not None:
+                _, kind, unit = _parts(like.attributes.listed[other])
+                keeps_facts = _is_relation_of(like, graph, relation)
+                forms[relation] = _Form(name, kind, unit, keeps_facts)
+    for text in wanted or ():
+        forms |= _forms_of(graph, text, bare)
+    return forms
+
+
+def _forms_of(graph: Graph, text: str, bare: Mapping[int, str]) -> dict[int, _Form]:
+    """The attributes that the relations of a name must become; `bare` has names without units."""
+    declared = Attribute.declared(text)
+    for name in (text, declared.name if declared else text):
+        found = {id_ & ~1 for id_ in graph.relations.resolve(name)}
+        found |= {r for r in bare if name in (bare[r], *_spellings(graph, graph.relations[r]))}
+        known = [label for label in graph.attributes.names if name in _spellings(graph, label)]
+        if found or known:
+            break
+    else:
+        near = graph.relations.nearest(text)
+        raise UnknownName("relation", text, [each for each in near if INVERSE not in each])
+    forms = {}
+    for relation in found:
+        stated = declared if name != text else Attribute.declared(graph.relations[relation])
+        form = _Form(*_parts(stated)) if stated else _Form("")
+        forms[relation] = form._replace(name=bare[relation])
+    return forms
+
+
+def _spellings(graph: Graph, label: str) -> set[str]:
+    """A label, its IRI, and the last word of that."""
+    iri = graph.iri(label) if graph.prefixes else None
+    if iri is None:
+        return {label}
+    return {label, f":{label}", iri, f"<{iri}>", iri[max(map(iri.rfind, "/#:")) + 1 :]}
+
+
+def _known_as(other: Graph, graph: Graph, label: str) -> int | None:
+    """The id of an attribute of another graph that a label of this one names."""
+    known = other.attributes.names
+    iri = graph.iri(label)
+    own = None if iri is None else other.label_of(iri)
+    return known.get(label) if own is None else known.get(own)
+
+
+def _is_relation_of(other: Graph | None, graph: Graph, relation: int) -> bool:
+    """Whether another graph has a relation of this one."""
+    if other is None:
+        return False
+    label = graph.relations[relation]
+    iri = graph.iri(label)
+    own = None if iri is None else other.label_of(iri)
+    return other.relations.get(own or label) is not None
+
+
+def _with_bare_names(
+    graph: Graph, recognised: Mapping[int, _Form], others: Iterable[_Form]
+) -> dict[int, _Form]:
+    """The forms of recognised relations; one keeps its unit in its name where that is needed."""
+    uses = Counter(name for name, _, _ in {form[:3] for form in (*recognised.values(), *others)})
+    forms = {}
+    for relation, form in recognised.items():
+        label = graph.relations[relation]
+        # square brackets are no part of a name, and round ones may be
+        taken = not label.endswith("]") and form.name in graph.relations
+        if form.name != label and (uses[form.name] > 1 or taken):
+            form = form._replace(name=label)
+        forms[relation] = form
+    return forms
+
+
+def _attribute_id(attributes: list[Attribute], form: _Form, kind: Kind) -> int:
+    """The id of an attribute, which is listed if it is not."""
+    attribute = Attribute(form.name, kind, form.unit)
+    for id_, known in enumerate(attributes):
+        if known.name == form.name:
+            if known != attribute:
+                raise DataError(
+                    f"{form.name} is a {known.kind}{_in(known.unit)} and a {kind}{_in(form.unit)}; "
+                    "rename one of them, or read them as entities by `attributes=False`"
+                )
+            return id_
+    attributes.append(attribute)
+    return len(attributes) - 1
+
+
+def _in(unit: str) -> str:
+    return f" in {unit}" if unit else ""
+
+
+def _error(
+    graph: Graph, bad: Triples, name: str, kind: Kind, locate: Locate, wanted: bool
+) -> DataError:
+    """The error for facts of an attribute that have no value."""
+    head, relation, tail = bad[0].tolist()
+    fact = (graph.entities[head], graph.relations[relation], graph.entities[tail])
+    more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
+    advice = "correct it, or leave it out by `skip_bad=True`"
+    if wanted:
+        advice += ", or read all as entities by `attributes=False`"
+    problem = f"'{fact[2]}' of '{fact[0]}' is no {kind}{more}, as {name} must be"
+    return DataError(f"{problem}; {advice}", *locate(fact))
+
+
+def _skipped(graph: Graph, bad: Triples, name: str, kind: Kind) -> str:
+    """The note on facts of an attribute that have no value."""
+    example = graph.entities[int(bad[0, 2])]
+    return f"{name}: {counted(len(bad), 'fact')} skipped without a {kind}, such as '{example}'"
+
+
+def _note(attributes: Sequence[Attribute], were_relations: bool) -> list[str]:
+    """The note on what was recognised, if anything was."""
+    if not attributes:
+        return []
+    shown = [
+        each.name + (f" ({each.unit or f'{each.kind}s'})" if str(each)[-8:] != "[number]" else "")
+        for each in attributes[:_SHOWN]
+    ]
+    shown += ["..."] * (len(attributes) > _SHOWN)
+    one = len(attributes) == 1
+    what = "1 relation is an attribute" if one else f"{len(attributes):,} relations are attributes"
+    otherwise = "as entities with `attributes=False`"
+    if not were_relations:  # RDF without literals, or properties of nodes, would have no facts
+        otherwise = "`attributes=False` reads none"
+    return [f"{what}: {', '.join(shown)}; {otherwise}"]
+
+
+def _without(graph: Graph, facts: _Facts, taken: Flags, values: Attributes) -> Graph:
+    """The graph without the facts that became values, and the entities that they were."""
+    rest = facts.rows[~taken]
+    used = np.zeros(graph.num_entities, dtype=bool)
+    used[rest[:, [0, 2]]] = True
+    used[values.rows["entity"]] = True
+    dropped = np.zeros(graph.num_entities, dtype=bool)
+    dropped[facts.rows[taken, 2]] = True
+    kept = used | ~dropped
+    gone = np.zeros(graph.num_relations, dtype=bool)
+    gone[facts.rows[taken, 1]] = True
+    gone[rest[:, 1]] = False
+    forward = ~gone[0::2]
+    new_entities, new_relations = (np.cumsum(each, dtype=np.int32) - 1 for each in (kept, forward))
+    rest[:, [0, 2]] = new_entities[rest[:, [0, 2]]]
+    rest[:, 1] = 2 * new_relations[rest[:, 1] >> 1]
+    values.rows["entity"] = new_entities[values.rows["entity"]]
+    splits = facts.splits[~taken]
+    train, valid, test = (np.ascontiguousarray(rest[splits == i]) for i in range(len(SPLITS)))
+    entities = Vocabulary(compress(graph.entities, kept), "entity", graph.entities.names)
+    relations = directed(compress(graph.relations[0::2], forward))
+    relations = Vocabulary(relations.labels, "relation", graph.relations.names)
+    return replace(
+        graph, entities=entities, relations=relations, train=train, valid=valid, test=test
+    )
