@@ -7,7 +7,7 @@ import numpy as np
 from served_graphs import EUROPE
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.wording import QuestionReader
+from tacit.query.question_reader import QuestionReader
 
 
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:

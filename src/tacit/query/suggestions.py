@@ -17,7 +17,8 @@ from tacit.query.outline import outline
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text import parse
-from tacit.query.wording import QuestionReader, in_words
+from tacit.query.question_reader import QuestionReader
+from tacit.query.wording import in_words
 
 _CACHED_ENDS = 64  # ends of relations whose entities are kept
 _MOST_ENTITIES = 20_000  # at one end that are looked through for what was typed

@@ -18,7 +18,7 @@ from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.query.formula import leaves
 from tacit.query.question import is_sparql
-from tacit.query.wording import QuestionReader
+from tacit.query.question_reader import QuestionReader
 from tacit.run.rules import list_rules
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import results, serialized
