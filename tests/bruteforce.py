@@ -27,7 +27,7 @@ from tacit.query.formula import (
     map_children,
 )
 from tacit.query.plans import plan as p
-from values import Numbers
+from odd_values import Numbers
 
 Values = NDArray[np.float64]
 Binary = Callable[[Values, Values], Values]
@@ -74,7 +74,12 @@ class BruteForce:
             case Comparison(left, right):
                 values = (left,) if right is None else (left, right)
                 places = [
-                    (v.attribute, ENTITIES.index(v.term.name) if isinstance(v.term, Entity) else where[v.term])
+                    (
+                        v.attribute,
+                        ENTITIES.index(v.term.name)
+                        if isinstance(v.term, Entity)
+                        else where[v.term],
+                    )
                     for v in values
                 ]
                 assert self.numbers is not None
@@ -92,7 +97,7 @@ class BruteForce:
         raise AssertionError(formula)
 
     def conjunction(self, formula: And, where: dict[Variable, int]) -> Values:
-        """The value of a conjunction, its inner quantifiers moved out and its ranges intersected."""
+        """The value of a conjunction, inner quantifiers moved out and ranges intersected."""
         variables: list[Variable] = []
         parts: list[Formula] = []
 
@@ -127,7 +132,12 @@ class BruteForce:
             values = [self.value(part, scope) for part in others]
             for key, ends in ranges.items():
                 places = [
-                    (v.attribute, ENTITIES.index(v.term.name) if isinstance(v.term, Entity) else scope[v.term])
+                    (
+                        v.attribute,
+                        ENTITIES.index(v.term.name)
+                        if isinstance(v.term, Entity)
+                        else scope[v.term],
+                    )
                     for v in key
                 ]
                 assert self.numbers is not None
@@ -155,7 +165,10 @@ def renamed(formula: Formula, names: dict[Variable, Variable]) -> Formula:
             return Exists(variable, renamed(part, inner))
         case Leaf():
             return formula.with_terms(
-                [names.get(term, term) if isinstance(term, Variable) else term for term in formula.terms]
+                [
+                    names.get(term, term) if isinstance(term, Variable) else term
+                    for term in formula.terms
+                ]
             )
     return map_children(formula, lambda part: renamed(part, names))
 

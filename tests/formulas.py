@@ -30,7 +30,7 @@ from tacit.query.formula import (
 )
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
-from values import ATTRIBUTES, LEVELS
+from odd_values import ATTRIBUTES, LEVELS
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))
@@ -109,7 +109,9 @@ def comparisons(terms: st.SearchStrategy[Term]) -> st.SearchStrategy[Comparison]
     value = st.builds(Value, st.sampled_from(ATTRIBUTES), terms)
     numbers = st.integers(-2, 2 * LEVELS).map(lambda number: Quantity(number / 2))
     bound = st.one_of(st.none(), st.builds(Bound, numbers, st.booleans()))
-    differences = st.one_of(st.none(), st.builds(Bound, numbers | st.just(Quantity(0.0)), st.booleans()))
+    differences = st.one_of(
+        st.none(), st.builds(Bound, numbers | st.just(Quantity(0.0)), st.booleans())
+    )
     pairs = st.tuples(value, value).filter(lambda pair: pair[0] != pair[1])
     return st.one_of(
         st.builds(Comparison, value, st.none(), bound, bound),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from threading import Barrier
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from formulas import ENTITIES, RELATIONS, queries
+from odd_values import Numbers, OddPredictor
 from rank_processes import on_ranks
 from shards import counted_bytes
 from tacit.distributed.shards import Shards
@@ -59,6 +60,8 @@ QUESTIONS = (
     "?t : exists ?x ?y . r(e1, ?x) & q(?x, ?y) & p(?y, ?t) & not r(e2, ?t)",
     "?t : exists ?x ?y . r(?x, ?y) & q(?y, ?t) & p(?x, ?t)",
     "?t : p(e0, ?t) | (exists ?x . q(?x, ?x) & r(?x, ?t))",
+    "?t : r(e0, ?t) & size(?t) > 2",
+    "?t : exists ?x . r(e0, ?x) & age(?x) < 3 & q(?x, ?t) & size(?x) > size(?t)",
 )
 
 
@@ -72,7 +75,8 @@ def graph(size: int = SIZE) -> Graph:
         1,
     ]
     labels = Vocabulary(f"e{i}" for i in range(size))
-    return Graph(labels, directed(RELATIONS), facts.astype(np.int32), name="ties")
+    known = Graph(labels, directed(RELATIONS), facts.astype(np.int32), name="ties")
+    return replace(known, attributes=Numbers(size, 3).attributes)
 
 
 def few_facts(size: int) -> Graph:
@@ -95,7 +99,8 @@ def model(kind: str, shards: Shards, rank: int = 4) -> FactorModel:
 
 
 def make_engine(shards: Shards, kind: str = "complex", **changes: Any) -> Engine:
-    return Engine(graph(shards.total), model(kind, shards), **changes)
+    known = graph(shards.total)
+    return Engine(known, model(kind, shards), values=OddPredictor(shards.total), **changes)
 
 
 @cache

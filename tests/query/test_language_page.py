@@ -18,6 +18,7 @@ from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind
 from tacit.query.sparql.sparql import parse_sparql
 from tacit.query.text import MAX_BRACKETS, MAX_CHARACTERS, parse
+from tacit.query.value_binding import bind_values
 
 PAGE, SPARQL = (
     (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
@@ -52,7 +53,7 @@ def test_pairs_are_read_alike() -> None:
 def test_refusals_say_what_the_page_says(line: str) -> None:
     text, words = re.split(r"\s{2,}", line)
     with pytest.raises(TacitError) as caught:
-        bind(compile_query(parse(text)), WORLD)
+        bind(compile_query(bind_values(parse(text), WORLD)), WORLD)
     assert words in str(caught.value)
 
 

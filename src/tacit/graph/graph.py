@@ -22,8 +22,8 @@ from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from tacit.graph.value_index import ValueIndex
     from tacit.graph.statistics import Statistics
+    from tacit.graph.value_index import ValueIndex
 
 Triples = NDArray[np.int32]
 # the numbers of entities and relations, and a hash of their labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from numbers import Real
@@ -22,28 +23,29 @@ class _Comparable:
     """A left side of comparisons, which Python's operators make."""
 
     def __lt__(self, other: object) -> Formula:
-        return compared(self, "<", operand(other))
+        return compared(operand(self), "<", operand(other))
 
     def __le__(self, other: object) -> Formula:
-        return compared(self, "<=", operand(other))
+        return compared(operand(self), "<=", operand(other))
 
     def __gt__(self, other: object) -> Formula:
-        return compared(self, ">", operand(other))
+        return compared(operand(self), ">", operand(other))
 
     def __ge__(self, other: object) -> Formula:
-        return compared(self, ">=", operand(other))
+        return compared(operand(self), ">=", operand(other))
 
     def equals(self, other: object) -> Formula:
         """The condition that both sides are equal; a date is equal to all within its period."""
-        return compared(self, "=", operand(other))
+        return compared(operand(self), "=", operand(other))
 
     def differs_from(self, other: object) -> Formula:
         """The condition that both sides are not equal."""
-        return compared(self, "!=", operand(other))
+        return compared(operand(self), "!=", operand(other))
 
     def between(self, low: object, high: object) -> Formula:
         """The condition of a range, both ends included."""
-        return conjoined(compared(self, ">=", operand(low)), compared(self, "<=", operand(high)))
+        value = operand(self)
+        return conjoined(compared(value, ">=", operand(low)), compared(value, "<=", operand(high)))
 
 
 @dataclass(frozen=True)
@@ -249,10 +251,9 @@ def compared(left: Operand, operator: str, right: Operand) -> Formula:
 
 def conjoined(first: Formula, second: Formula) -> Formula:
     """Both formulas; two comparisons of the same values are one."""
-    comparisons = isinstance(first, Comparison) and isinstance(second, Comparison)
-    if comparisons and first.values == second.values:
-        return first.joined(second)
-    return first & second
+    if not isinstance(first, Comparison) or not isinstance(second, Comparison):
+        return first & second
+    return first.joined(second) if first.values == second.values else first & second
 
 
 def operand(value: object) -> Operand:
@@ -262,15 +263,14 @@ def operand(value: object) -> Operand:
     if isinstance(value, str):
         return literal(value)
     quantity = None
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     if isinstance(value, date | datetime):
         quantity = Quantity.parse(value.isoformat(), "date")
     elif isinstance(value, timedelta):
         quantity = Quantity(value.total_seconds(), "duration")
-    elif isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            quantity = Quantity(float(value))
-        except OverflowError:
-            pass
+    elif is_number:
+        with suppress(OverflowError):
+            quantity = Quantity(float(value))  # type: ignore[arg-type]
     if quantity is None or not math.isfinite(quantity.value):
         raise QueryError(
             f"{value!r} is compared with a value; give a finite number, a date, a timedelta or a "
@@ -319,12 +319,16 @@ def value_columns(query: Query) -> dict[str, Value]:
     """The values that answers show by name: value variables, the order, and a lone value.
 
     >>> c = Variable("c")
-    >>> value_columns(Query(c, c.value("area").named("n"), order=[Ordering(c.value("founded"))]))
-    {'?n': Value(attribute='area', term=Variable(name='c')), 'founded(?c)': Value(attribute='founded', term=Variable(name='c'))}
+    >>> list(value_columns(Query(c, c.value("area").named("n"), order=[Ordering(c.value("age"))])))
+    ['?n', 'age(?c)']
     """
     columns = {f"?{name}": value for name, value in query.values.items()}
     formula = query.formula
-    if not query.targets and isinstance(formula, Comparison) and formula == Comparison(formula.left):
+    if (
+        not query.targets
+        and isinstance(formula, Comparison)
+        and formula == Comparison(formula.left)
+    ):
         columns[str(formula.left)] = formula.left
     for each in query.order:
         if each.value not in columns.values():

@@ -237,7 +237,9 @@ class _Description(Visitor[str, list[_Line]]):
             names = [step.attribute, *filter(None, [step.minus])]
         else:
             names = [step.left, step.right]
-        value = " - ".join(f"{name}({end})" for name, end in zip(names, (source, target), strict=False))
+        value = " - ".join(
+            f"{name}({end})" for name, end in zip(names, (source, target), strict=False)
+        )
         own = self.attributes.get(names[0], Attribute(names[0]))
         before, after = range_text(step.low, step.high, own if len(names) == 1 else Attribute(""))
         return f"{before}{value}{after}"

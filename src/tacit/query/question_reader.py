@@ -12,6 +12,7 @@ from tacit.graph.attributes import Attribute
 from tacit.graph.graph import Graph
 from tacit.graph.statistics import is_symmetric
 from tacit.query.attribute_words import AttributeWords
+from tacit.query.comparison import value_columns
 from tacit.query.formula import Query
 from tacit.query.outline import (
     Conditions,
@@ -52,6 +53,9 @@ class QuestionReader:
         # no formula restricts a target to some entities
         if parsed.among is not None:
             return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
+        if (values := value_columns(query)) and not query.targets:
+            value = next(iter(values.values()))
+            data["sentence"] = f"What is the {self._attribute_words(value.attribute)} of {self._name(value.term.name)}?"
         try:
             group = with_statements(outline(query), self._forward)
             data["sentence"] = self.sentence(group, query)

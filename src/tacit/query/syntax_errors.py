@@ -111,7 +111,9 @@ def _alternatives(expected: set[str]) -> str:
     words = [words for name, words in _EXPECTED.items() if name in expected - _IMPLIED]
     if len(words) > 1:
         return f"{', '.join(words[:-1])} or {words[-1]}"
-    return words[0] if words else "something else"
+    if not words:
+        return "'<', '=' or another comparison" if "COMPARE" in expected else "something else"
+    return words[0]
 
 
 def _excerpt(word: str) -> str:

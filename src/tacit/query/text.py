@@ -250,12 +250,15 @@ class _Builder:
         attribute, term = map(_term, tokens)
         if isinstance(attribute, Variable):
             raise QueryError(
-                f"'{attribute}({term})' asks for an attribute; name it, as in population({term})"
+                f"'{attribute}({term})' asks for an attribute; name it, as in population({term})",
+                tokens[0].line,
+                tokens[0].column,
             )
         return Value(attribute.name, term)
 
-    def presence(self, values: list[Value]) -> Comparison:
-        return Comparison(values[0])
+    def presence(self, parts: list[Value | Difference]) -> Comparison:
+        part = parts[0]
+        return Comparison(part) if isinstance(part, Value) else Comparison(part.left, part.right)
 
     def difference(self, values: list[Value]) -> Difference:
         return Difference(*values)
@@ -265,7 +268,8 @@ class _Builder:
 
     def word(self, parts: list[Any]) -> Word:
         token, *unit = parts
-        return Word(_term(token), *(unit or [""]), token.type in ("NAME", "PARAMETER"))
+        bare = token.type in ("NAME", "PARAMETER", "VARIABLE")
+        return Word(_term(token), unit[0] if unit else "", bare)
 
     def comparison(self, parts: list[Any]) -> WrittenComparison:
         signs = parts[1::2]
@@ -311,14 +315,14 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
     def term(part: Term) -> Term:
         return Entity(label(part.name)) if isinstance(part, Entity) else part
 
-    def operand(part: Word | Value) -> Word | Value:
-        return part if isinstance(part, Word) else replace(part, attribute=label(part.attribute))
+    def value(part: Value) -> Value:
+        return replace(part, attribute=label(part.attribute))
 
     def walk(part: Formula) -> Formula:
         if isinstance(part, Comparison):
-            part = replace(part, left=operand(part.left))
+            part = replace(part, left=value(part.left))
         if isinstance(part, WrittenComparison):
-            part = part.map(operand)
+            part = part.map(lambda side: side if isinstance(side, Word) else value(side))
         if isinstance(part, Atom) and isinstance(part.relation, str):
             part = replace(part, relation=label(part.relation))
         if isinstance(part, Leaf):

@@ -61,8 +61,9 @@ class _Binder:
                 raise
             name = quoted(value.attribute)
             other = "?x" if isinstance(value.term, Entity) else "France"
+            example = f"{name}({value.term}, {other})"
             raise self._error(
-                value, f"{name} is a relation; it takes two arguments, as in {name}({value.term}, {other})"
+                value, f"{name} is a relation; a relation takes two arguments, as in {example}"
             ) from None
         return replace(value, attribute=attributes[i])
 
@@ -72,7 +73,9 @@ class _Binder:
         kinds = [self.attribute(value) for value in values]
         if len({(kind.kind, kind.unit) for kind in kinds}) > 1:
             told = " and ".join(f"{kind.name} is {_described(kind)}" for kind in kinds)
-            raise self._error(comparison.left, f"{told}; values are compared with others of their kind")
+            raise self._error(
+                comparison.left, f"{told}; values are compared with others of their kind"
+            )
         low, high = (
             bound and self.bound(comparison.left, kinds, bound)
             for bound in (comparison.low, comparison.high)
@@ -93,7 +96,9 @@ class _Binder:
             return replace(bound, quantity=Quantity(0.0))
         read = _difference_of(quantity, attribute) if len(kinds) > 1 else _read(quantity, attribute)
         if read is None:
-            what = f"a difference of {attribute.name} is" if len(kinds) > 1 else f"{attribute.name} is"
+            what = (
+                f"a difference of {attribute.name} is" if len(kinds) > 1 else f"{attribute.name} is"
+            )
             kind = "duration" if len(kinds) > 1 and attribute.kind == "date" else attribute.kind
             raise self._error(
                 value,
@@ -103,7 +108,8 @@ class _Binder:
         if quantity.unit and _plain(quantity.unit) != _plain(attribute.unit):
             advice = f"write it in {attribute.unit}" if attribute.unit else "leave the unit out"
             raise self._error(
-                value, f"{attribute.name} is {_described(attribute)}, not in {quantity.unit}; {advice}"
+                value,
+                f"{attribute.name} is {_described(attribute)}, not in {quantity.unit}; {advice}",
             )
         return replace(bound, quantity=replace(read, unit=attribute.unit))
 

@@ -9,7 +9,9 @@ from tacit.graph.quantities import Quantity
 from tacit.query.outline import OtherValue, ValueCondition
 from tacit.query.value_text import value_text
 
-_NUMBER_WORDS = {"<": "below", "<=": "of at most", "=": "of", ">=": "of at least", ">": "above"}
+_NUMBER_WORDS = {
+    "<": "of less than", "<=": "of at most", "=": "of", ">=": "of at least", ">": "of more than"
+}  # fmt: skip
 _DATE_WORDS = {"<": "before", "<=": "up to", "=": "in", ">=": "from", ">": "after"}
 _OTHER_WORDS = {
     "<": "below", "<=": "not above", "=": "equal to", ">=": "not below", ">": "above"
@@ -32,7 +34,7 @@ def value_predicate(conditions: Sequence[ValueCondition], words: str, others: Se
     >>> low = ValueCondition("area", ">", (Quantity(5000.0, unit="km²"),))
     >>> high = ValueCondition("area", "<=", (Quantity(9000.0, unit="km²"),))
     >>> value_predicate([low, high], "area", ["", ""])
-    'has an area above 5,000 km² and of at most 9,000 km²'
+    'has an area of more than 5,000 km² and at most 9,000 km²'
     >>> year = Quantity.parse("1950", "date")
     >>> denied = ValueCondition("founded", "<", (year,), None, True, "date")
     >>> value_predicate([denied], "founded", [""])
@@ -42,6 +44,7 @@ def value_predicate(conditions: Sequence[ValueCondition], words: str, others: Se
     is_event = first.kind == "date" and bool(_EVENT.fullmatch(words))
     pairs = zip(conditions, others, strict=True)
     limits = " and ".join(filter(None, (_limits(each, other, is_event) for each, other in pairs)))
+    limits = limits.replace(" and of ", " and ")
     if is_event:
         return f"was {'not ' * first.denied}{words} {limits}".rstrip()
     has = "does not have" if first.denied else "has"

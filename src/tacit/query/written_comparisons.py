@@ -174,9 +174,9 @@ def _resolved(
     """The formula of a comparison, by the variables of values."""
     sides = written.sides
     words = [each for each in sides if isinstance(each, Word)]
-    if written.operators == ("!=",) and len(words) == 2:
-        if not any(each.unit or each.term in values for each in words):
-            return Inequality(*written.terms)
+    plain = len(words) == 2 and not any(each.unit or each.term in values for each in words)
+    if written.operators == ("!=",) and plain:
+        return Inequality(*written.terms)
     for word in words:
         if isinstance(word.term, Variable) and word.term not in values:
             raise _entity_error(word.term, written, place_of)

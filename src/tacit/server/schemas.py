@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from tacit.engine.answers.answers import LIKELY
 from tacit.engine.settings import EngineSettings
 from tacit.query.text import MAX_CHARACTERS
+from tacit.server.value_schemas import QuantityReply, WitnessComparison
 from tacit.settings import settings_of
 
 CHANGEABLE = ("search", "k", "logic", "observed", "new")  # engine settings that a request may bring
@@ -198,48 +199,6 @@ class WitnessAtom(Schema):
     """The most similar known facts of the relation, where no rule speaks for the atom."""
     follows_by: int | None = None
     """The rule that a known atom follows by, where it is no fact of the graph."""
-
-
-class QuantityReply(Schema):
-    """The value of an attribute: known, or predicted with its interval."""
-
-    attribute: str
-    kind: Literal["number", "date", "duration"] | None = None
-    unit: str = ""
-    value: float | str | None = None
-    """A number; a date or a duration as ISO 8601 writes it. Of a prediction, the median."""
-    values: list[float | str] = []
-    """All known values, where there are several."""
-    text: str = ""
-    """The value as people read it."""
-    known: bool = False
-    low: float | str | None = None
-    """The lower end of a prediction's interval."""
-    high: float | str | None = None
-    level: float | None = None
-    """The share of true values that lie in such intervals."""
-    presence: float | None = None
-    """How probable it is that the entity has a value at all."""
-
-
-class ComparedValue(QuantityReply):
-    """A value in a comparison, with the entity that has it; without a value where none is there."""
-
-    entity: str
-    label: str
-
-
-class WitnessComparison(Schema):
-    """A comparison in a reason: one value in a range, or the difference of two."""
-
-    values: list[ComparedValue]
-    low: float | None
-    """The lower end of the range; dates count in days, durations in seconds."""
-    high: float | None
-    score: float
-    observed: bool
-    """Whether all values are known."""
-    negated: bool = False
 
 
 class WitnessPart(Schema):

@@ -114,8 +114,8 @@ def statements(answers: Answers) -> Iterator[str]:
     if answers.counted is not None:
         yield f"{results} <{SCHEME}known> {_typed(str(answers.counted.known), 'integer')} ."
         yield f"{results} <{SCHEME}expected> {_typed(repr(answers.counted.expected), 'double')} ."
-    columns = [name.removeprefix("?") for name in answers.quantities]
-    for variable in (*answers.variables, *columns):
+    named = [name[1:] for name in answers.quantities if name.startswith("?")]
+    for variable in (*answers.variables, *named):
         yield f"{results} <{_RS}resultVariable> {_literal(variable)} ."
     for rank, answer in answers.ranked:
         solution = f"{stem}{rank}"
@@ -124,8 +124,8 @@ def statements(answers: Answers) -> Iterator[str]:
         yield f"{solution} <{SCHEME}score> {_typed(repr(answer.score), 'double')} ."
         yield f"{solution} <{SCHEME}known> {_boolean(answer.known)} ."
         bindings = [(v, n_triples(label, answers.prefixes)) for v, label in answer.values.items()]
-        quantities = answer.quantities.items()
-        bindings += [(n.removeprefix("?"), _quantity(value)) for n, value in quantities if value]
+        found = ((name, answer.quantities[f"?{name}"]) for name in named)
+        bindings += [(name, _quantity(value)) for name, value in found if value is not None]
         for number, (variable, term) in enumerate(bindings, start=1):
             binding = f"{solution}x{number}"
             yield f"{solution} <{_RS}binding> {binding} ."

@@ -227,7 +227,10 @@ def _cells(answers: Answers) -> list[list[str]]:
 
     return [
         [
-            *([cell(answer, variable) for variable in answer.names] or [escape_control_chars(answer.name)]),
+            *(
+                [cell(answer, variable) for variable in answer.names]
+                or [escape_control_chars(answer.name)]
+            ),
             *(_said(value) for value in answer.quantities.values()),
         ]
         for answer in answers
@@ -237,9 +240,16 @@ def _cells(answers: Answers) -> list[list[str]]:
 def _truth(answers: Answers) -> str:
     """Yes or no, or the values that are asked for."""
     values = answers[0].quantities.items()
-    return ", ".join(f"{escape_control_chars(name)} = {_said(value)}" for name, value in values) or answers.truth
+    return (
+        ", ".join(f"{escape_control_chars(name)} = {_said(value)}" for name, value in values)
+        or answers.truth
+    )
 
 
 def _said(value: AnswerValue | None) -> str:
     """A value with whether it is known; a dash where there is none."""
-    return "–" if value is None else escape_control_chars(f"{value} {'' if value.known else 'predicted'}".strip())
+    return (
+        "–"
+        if value is None
+        else escape_control_chars(f"{value} {'' if value.known else 'predicted'}".strip())
+    )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit.engine.atoms.comparisons import Comparisons
 from tacit.graph.attributes import Attribute
 from tacit.graph.quantities import Quantity
-from tacit.links.values.predictor import PredictedValue
 from tacit.query.value_text import predicted_text, value_text
+
+if TYPE_CHECKING:
+    from tacit.engine.atoms.comparisons import Comparisons
+    from tacit.links.values.predictor import PredictedValue
 
 Plain = float | str  # a number; a date or a duration as ISO 8601 writes it
 

@@ -41,8 +41,8 @@ def known_answers(
     if parts.index is None:
         return [[] for _ in relations]
     slots = entities.numpy(), relations.numpy()
-    facts = parts.index, parts.graph.num_entities, parts.known_values
-    implied = symbolic_sets(plan, *slots, *facts)
+    size = parts.graph.num_entities
+    implied = symbolic_sets(plan, *slots, parts.index, size, parts.known_values)
     return [implied[row].tolist() for row in range(len(relations))]
 
 
@@ -51,8 +51,8 @@ def known_truths(parts: EngineParts, plan: Plan, entities: Tensor, relations: Te
     if parts.index is None:
         return torch.zeros(len(relations), dtype=torch.bool)
     slots = entities.numpy(), relations.numpy()
-    facts = parts.index, parts.graph.num_entities, parts.known_values
-    return torch.from_numpy(holds(plan, *slots, *facts))
+    size = parts.graph.num_entities
+    return torch.from_numpy(holds(plan, *slots, parts.index, size, parts.known_values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,8 @@ class Execution:
             return cls(parts, bound, span, paths, new)
         if not parts.search.probabilities:
             raise QueryError(
-                f"scores of {parts.search.name} are no probabilities, so nothing says which answers "
-                "are likely enough to be ordered by their values; use another search"
+                f"scores of {parts.search.name} are no probabilities, so nothing says which "
+                "answers are likely enough to be ordered by their values; use another search"
             )
         fewest = 0 if span.floor == ZERO else None
         page = Span(span.start, span.stop, span.floor, ended_by=span.ended_by)
@@ -268,9 +268,7 @@ class Execution:
             witness(graph, self.bound.compiled, proof, known and not place, self._evidence)
             for place, proof in enumerate(proofs)
         )
-        quantities = {
-            name: self._value(value, values) for name, value in self.bound.values.items()
-        }
+        quantities = {name: self._value(value, values) for name, value in self.bound.values.items()}
         return Answer(
             entity, i, math.exp(score), score, known, witnesses, "", labels, names, quantities
         )

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tacit.engine.answers.answer_values import AnswerValue
-from tacit.engine.atoms.comparisons import Comparisons
 from tacit.graph.attributes import Attribute
 from tacit.query.value_text import range_text, sign_of
 
 if TYPE_CHECKING:
+    from tacit.engine.atoms.comparisons import Comparisons
     from tacit.engine.search.proofs import Proof
     from tacit.graph.graph import Graph
 

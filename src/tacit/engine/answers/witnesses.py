@@ -14,7 +14,6 @@ from tacit.engine.answers.evidence import (
     Evidence,
     EvidenceFact,
 )
-
 from tacit.engine.answers.witness_comparison import WitnessComparison, witness_comparison
 
 if TYPE_CHECKING:
@@ -191,7 +190,8 @@ class Witness:
     @property
     def predicted(self) -> int:
         """How many of the atoms and comparisons are predictions."""
-        return sum(not part.observed for part in (*self.atoms, *self.comparisons))
+        atoms = sum(not atom.observed for atom in self.atoms)
+        return atoms + sum(not comparison.observed for comparison in self.comparisons)
 
     def lines(self) -> list[tuple[str, bool]]:
         """The witness as lines of text, each with whether it carries the answer.

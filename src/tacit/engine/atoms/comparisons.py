@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.graph.fact_index import Floats, Integers, Ints, spread
+from tacit.graph.fact_index import Flags, Floats, Integers, Ints, spread
 from tacit.graph.value_index import ValueIndex
 from tacit.links.values.predictor import PredictedValue, ValuePredictor
 from tacit.query.plans.plan import Difference, Within
@@ -28,7 +28,7 @@ class Comparisons:
 
     known: ValueIndex
     predictor: ValuePredictor | None = None
-    device: torch.device = torch.device("cpu")
+    device: torch.device | None = None  # the CPU
 
     def row(self, step: Within) -> Tensor:
         """The value of a comparison for every entity, `[N]`."""
@@ -58,7 +58,7 @@ class Comparisons:
         """The value of a comparison of each source with every entity, `[B, N]`."""
         ids = sources.cpu().numpy()
         out = np.zeros((len(ids), self.known.num_entities))
-        out[self.known.differing(*vars(step).values(), ids)] = 1.0
+        out[self.known.differing(*step.compared, ids)] = 1.0
         if self.predictor is None or step.low > step.high:
             return self._logs(out)
         known = self.known.known(step.left)[ids]
@@ -80,28 +80,30 @@ class Comparisons:
             return None
         return self.predictor.predicted(self._id(attribute), entity)
 
-    def _rows_from_missing(self, step: Difference, ids: Integers, missing: Floats) -> Floats:
+    def _rows_from_missing(self, step: Difference, ids: Integers, missing: Flags) -> Floats:
         """The values of a comparison of sources without a known value with every entity."""
         assert self.predictor is not None
         left, right = self._id(step.left), self._id(step.right)
-        sources = torch.from_numpy(ids).long().to(self.device)
         low, high = step.low, step.high
-        out = _numbers(self.predictor.difference(left, right, sources, low, high)) * missing
+        predicted = self.predictor.difference(left, right, self._ids(ids), low, high)
+        out = _numbers(predicted) * missing
         entities, lows, highs = self.known.ranges(step.right, low, high)
         if len(entities):
             size = max(1, _PAIRS // len(entities))
             for start in range(0, len(ids), size):
                 few = ids[start : start + size]
                 found = self._within(
-                    left, few.repeat(len(entities)), np.tile(lows, len(few)), np.tile(highs, len(few))
+                    left,
+                    few.repeat(len(entities)),
+                    np.tile(lows, len(few)),
+                    np.tile(highs, len(few)),
                 )
                 np.add.at(out[start : start + size].T, entities, found.reshape(len(few), -1).T)
         return out
 
     def _pairs(self, step: Difference, sources: Integers, targets: Integers) -> Floats:
         """The probability that each pair satisfies a comparison."""
-        ends = vars(step).values()
-        out = self.known.differ(*ends, sources, targets).astype(np.float64)
+        out = self.known.differ(*step.compared, sources, targets).astype(np.float64)
         if self.predictor is None or step.low > step.high or not len(out):
             return out
         left, right = self._id(step.left), self._id(step.right)
@@ -113,13 +115,19 @@ class Comparisons:
         self._add_within(out, knows_right & ~knows_left, near, targets, left, sources)
         rows = (~knows_left & ~knows_right).nonzero()[0]
         if len(rows):
-            pairs = (torch.from_numpy(ids[rows]).long().to(self.device) for ids in (sources, targets))
-            found = self.predictor.difference_of(left, right, *pairs, step.low, step.high)
+            ends = self._ids(sources[rows]), self._ids(targets[rows])
+            found = self.predictor.difference_of(left, right, *ends, step.low, step.high)
             out[rows] = _numbers(found)
         return out
 
     def _add_within(
-        self, out: Floats, mask: Floats, near: Ranges, known: Integers, attribute: int, others: Integers
+        self,
+        out: Floats,
+        mask: Flags,
+        near: Ranges,
+        known: Integers,
+        attribute: int,
+        others: Integers,
     ) -> None:
         """Add the probabilities that missing values of `others` are in ranges around known ones."""
         rows = mask.nonzero()[0]
@@ -131,10 +139,12 @@ class Comparisons:
     def _within(self, attribute: int, entities: Integers, lows: Floats, highs: Floats) -> Floats:
         """The probability that each entity has a value in a range of its own."""
         assert self.predictor is not None
-        ids = torch.from_numpy(np.ascontiguousarray(entities)).long()
-        ends = (torch.from_numpy(np.ascontiguousarray(end)) for end in (lows, highs))
-        columns = (column.to(self.device) for column in (ids, *ends))
-        return _numbers(self.predictor.probability_of(attribute, *columns))
+        low, high = (torch.from_numpy(end.copy()).to(self.device) for end in (lows, highs))
+        ids = self._ids(entities)
+        return _numbers(self.predictor.probability_of(attribute, ids, low, high))
+
+    def _ids(self, entities: Integers) -> Tensor:
+        return torch.from_numpy(entities.copy()).long().to(self.device)
 
     def _id(self, attribute: str) -> int:
         return self.known.attributes.names.id(attribute)

@@ -139,9 +139,7 @@ class SearchProofs(Fold[int, Proof]):
         score = self.atoms.comparisons.pairs(step, *(torch.tensor([end]) for end in ends))
         return self._comparison([(step.left, ends[0]), (step.right, ends[1])], step, float(score))
 
-    def _comparison(
-        self, values: Sequence[tuple[str, int]], step: Compared, score: float
-    ) -> Proof:
+    def _comparison(self, values: Sequence[tuple[str, int]], step: Compared, score: float) -> Proof:
         known = self.atoms.comparisons.known
         observed = all(known.known(attribute)[entity] for attribute, entity in values)
         compared = tuple(values), step.low, step.high

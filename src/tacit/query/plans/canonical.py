@@ -11,7 +11,7 @@ equals the first of the question.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -28,6 +28,7 @@ from tacit.query.formula import (
     Not,
     Or,
     Query,
+    Term,
     Variable,
     children,
     exists,
@@ -152,8 +153,9 @@ def merged(formula: Formula, entities: Sequence[int]) -> Formula:
             choices = [(_values_by_rank(each, entities), each) for each in (part, part.flipped())]
         key, part = next((choice for choice in choices if choice[0] in parts), choices[0])
         same = parts.get(key)
-        both = isinstance(same, Comparison) and isinstance(part, Comparison)
-        parts[key] = _oriented(same.joined(part)) if both else part
+        if isinstance(same, Comparison) and isinstance(part, Comparison):
+            part = _oriented(same.joined(part))
+        parts[key] = part
     return And(tuple(parts.values())) if len(parts) > 1 else next(iter(parts.values()))
 
 
@@ -189,17 +191,13 @@ def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
                 asked = bool(formula.name)
                 formula = _oriented(formula)
                 sides = [
-                    f"{value.attribute!r}({scope.get(value.term, value.term)!r})"
-                    for value in formula.values
+                    f"{value.attribute!r}({_placed(value.term, scope)})" for value in formula.values
                 ]
                 if _is_symmetric(formula):
                     sides.sort()
                 return f"C({asked},{'-'.join(sides)},{formula.interval})"
             case Atom() | Inequality():
-                ends = [
-                    str(scope.get(e, e)) if isinstance(e, Variable) else repr(e.name)
-                    for e in formula.terms
-                ]
+                ends = [_placed(e, scope) for e in formula.terms]
                 if isinstance(formula, Inequality):
                     return "!=".join(sorted(ends))
                 # a variable relation is the only atom of its query
@@ -330,6 +328,11 @@ class _Graph:
                 ends = sorted((left, right), key=lambda end: self.entities[int(end.name)])
                 return formula.with_terms(ends)
         return formula
+
+
+def _placed(term: Term, scope: Mapping[Variable, int]) -> str:
+    """An entity by its name, a variable by its number."""
+    return str(scope.get(term, term)) if isinstance(term, Variable) else repr(term.name)
 
 
 def _is_symmetric(formula: Formula) -> bool:

@@ -381,7 +381,9 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> lis
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if f.free == {neighbour}]
         links = [f for f in factors if f.free == {cut, neighbour}]
-        if anchored(neighbour, own) and not all(isinstance(f, Inequality | Comparison) for f in links):
+        if anchored(neighbour, own) and not all(
+            isinstance(f, Inequality | Comparison) for f in links
+        ):
             with suppress(_NeedsCut):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in links])
                 source = _intersect([_node(f, neighbour, slots) for f in own])

@@ -79,8 +79,8 @@ class Visitor(Generic[End, Value]):
 class Fold(Visitor[End, Value], ABC):
     """Evaluates the steps of a plan; a subclass is an algebra over tensors, sets or proofs.
 
-    `Project`, `Best`, `Cutset`, `Everything`, `Unequal`, `Within` and `Difference` have methods only
-    in algebras that support them.
+    `Project`, `Best`, `Cutset`, `Everything`, `Unequal`, `Within` and `Difference` have methods
+    only in algebras that support them.
     """
 
     def intersect(self, step: Intersect[Step], place: EvalContext[End]) -> Value:

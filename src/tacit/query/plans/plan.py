@@ -60,6 +60,11 @@ class Difference:
     low: float
     high: float
 
+    @property
+    def compared(self) -> tuple[str, str, float, float]:
+        """The attributes and the range."""
+        return self.left, self.right, self.low, self.high
+
 
 @dataclass(frozen=True)
 class Source:

@@ -192,7 +192,7 @@ class SetFold(Fold[Ends, Sets]):
     def difference(self, step: steps.Difference, place: Context) -> Sets:
         """The entities with a known value that differs from one of each source as it should."""
         sources = place.start
-        at, entities = self.known.differing(*vars(step).values(), sources.entities)
+        at, entities = self.known.differing(*step.compared, sources.entities)
         keys = distinct(at * self.num_entities + entities, len(sources.rows) * self.num_entities)
         return Sets.finite(keys, len(sources.rows), self.num_entities)
 
@@ -208,7 +208,7 @@ class SetFold(Fold[Ends, Sets]):
                 return self.all([found, *(self.of(each, place) for each in differences)])
             rows, targets = np.divmod(found.keys, self.num_entities)
             pairs = place.source.entities[rows], targets
-            mask = self.known.differ(*vars(part).values(), *pairs)
+            mask = self.known.differ(*part.compared, *pairs)
             found = Sets(found.keys[mask], found.cofinite, self.num_entities)
         return found
 
@@ -295,7 +295,7 @@ class SetFold(Fold[Ends, Sets]):
             ids = self._directed(part, rows)
             at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
         else:
-            known = np.flatnonzero(self.known.known(part.left))
+            known = np.flatnonzero(self.known.known(part.left)).astype(np.int32)
             at, heads = np.divmod(np.arange(len(rows) * len(known)), max(1, len(known)))
             heads = known[heads]
         keys = rows[at] * self.num_entities + heads

@@ -9,6 +9,7 @@ from itertools import count
 
 from tacit.errors import QueryError
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     Atom,
     Exists,
@@ -20,6 +21,7 @@ from tacit.query.formula import (
     Term,
     Variable,
     children,
+    leaves,
     walk,
 )
 from tacit.query.plans.canonical import skeleton
@@ -45,6 +47,8 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
         raise QueryError(
             "SPARQL is written for entities, tuples of them, yes or no, and how many entities"
         )
+    if query.order or any(isinstance(leaf, Comparison) for leaf in leaves(query.formula)):
+        raise QueryError("values of attributes are compared and ordered in the text syntax alone")
     if unbound := [target for target in query.targets if target not in query.formula.free]:
         raise QueryError(
             f"{unbound[0]} occurs nowhere in the formula, and SPARQL could not give it a value"

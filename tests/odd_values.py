@@ -1,4 +1,4 @@
-"""Random values of attributes, a predictor with odd probabilities, and comparisons by definition."""
+"""Random values of attributes, a predictor of odd probabilities, comparisons by definition."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class Numbers:
         self.size = size
         self.values: dict[str, list[list[float]]] = {
             name: [
-                sorted({float(random.integers(LEVELS)) for _ in range(random.integers(0, most + 1))})
+                sorted(
+                    {float(random.integers(LEVELS)) for _ in range(random.integers(0, most + 1))}
+                )
                 for _ in range(size)
             ]
             for name in ATTRIBUTES
@@ -85,10 +87,8 @@ class Numbers:
         known = [self.values[name][entity] for name, entity in ends]
         ids = [ATTRIBUTES.index(name) for name, _ in ends]
         entities = [entity for _, entity in ends]
-        if len(ends) == 1:
-            differences = known[0]
-        else:
-            differences = [x - y for x in known[0] for y in known[1]]
+        others = known[1] if len(ends) > 1 else [0.0]
+        differences = [x - y for x in known[0] for y in others]
         if all(known):
             return float(any(low <= difference <= high for difference in differences))
         if self.predictor is None or low > high:
@@ -102,7 +102,9 @@ class Numbers:
             ranges, missing = [(x - high, x - low) for x in known[0]], 1
         else:
             ranges, missing = [(y + low, y + high) for y in known[1]], 0
-        parts = (self.predictor.one(ids[missing], entities[missing], *each) for each in _joined(ranges))
+        parts = (
+            self.predictor.one(ids[missing], entities[missing], *each) for each in _joined(ranges)
+        )
         return min(1.0, sum(parts))
 
 

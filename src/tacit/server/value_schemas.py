@@ -1,0 +1,55 @@
+"""Schemas of values of attributes, in answers and in reasons."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ValueSchema(BaseModel):
+    """A schema whose fields are described by the strings below them."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class QuantityReply(ValueSchema):
+    """The value of an attribute: known, or predicted with its interval."""
+
+    attribute: str
+    kind: Literal["number", "date", "duration"] | None = None
+    unit: str = ""
+    value: float | str | None = None
+    """A number; a date or a duration as ISO 8601 writes it. Of a prediction, the median."""
+    values: list[float | str] = []
+    """All known values, where there are several."""
+    text: str = ""
+    """The value as people read it."""
+    known: bool = False
+    low: float | str | None = None
+    """The lower end of a prediction's interval."""
+    high: float | str | None = None
+    level: float | None = None
+    """The share of true values that lie in such intervals."""
+    presence: float | None = None
+    """How probable it is that the entity has a value at all."""
+
+
+class ComparedValue(QuantityReply):
+    """A value in a comparison, with the entity that has it; without a value where none is there."""
+
+    entity: str
+    label: str
+
+
+class WitnessComparison(ValueSchema):
+    """A comparison in a reason: one value in a range, or the difference of two."""
+
+    values: list[ComparedValue]
+    low: float | None
+    """The lower end of the range; dates count in days, durations in seconds."""
+    high: float | None
+    score: float
+    observed: bool
+    """Whether all values are known."""
+    negated: bool = False
