@@ -74,7 +74,14 @@ def test_a_change_is_seen_by_all_workers_and_fails_no_question(service: Running)
     assert reply.status_code == 200, reply.text
     summary = reply.json()
     assert summary.pop("seconds") >= 0
-    assert summary == {"added": 2, "removed": 0, "unchanged": 0, "entities": 2, "relations": 1}
+    assert summary == {
+        "added": 2,
+        "removed": 0,
+        "unchanged": 0,
+        "values": 0,
+        "entities": 2,
+        "relations": 1,
+    }
     assert after == [["Atlantis", "Spain"]] * 6
     first = seen.index(["Atlantis", "Spain"])
     assert seen == [["Spain"]] * first + [["Atlantis", "Spain"]] * (len(seen) - first)

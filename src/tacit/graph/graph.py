@@ -258,13 +258,16 @@ class Graph:
         return Statistics.of(self, hubs)
 
     def write(self, path: str | Path) -> None:
-        """Writes label facts to one `.tsv` or `.txt` file, or its splits to a folder.
+        """Writes facts and values to a `.tsv`, `.txt` or `.nt` file, or its splits to a folder.
 
         The file may be packed.
         """
+        from tacit.graph.formats.files import extension
         from tacit.graph.formats.label_tables import write_tsv
+        from tacit.graph.formats.writing import write_n_triples
 
-        write_tsv(self, path)
+        write = write_n_triples if extension(Path(path)) == ".nt" else write_tsv
+        write(self, path)
 
     def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (default: all), in both directions; cached."""

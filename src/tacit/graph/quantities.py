@@ -147,6 +147,8 @@ def _duration(text: str) -> Quantity | None:
     if match is None:
         return None
     seconds = sum(float(match[name] or 0) * size for name, size in _SECONDS.items())
+    if not math.isfinite(seconds):
+        return None
     return Quantity(-seconds if match["sign"] else seconds, "duration")
 
 

@@ -79,7 +79,8 @@ def recognise(
     candidates -= {i for label in settled for i in graph.relations.resolve(label)}
     candidates = {i for i in candidates if i not in forms and not _is_relation_of(like, graph, i)}
     facts = _Facts.of(graph, candidates | forms.keys())
-    recognised = facts.recognised(candidates)
+    codes = TailCodes.of(graph, facts.rows[facts.order, 2])
+    recognised = facts.recognised(candidates, codes)
     forms |= _with_bare_names(graph, recognised, forms.values())
     attributes = [*graph.attributes.listed]
     notes = [*graph.notes]
@@ -87,17 +88,21 @@ def recognise(
     parts = [graph.attributes.rows]
     for relation, form in sorted(forms.items()):
         at = facts.of_relation(relation)
-        tails = TailValues.of(graph, facts.rows[at, 2], form.kind)
-        bad = ~tails.known & (not form.keeps_facts)
+        tails = facts.rows[at, 2]
+        if relation in recognised and form.kind and codes.kind(tails) == form.kind:
+            values = codes.values(tails, form.kind)
+        else:
+            values = TailValues.of(graph, tails, form.kind)
+        bad = ~values.known & (not form.keeps_facts)
         if bad.any():
             skipped = facts.rows[at[bad]]
             if not skip_bad:
-                raise _error(graph, skipped, form.name, tails.kind, locate, bool(wanted))
-            notes.append(_skipped(graph, skipped, form.name, tails.kind))
-        taken[at[tails.known | bad]] = True
-        if tails.known.any():
-            attribute = _attribute_id(attributes, form, tails.kind)
-            parts.append(facts.values(at, attribute, tails)[tails.known])
+                raise _error(graph, skipped, form.name, values.kind, locate, bool(wanted))
+            notes.append(_skipped(graph, skipped, form.name, values.kind))
+        taken[at[values.known | bad]] = True
+        if values.known.any():
+            attribute = _attribute_id(attributes, form, values.kind)
+            parts.append(facts.values(at, attribute, values)[values.known])
     if wanted is None:
         known = {*known, *(like.attributes.names if like else ())}
         were_relations = all(each.name in known for each in graph.attributes.listed)
@@ -105,12 +110,12 @@ def recognise(
     graph = replace(graph, notes=tuple(notes))
     if not taken.any():
         return graph
-    values = Attributes(tuple(attributes), np.concatenate(parts))
+    both = Attributes(tuple(attributes), np.concatenate(parts))
     readable = {**graph.attributes.readable}
     for relation, form in forms.items():
         if names := graph.relations.names.get(graph.relations[relation]):
             readable.setdefault(form.name, names)
-    return replace(_without(graph, facts, taken, values), attributes=values.named(readable))
+    return replace(_without(graph, facts, taken, both), attributes=both.named(readable))
 
 
 class _Facts(NamedTuple):
@@ -147,14 +152,13 @@ class _Facts(NamedTuple):
         rows["split"] = self.splits[at]
         return rows
 
-    def recognised(self, candidates: Iterable[int]) -> dict[int, _Form]:
+    def recognised(self, candidates: Iterable[int], codes: TailCodes) -> dict[int, _Form]:
         """The relations of which all tails are of one kind, and no names or ids."""
         graph = self.graph
         candidates = sorted(candidates)
         if not candidates:
             return {}
         tails = {relation: self.rows[self.of_relation(relation), 2] for relation in candidates}
-        codes = TailCodes.of(graph, np.concatenate([*tails.values()]))
         kinds = {relation: codes.kind(tails[relation]) for relation in candidates}
         named = np.zeros(graph.num_entities, dtype=bool)  # heads, and tails beside names
         to_values = [relation for relation, kind in kinds.items() if kind]

@@ -21,10 +21,10 @@ def _joined(columns: object) -> str:
     return ",".join(map(str, columns))
 
 
-def _names(attributes: object) -> tuple[str, ...] | None:
+def _names(attributes: object) -> tuple[str, ...]:
     """The names of attributes: a text with commas, a list, or False for none."""
-    if isinstance(attributes, bool):
-        return None if attributes else ()
+    if attributes is False:
+        return ()
     listed = attributes.split(",") if isinstance(attributes, str) else attributes
     if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
         raise TypeError

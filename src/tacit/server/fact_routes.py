@@ -67,6 +67,8 @@ class FactsReply(Schema):
     removed: int
     unchanged: int
     """Facts that were there already, or were not there to be removed."""
+    values: int
+    """How many of those that were changed are values of attributes."""
     entities: int
     """New entities, which got vectors that are fitted to their facts."""
     relations: int

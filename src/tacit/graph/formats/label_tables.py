@@ -271,8 +271,8 @@ def write_tsv(graph: Graph, path: str | Path) -> None:
         if extension(path) not in (".tsv", ".txt"):
             packings = ", ".join(PACKINGS)
             raise DataError(
-                f"must end in .tsv or .txt, packed or not ({packings}), or name a folder by no "
-                "extension",
+                f"must end in .tsv, .txt or .nt, packed or not ({packings}), or name a folder by "
+                "no extension",
                 path,
             )
         with atomic_file(path) as file:

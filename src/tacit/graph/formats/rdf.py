@@ -83,7 +83,7 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
         builder.add(split, fields)
         if reader.values:
             builder.add_quantities(split, reader.values)
-            reader.values.clear()
+            reader.values = []
     noticed = reader.noticed
     if empty and not noticed["names"]:
         only = "has literals as its only objects; `literals=True` keeps them"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 from tacit.graph.labels.prefixes import SCHEME
-from tacit.graph.quantities import Kind, Quantity
+from tacit.graph.quantities import KINDS, Kind, Quantity
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = (
@@ -40,7 +40,8 @@ def read_literal(text: str, datatype: str) -> Quantity | None:
         return None
     own = datatype.removeprefix(SCHEME)
     unit = unquote(own) if own != datatype else datatype[max(map(datatype.rfind, "/#:")) + 1 :]
-    return Quantity(number.value, unit=unit)
+    fits = unit not in KINDS and not {"[", "]"} & set(unit)
+    return Quantity(number.value, unit=unit) if fits else None
 
 
 def literal(quantity: Quantity) -> str:
