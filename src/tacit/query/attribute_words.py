@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from tacit.graph.attributes import Attribute
 from tacit.graph.graph import Graph
+from tacit.graph.quantities import Quantity
+from tacit.graph.value_statistics import AttributeStatistics
 from tacit.query.terms import quoted
-from tacit.query.value_text import rounded_text
+from tacit.query.value_text import rounded_text, value_text
 from tacit.query.wording import in_words
 
 
@@ -19,11 +21,34 @@ class AttributeWords:
     def __init__(self, graph: Graph) -> None:
         self.names = graph.attributes.names
         self.attributes = graph.attributes
+        self.relations = graph.relations
         self.describe = cache(self._describe)
 
-    def described(self, labels: Iterable[str]) -> list[dict[str, Any]]:
-        """Describes attributes by their labels."""
-        return [self.describe(label) for label in labels]
+    def described_at_length(self, statistics: AttributeStatistics) -> dict[str, Any]:
+        """The same with statistics, as plain data for JSON."""
+        attribute = self.attributes.listed[self.names.id(statistics.name)]
+        plain = replace(attribute, unit="")
+        ends = {name: getattr(statistics, name) for name in ("lowest", "median", "highest")}
+        texts = {name: self._value_text(text, attribute) for name, text in ends.items()}
+        among = self.relations.get(statistics.among) if statistics.among else None
+        edges = statistics.edges
+        return self.describe(statistics.name) | texts | {
+            "entities": statistics.entities,
+            "missing": statistics.missing,
+            "among": statistics.among,
+            "among_words": "" if among is None else in_words(self.relations.name(among & ~1)),
+            "histogram": {
+                "counts": statistics.histogram,
+                "edges": edges,
+                "texts": [rounded_text(edge, plain) for edge in edges],
+                "log": statistics.is_log,
+            },
+        }
+
+    @staticmethod
+    def _value_text(text: str, attribute: Attribute) -> str:
+        quantity = Quantity.parse(text, attribute.kind) if text else None
+        return "" if quantity is None else value_text(replace(quantity, unit=attribute.unit))
 
     def name(self, label: str) -> str:
         """The readable name of an attribute, where unambiguous; one of another graph keeps its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tacit.errors import SettingsError
 from tacit.graph.fact_index import Ids
 from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.query.attribute_words import AttributeWords
 from tacit.query.formula import Query, quoted
 from tacit.query.outline import outline
 from tacit.query.sampling.sampling import sample
@@ -34,6 +36,7 @@ class Completions:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._attributes = AttributeWords(graph)
         self._column = lru_cache(_CACHED_ENDS)(self._most_frequent)
 
     def relations(self, typed: str, limit: int) -> Matches:
@@ -43,16 +46,31 @@ class Completions:
         ids = [i for i in map(words.id, words.complete(typed, 2 * limit)) if i % 2 == 0]
         return [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]
 
+    def attributes(self, typed: str, limit: int) -> list[dict[str, Any]]:
+        """Attributes that complete a prefix."""
+        _check(typed, limit)
+        found = self.graph.attributes.names.complete(typed, limit) if limit else []
+        return [self._attributes.describe(label) for label in found]
+
     def entities(
         self, typed: str, limit: int, relation: str | None = None, end: str = "object"
     ) -> Matches:
-        """Entities that complete a prefix, those at an end of a relation first."""
+        """Entities that complete a prefix, those at an end of a relation first.
+
+        In place of the relation an attribute may stand: those with values come first.
+        """
         _check(typed, limit)
         if end not in ("subject", "object"):
             raise SettingsError(f"end is {end!r}; it must be one of subject, object", "end")
         words = self.graph.entities
         known = None if relation is None else self.graph.relations.get(relation)
-        at_end = [] if known is None else words.complete(typed, limit, self._at_end(known, end))
+        attribute = None if relation is None else self.graph.attributes.names.get(relation)
+        first: list[int] = []
+        if known is not None:
+            first = self._at_end(known, end)
+        elif attribute is not None:
+            first = np.unique(self.graph.attributes.column(attribute)[0])[:_MOST_ENTITIES].tolist()
+        at_end = words.complete(typed, limit, first) if first else []
         ids = dict.fromkeys(map(words.id, (*at_end, *words.complete(typed, limit))))
         return _rows(words, list(ids)[:limit])
 

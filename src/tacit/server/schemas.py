@@ -110,7 +110,9 @@ class ReadReply(Schema):
         description=(
             "Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like "
             "this one, or a step with `relation`, its `words`, `inverse`, `not`, and an `entity` "
-            "with its `name`, or a group `of` more."
+            "with its `name`, or a group `of` more, or a comparison with `attribute`, its `words`, "
+            "`kind`, `unit` and `range`, `operator`, `literals` or the value `than` which it is, "
+            "and `not`. The outermost has the `columns` of values, and the `order` of answers."
         )
     )
     undrawable: str | None
@@ -204,7 +206,7 @@ class WitnessAtom(Schema):
 class WitnessPart(Schema):
     """A part of a reason, as the formula has it."""
 
-    kind: Literal["atom", "inequality", "and", "or", "not", "true"]
+    kind: Literal["atom", "inequality", "comparison", "and", "or", "not", "true"]
     score: float
     carried: bool = True
     """Whether it is the part of an `or` that carries the answer."""

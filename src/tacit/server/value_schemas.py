@@ -22,7 +22,9 @@ class QuantityReply(ValueSchema):
     value: float | str | None = None
     """A number; a date or a duration as ISO 8601 writes it. Of a prediction, the median."""
     values: list[float | str] = []
-    """All known values, where there are several."""
+    """Known values, where there are several, at most 100."""
+    count: int | None = None
+    """How many there are."""
     text: str = ""
     """The value as people read it."""
     known: bool = False
@@ -40,6 +42,9 @@ class ComparedValue(QuantityReply):
 
     entity: str
     label: str
+    numbers: list[float] = []
+    """The known values as they are compared: dates in days, durations in seconds; of a prediction
+    the median and both ends of the interval."""
 
 
 class WitnessComparison(ValueSchema):
@@ -49,6 +54,10 @@ class WitnessComparison(ValueSchema):
     low: float | None
     """The lower end of the range; dates count in days, durations in seconds."""
     high: float | None
+    ends: list[str] = []
+    """The ends as people read them; empty for none."""
+    sign: str = ""
+    """The operator between two values; empty for one, or for a range of their difference."""
     score: float
     observed: bool
     """Whether all values are known."""

@@ -40,6 +40,7 @@ A question is what is asked for, a colon, and a formula: `?x : relation(Subject,
 | and, or, not | `f & g`, `f | g`, `!f` |
 | for some entity | `exists ?y . f` |
 | another entity than | `?x != Name`, `?x != ?y` |
+| a number or a date | `area(?x) > 1000`, `1900 <= founded(?x) < 1950`, `area(?x) < area(Name)` |
 
 `!` binds tighter than `&`, and `&` tighter than `|`; use brackets.
 
@@ -50,6 +51,9 @@ What stands before the colon is asked for:
 - yes or no: `: r(A, B)`
 - how many: `count ?x : r(A, ?x)`
 - a relation: `?r : ?r(A, B)`
+
+An answer shows values by `?x, ?n : … & ?n = area(?x)`, and `order by area(?x) desc` at the end orders
+the answers; the value of one entity is `area(Name)`. `describe_graph` lists the attributes.
 
 Names with spaces or punctuation go in double quotes: `r("New York", ?x)`. Case, spaces and
 underscores of a name do not matter; which argument is the subject does, and `describe_graph` says
