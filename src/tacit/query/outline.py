@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tacit.errors import QueryError
 from tacit.graph.quantities import Kind, Quantity
-from tacit.query.comparison import Bound, Comparison, Value
+from tacit.query.comparison import Bound, Comparison, Value, value_columns
 from tacit.query.formula import (
     And,
     Atom,
@@ -98,7 +98,8 @@ def outline(query: Query) -> Conditions:
     tacit.errors.QueryError: ?c and ?d are tied together in more than one way
     """
     if query.kind != "entities":
-        raise QueryError(f"it asks {_OTHER_KINDS[query.kind]}")
+        kind = "for a value" if value_columns(query) else _OTHER_KINDS[query.kind]
+        raise QueryError(f"it asks {kind}")
     for value in (*query.values.values(), *(each.value for each in query.order)):
         if value.term != query.target:
             raise QueryError(f"it shows {value}, which is no value of an answer")
