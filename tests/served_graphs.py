@@ -236,7 +236,10 @@ def measured() -> Graph:
     ]
     ids = graph.entities.id
     values = [(ids(country), 0, Quantity(value), 0) for country, value in POPULATIONS.items()]
-    values += [(ids("France"), 1, Quantity(551_695.0), 0), (ids("France"), 1, Quantity(643_801.0), 0)]
+    values += [
+        (ids("France"), 1, Quantity(551_695.0), 0),
+        (ids("France"), 1, Quantity(643_801.0), 0),
+    ]
     for country, text in FOUNDED.items():
         date = Quantity.parse(text, "date")
         assert date is not None

@@ -111,9 +111,7 @@ def ranked_entities(engine: Engine, attribute: str, descending: bool = True) -> 
         holders = holders[starts]
     order = np.argsort(-best if descending else best, kind="stable")
     predicted = _predicted(comparisons, i, names[i], descending)
-    return RankedEntities(
-        comparisons, engine.graph.entities, names[i], holders[order], predicted
-    )
+    return RankedEntities(comparisons, engine.graph.entities, names[i], holders[order], predicted)
 
 
 def _predicted(comparisons: Comparisons, attribute: int, name: str, descending: bool) -> Ints:

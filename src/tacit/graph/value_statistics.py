@@ -93,7 +93,11 @@ def _histogram(values: Floats) -> tuple[list[int], list[float], bool]:
         return [len(values)], [low, high], False
     is_log = low >= 0 and high > _WIDE * float(np.median(values))
     least = float(values[values > 0].min()) if is_log else low  # zeros are in its bin
-    edges = np.geomspace(least, high, BINS + 1) if is_log else 2 * np.linspace(low / 2, high / 2, BINS + 1)
+    edges = (
+        np.geomspace(least, high, BINS + 1)
+        if is_log
+        else 2 * np.linspace(low / 2, high / 2, BINS + 1)
+    )
     edges[0], edges[-1] = low, high  # not a rounding away from them
     counts = np.histogram(values, edges)[0]
     return counts.tolist(), edges.tolist(), is_log

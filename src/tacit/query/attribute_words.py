@@ -32,18 +32,22 @@ class AttributeWords:
         texts = {name: self._value_text(text, attribute) for name, text in ends.items()}
         among = self.relations.get(statistics.among) if statistics.among else None
         edges = statistics.edges
-        return self.describe(statistics.name) | texts | {
-            "entities": statistics.entities,
-            "missing": statistics.missing,
-            "among": statistics.among,
-            "among_words": "" if among is None else in_words(self.relations.name(among & ~1)),
-            "histogram": {
-                "counts": statistics.histogram,
-                "edges": edges,
-                "texts": [rounded_text(edge, plain) for edge in edges],
-                "log": statistics.is_log,
-            },
-        }
+        return (
+            self.describe(statistics.name)
+            | texts
+            | {
+                "entities": statistics.entities,
+                "missing": statistics.missing,
+                "among": statistics.among,
+                "among_words": "" if among is None else in_words(self.relations.name(among & ~1)),
+                "histogram": {
+                    "counts": statistics.histogram,
+                    "edges": edges,
+                    "texts": [rounded_text(edge, plain) for edge in edges],
+                    "log": statistics.is_log,
+                },
+            }
+        )
 
     @staticmethod
     def _value_text(text: str, attribute: Attribute) -> str:

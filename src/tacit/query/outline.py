@@ -25,6 +25,7 @@ from tacit.query.formula import (
     Query,
     Variable,
     flat,
+    leaves,
 )
 from tacit.query.plans.scopes import components
 
@@ -151,7 +152,7 @@ class _Outliner:
             links = [part for part in group if thing in part.free]
             common = bound.intersection(frozenset[Variable]().union(*(part.free for part in group)))
             if len(links) > 1:  # values are compared where the other thing is described
-                links = [part for part in links if not isinstance(part, Comparison)] or links
+                links = [part for part in links if _relates(part, thing)] or links
             link = (links or group)[0]
             if len(group) == 1 and not isinstance(link, Atom):
                 conditions += self.formula_conditions(thing, link, common)
@@ -246,6 +247,11 @@ class _Outliner:
         if self.around[-1:] == [value.term]:
             return OtherValue(value.attribute, outer=True)
         raise _tied_error(thing, value.term)
+
+
+def _relates(formula: Formula, thing: Variable) -> bool:
+    """Whether an atom of a formula speaks of a thing, not its values alone."""
+    return any(thing in part.free for part in leaves(formula) if not isinstance(part, Comparison))
 
 
 def _operator(sign: str, bound: Bound) -> str:

@@ -55,7 +55,9 @@ class QuestionReader:
             return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
         if (values := value_columns(query)) and not query.targets:
             value = next(iter(values.values()))
-            data["sentence"] = f"What is the {self._attribute_words(value.attribute)} of {self._name(value.term.name)}?"
+            data["sentence"] = (
+                f"What is the {self._attribute_words(value.attribute)} of {self._name(value.term.name)}?"
+            )
         try:
             group = with_statements(outline(query), self._forward)
             data["sentence"] = self.sentence(group, query)
@@ -146,8 +148,14 @@ class QuestionReader:
         }
         if (other := part.other) is None:
             return data
-        owner = {} if other.entity is None else {"entity": other.entity, "name": self._name(other.entity)}
-        return data | {"than": self._attribute_data(other.attribute) | owner | {"outer": other.outer}}
+        owner = (
+            {}
+            if other.entity is None
+            else {"entity": other.entity, "name": self._name(other.entity)}
+        )
+        return data | {
+            "than": self._attribute_data(other.attribute) | owner | {"outer": other.outer}
+        }
 
     def _shown(self, query: Query) -> dict[str, Any]:
         """The values that answers show, and those that they are ordered by, as plain data."""
@@ -167,7 +175,9 @@ class QuestionReader:
         if label not in self.attributes.names:
             return {"attribute": label, "words": in_words(label)}
         row = self.attributes.describe(label)
-        return {"attribute": label} | {name: row[name] for name in ("words", "kind", "unit", "range")}
+        return {"attribute": label} | {
+            name: row[name] for name in ("words", "kind", "unit", "range")
+        }
 
     def _attribute(self, label: str) -> Attribute:
         """An attribute by its label; one that the graph lacks counts as a number."""

@@ -91,6 +91,8 @@ def shown_values(columns: Sequence[str], order: Sequence[tuple[str, str, bool]])
     ', with its area, by population, largest first'
     """
     shown = [f"its {each}" for each in columns]
-    with_ = f", with {' and '.join(filter(None, [', '.join(shown[:-1]), shown[-1]]))}" if shown else ""
+    with_ = (
+        f", with {' and '.join(filter(None, [', '.join(shown[:-1]), shown[-1]]))}" if shown else ""
+    )
     keys = [f"{words}, {_ORDERS[kind][descending]}" for words, kind, descending in order]
     return with_ + (f", by {', then by '.join(keys)}" if keys else "")

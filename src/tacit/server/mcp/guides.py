@@ -52,8 +52,8 @@ What stands before the colon is asked for:
 - how many: `count ?x : r(A, ?x)`
 - a relation: `?r : ?r(A, B)`
 
-An answer shows values by `?x, ?n : … & ?n = area(?x)`, and `order by area(?x) desc` at the end orders
-the answers; the value of one entity is `area(Name)`. `describe_graph` lists the attributes.
+Answers show values and are ordered by them: `?x, ?n : r(A, ?x) & ?n = area(?x) order by ?n desc`.
+The value of one entity is `area(Name)`. `describe_graph` lists the attributes.
 
 Names with spaces or punctuation go in double quotes: `r("New York", ?x)`. Case, spaces and
 underscores of a name do not matter; which argument is the subject does, and `describe_graph` says

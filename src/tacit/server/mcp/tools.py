@@ -192,9 +192,7 @@ async def _entity(
     return await _answer(replies.EntityReply, service, job)
 
 
-async def _values(
-    runs: Runs, service: Service, request: arguments.Values
-) -> replies.ValuesReply:
+async def _values(runs: Runs, service: Service, request: arguments.Values) -> replies.ValuesReply:
     job = ValuesJob("values", request.entity, attribute=request.attribute)
     return await _answer(replies.ValuesReply, service, job)
 

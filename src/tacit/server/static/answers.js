@@ -16,8 +16,8 @@ function naming(answers) {
 }
 
 /** The values of attributes that an answer shows; predicted ones look like it. */
-const quantities = ({ quantities: shown = {} }) => Object.entries(shown).map(([name, value]) =>
-  element("span", { class: `quantity ${value && !value.known ? "guessed" : ""}`, title: value ? `${value.attribute}, ${value.known ? "known" : "predicted"}` : null }, element("small", {}, name.startsWith("?") || !value ? name : words(value.attribute)), value?.text ?? "unknown"));
+const quantities = ({ quantities: shown = {} }) => Object.entries(shown).flatMap(([name, value]) => [" ",
+  element("span", { class: `quantity ${value && !value.known ? "guessed" : ""}`, title: value ? `${value.attribute}, ${value.known ? "known" : "predicted"}` : null }, element("small", {}, name.startsWith("?") || !value ? name : words(value.attribute)), " ", value?.text ?? "unknown")]);
 
 /** What an answer says: an entity, a value for each of several variables, or yes and no. */
 function said(answer, called) {

@@ -190,7 +190,7 @@ async function start() {
     Object.assign(limits, about.limits);
     learn(about.syntax);
     editor.draw();
-    builder.draw();
+    if (service.hasAttributes()) await builder.learn();
     const count = (name) => `${about.graph[name].toLocaleString("en")} ${name}`;
     byId("graph").replaceChildren(about.graph.name, element("span", {}, ` · ${count("entities")} · ${count("relations")} · ${count("facts")}${about.model && about.model === about.encoder ? ` · ${about.model}` : ""}`));
     controls.learn(about);

@@ -3,14 +3,19 @@ import { button, element } from "./element.js";
 import { NameField } from "./name_field.js";
 import { isGroup, isLimit, newGroup, newLimit, newStep, written } from "./outline.js";
 import { hasAttributes, names } from "./service.js";
-import { limitLine, rangeHint, shownValues } from "./value_rows.js";
 
 const tool = (label, key, onclick, sign) => button({ class: "tool", "aria-label": label, title: label, "data-key": key, onclick }, sign);
 
 export class Builder {
   /** `changed(text)` is told of the question whenever a choice changes it. */
   constructor(place, changed) {
-    Object.assign(this, { place, changed, group: newGroup("and", newStep()), reason: null });
+    Object.assign(this, { place, changed, group: newGroup("and", newStep()), reason: null, values: null });
+    this.draw();
+  }
+
+  /** Load what draws numbers and dates, and draw once it is there. */
+  async learn() {
+    this.values = await import("./value_rows.js");
     this.draw();
   }
 
@@ -46,7 +51,8 @@ export class Builder {
         button({ class: "quiet", onclick: () => { this.reason = null; this.group = newGroup("and", newStep()); this.update("0-relation"); } }, "Build another"));
       return;
     }
-    this.place.replaceChildren(this.drawn(this.group, "", "it"), ...(hasAttributes() ? [shownValues(this, this.group, tool)] : []));
+    const shown = this.values && hasAttributes() ? [this.values.shownValues(this, this.group, tool)] : [];
+    this.place.replaceChildren(this.drawn(this.group, "", "it"), ...shown);
   }
 
   /** A group with its rows; `path` tells its fields apart, and `thing` is what it speaks of. */
@@ -107,8 +113,9 @@ export class Builder {
   }
 
   limit(group, part, at, thing) {
-    return [element("div", { class: "line" }, this.not(part, at), ...limitLine(this, part, at, { thing, nested: thing === "that" }),
-      element("span", { class: "tools" }, this.remove(group, part, at))), ...rangeHint(part)];
+    if (!this.values) this.learn(); // of a graph without attributes
+    const [fields, hint] = this.values ? [this.values.limitLine(this, part, at, { thing, nested: thing === "that" }), this.values.rangeHint(part)] : [[], []];
+    return [element("div", { class: "line" }, this.not(part, at), ...fields, element("span", { class: "tools" }, this.remove(group, part, at))), ...hint];
   }
 
   nested(group, part, at, thing) {

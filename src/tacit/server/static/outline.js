@@ -13,7 +13,7 @@ const variable = (number) => `?${LETTERS[number] ?? `x${number}`}`;
 const LITERALS = {
   number: /^[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?$/i,
   date: /^-?\d{1,9}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?)?)?$/,
-  duration: /^-?P(?:\d+[YMD])*(?:T(?:\d+(?:\.\d+)?[HMS])+)?$/,
+  duration: /^-?P(?=.)(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?$/,
 };
 
 /** A typed literal as a question writes it: without commas in a number; null where it is none of its kind. */

@@ -39,12 +39,12 @@ export function limitLine(builder, part, at, { thing, nested }) {
     if (!part.literals.length) part.literals = [""];
     builder.update(`${at}-operator`);
   });
-  const it = [element("span", { class: "it" }, thing), "has", attribute, operator];
+  const it = [element("span", { class: "it" }, thing), element("span", {}, "has"), attribute, operator];
   if (!part.operator) return it;
   if (part.than) return [...it, against(builder, part, at, nested), ...other(builder, part, at)];
   const fields = part.literals.map((_, place) => literalField(part, place, at, told));
   return [...it, part.operator === "between" ? null : against(builder, part, at, nested),
-    ...fields.flatMap((field, place) => (place ? ["to", field] : [field])), part.unit ? element("span", { class: "unit" }, part.unit) : null].filter(Boolean);
+    ...fields.flatMap((field, place) => (place ? [element("span", {}, "to"), field] : [field])), part.unit ? element("span", { class: "unit" }, part.unit) : null].filter(Boolean);
 }
 
 /** Between which values those of the graph lie, where a literal is wanted. */
