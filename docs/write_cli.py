@@ -121,7 +121,9 @@ def groups(command: Any) -> dict[str, list[Any]]:
 
 def helps(kind: type[Settings]) -> dict[str, Any]:
     """The fields of settings by what their help says."""
-    return {field.metadata["help"]: field for field in settings_of(kind)}
+    fields = settings_of(kind)
+    switches = {field.metadata["off"]: field for field in fields if field.metadata["off"]}
+    return {field.metadata["help"]: field for field in fields} | switches
 
 
 def anchor(noun: str) -> str:
@@ -143,7 +145,7 @@ def linked(noun: str, parameters: Sequence[Any]) -> str:
 
 def settled(value: Any) -> Any:
     """A default, whether the command line or Python says it."""
-    return None if value in ((), [], "") else value
+    return None if value in ((), [], "", False) else value
 
 
 def section(path: tuple[str, ...], command: Any) -> str:
@@ -199,7 +201,8 @@ def settings_table(noun: str, options: Mapping[str, Any]) -> str:
     ]
     for field in settings_of(kind):
         about = field.metadata
-        option = words(options[about["help"]]) if about["help"] in options else ""
+        spelt = [words(options[each]) for each in (about["help"], about["off"]) if each in options]
+        option = " / ".join(spelt)
         shown = (
             ""
             if field.default in (None, (), False)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulas import ENTITIES
+from odd_values import Numbers
 from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
@@ -27,7 +28,6 @@ from tacit.query.formula import (
     map_children,
 )
 from tacit.query.plans import plan as p
-from odd_values import Numbers
 
 Values = NDArray[np.float64]
 Binary = Callable[[Values, Values], Values]

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from odd_values import ATTRIBUTES, LEVELS
 from tacit.graph.fact_index import Ids
 from tacit.graph.graph import Graph
 from tacit.graph.quantities import Quantity
@@ -30,7 +31,6 @@ from tacit.query.formula import (
 )
 from tacit.query.plans import symbolic
 from tacit.query.plans.compile import compile_query
-from odd_values import ATTRIBUTES, LEVELS
 
 TARGET = Variable("t")
 VARIABLES = (Variable("x"), Variable("y"), Variable("z"), Variable("w"))

@@ -206,10 +206,11 @@ def test_the_service_answers_as_its_pages_show(cache: Path, tmp_path: Path) -> N
                         compile(text.replace("http://127.0.0.1:8000", address), "page", "exec"), {}
                     )
                 printed.append(out.getvalue())
-            client, store, wrapper = printed
+            client, store, wrapper, joined = printed
             assert client.count("\n") == 3
             assert store.startswith("tacit:")
             assert wrapper == "True\n"
+            assert "http://me.example/ann tacit:France tacit:French\n" in joined
         finally:
             service.terminate()
 

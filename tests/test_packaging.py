@@ -23,7 +23,7 @@ from tacit.cli import app
 from tacit.server.settings import ServerSettings
 
 SETUPTOOLS = Requirement(PYPROJECT["build-system"]["requires"][0]).specifier
-OTHERWISE_NAMED = {"faiss": "faiss-cpu"}
+OTHERWISE_NAMED = {"faiss": "faiss-cpu", "mlflow": "mlflow-skinny"}
 OF_CONDA = {"torch": "pytorch"}
 WITH_TORCH = {"triton"}  # which comes with it where there is CUDA
 # Ways to install the project that has the name `tacit` on the package index.

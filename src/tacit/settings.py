@@ -46,14 +46,14 @@ def setting(
     read: Callable[[Any], Any] | None = None,
     resumes: bool = False,
     secret: bool = False,
-    may_be_off: bool = False,
+    off: str = "",
 ) -> Any:
     """A field of a settings class.
 
     It may be limited to `choices`, or to numbers that are at `least`, `above`, at `most` or `below`
     something. `read` converts the input into the stored value. A setting that `resumes` may differ
     between a run and its continuation, since it changes no weight; a `secret` one is never printed.
-    One that `may_be_off` can be False, for which the command line has a flag.
+    One that can be False, although no switch, has a flag with the help `off` for that.
     """
     metadata = {
         "help": help,
@@ -64,7 +64,7 @@ def setting(
         "below": below,
         "read": read,
         "resumes": resumes,
-        "may_be_off": may_be_off,
+        "off": off,
     }
     return field(default=default, repr=not secret, metadata=metadata)
 

@@ -20,6 +20,9 @@ from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 from tacit.run_folder.files import SETTINGS
 from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.hub import HubName, is_hub_name, opened_repository
+from tacit.run_folder.run_cache import unpacked_run
+from tacit.run_folder.saved import is_archive_name, opened_archive
 from tacit.settings import settings_of
 
 if TYPE_CHECKING:
@@ -129,9 +132,11 @@ def take_reading(options: dict[str, Any]) -> dict[str, Any]:
 
 def _resolve(source: Any) -> Any:
     """The graph of a run, an existing path, or the source itself."""
-    if not isinstance(source, str | Path) or not exists(source):
+    if not isinstance(source, str | Path):
         return source
-    return RunFolder.open(source).graph() if is_run(source) else Path(source)
+    if is_run(source) or is_saved(source):
+        return open_folder(source).graph()
+    return Path(source) if exists(source) else source
 
 
 def is_run(source: NameOrPath) -> bool:
@@ -145,12 +150,24 @@ def is_world(source: Any) -> bool:
 
 
 def names_run(source: Any) -> bool:
-    """Whether a source names a run: the path of a run folder, or the trained `world`."""
-    return isinstance(source, str | Path) and (is_run(source) or is_world(source))
+    """Whether a source names a run: a run folder, a saved run, or the trained `world`."""
+    if not isinstance(source, str | Path):
+        return False
+    return is_run(source) or is_saved(source) or is_world(source)
 
 
-def cache_folder() -> Path:
-    """The cache folder: `TACIT_CACHE`, or `tacit` in the user's cache folder."""
-    if "TACIT_CACHE" in os.environ:
-        return Path(os.environ["TACIT_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
+def is_saved(source: NameOrPath) -> bool:
+    """Whether a source is a saved run: a file by the name `*.tacit`, or `hf://OWNER/NAME`."""
+    if is_hub_name(source):
+        return True
+    return exists(source) and is_archive_name(source) and Path(source).is_file()
+
+
+def open_folder(source: NameOrPath) -> RunFolder:
+    """The run in a folder, or the folder in the cache that a saved run is unpacked to."""
+    if not is_saved(source):
+        return RunFolder.open(source)
+    of_hub = is_hub_name(source)
+    opened = opened_repository(HubName.parse(source)) if of_hub else opened_archive(Path(source))
+    with opened as (manifest, open_file):
+        return unpacked_run(manifest, open_file, str(source))

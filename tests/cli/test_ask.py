@@ -150,8 +150,12 @@ def test_sparql_without_rdflib_names_the_extra(facts: str, monkeypatch: pytest.M
             UnknownName,
             "unknown relation 'boarders' at column 6; did you mean 'borders'?",
         ),
-        (SPARQL.replace("borders", "boarders"), UnknownName, "did you mean 'borders'?"),
-        (SPARQL.replace("MINUS", "OPTIONAL"), QueryError, "OPTIONAL is not supported"),
+        (SPARQL.replace("SELECT ?c", "DESCRIBE ?c"), QueryError, "DESCRIBE is not supported"),
+        (
+            "INSERT DATA { <tacit:a> <tacit:b> <tacit:c> }",
+            QueryError,
+            "add and remove facts by run.add",
+        ),
     ],
 )
 def test_mistakes_are_explained(
@@ -160,6 +164,42 @@ def test_mistakes_are_explained(
     raised = ask(facts, question, "--symbolic").exception
     assert isinstance(raised, error)
     assert says in str(raised)
+
+
+def test_tables_of_sparql_are_printed_and_written(facts: str, tmp_path: Path) -> None:
+    extended = "OPTIONAL { ?c :speaks ?l FILTER(?l != :German) } ?c rdfs:label ?n }"
+    query = (
+        "PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX : <tacit:> "
+        f"SELECT ?c ?l ?n {{ :France :borders ?c {extended}"
+    )
+    printed = ask(facts, query, "--symbolic").output.splitlines()[1:]
+    assert [line.split() for line in printed] == [
+        ["?c", "?l", "?n"],
+        ["1.", "Spain", "Spanish", "Spain", "1.000", "known"],
+        ["2.", "Germany", "Germany", "1.000", "known"],
+    ]
+    reply = json.loads(ask(facts, query, "--symbolic", "--json").output)
+    assert [answer["values"] for answer in reply["answers"]] == [
+        {"c": "Spain", "l": "Spanish", "n": "Spain"}, {"c": "Germany", "n": "Germany"}
+    ]  # fmt: skip
+    for name in ("out.csv", "out.nt"):
+        assert ask(facts, query, "--symbolic", "--out", str(tmp_path / name)).exit_code == 0
+    table = (tmp_path / "out.csv").read_text().splitlines()
+    assert table[1:] == ["1,Spain,Spanish,Spain,1,true", "2,Germany,,Germany,1,true"]
+    written = (tmp_path / "out.nt").read_text()
+    values = re.findall(r"#value> (.*) \.", written)
+    assert values == [
+        "<tacit:Spain>", "<tacit:Spanish>", '"Spain"', "<tacit:Germany>", '"Germany"'
+    ]  # fmt: skip
+    lines = tmp_path / "questions.txt"
+    lines.write_text(f"{query}\n{SPARQL}\n")
+    assert "Spanish" in ask(facts, "--file", str(lines), "--symbolic").output
+
+
+def test_an_unknown_iri_is_a_note_below_no_answer(facts: str) -> None:
+    printed = ask(facts, SPARQL.replace("borders", "boarders"), "--symbolic").output
+    note = "unknown relation 'boarders' at column 39; did you mean 'borders'?"
+    assert printed.splitlines()[1:] == ["  no answer", note]
 
 
 @pytest.mark.parametrize(("width", "bar"), [(80, "━━━━━━  "), (50, "")])

@@ -235,3 +235,54 @@ def test_hardness_of_a_graph_and_of_its_queries(tmp_path: Path) -> None:
     assert sum(some["2i"].values()) >= 5
     with pytest.raises(SettingsError, match="the test facts cannot be observed"):
         run("hardness", "world", "--observed", "all")
+
+
+NORWAY = (
+    "Oslo\tin\tNorway\nBergen\tin\tNorway\nOslo\tpopulation[people]\t717710\n"
+    "Bergen\tpopulation[people]\t291940\nOslo\tfounded\t1048-05\n"
+)
+
+
+def test_describe_shows_attributes(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text(NORWAY)
+    result = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv")])
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "g: 3 entities, 1 relations, 2 facts, 3 values of attributes" in lines
+    assert "population 2 0 0 291,940 291,940 717,710 0% in people █ █" in lines
+    assert "founded 1 0 0 1048-05 1048-05 1048-05 50% in date █" in lines
+    note = (
+        "note: 2 relations are attributes: population (people), founded (dates); as entities with"
+    )
+    assert f"{note} --no-attributes" in result.stderr
+    as_json = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "g.tsv"), "--json"])
+    assert json.loads(as_json.stdout)["attributes"][0]["values"] == {
+        "train": 2,
+        "valid": 0,
+        "test": 0,
+    }
+
+
+def test_attributes_are_named_or_none(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text(NORWAY)
+    called = ["data", "describe", str(tmp_path / "g.tsv"), "--json"]
+    plain = json.loads(CliRunner().invoke(app, [*called, "--no-attributes"]).stdout)
+    assert (plain["attributes"], plain["num_relations"]) == ([], 3)
+    named = json.loads(CliRunner().invoke(app, [*called, "--attributes", "population"]).stdout)
+    assert [each["name"] for each in named["attributes"]] == ["population"]
+    both = CliRunner().invoke(app, [*called, "--attributes", "population", "--no-attributes"])
+    assert str(both.exception) == "give --attributes or --no-attributes, not both"
+    (tmp_path / "g.tsv").write_text(NORWAY + "Rome\tpopulation[people]\tmany\n")
+    wrong = CliRunner().invoke(app, [*called, "--attributes", "population"])
+    assert "g.tsv, line 6: 'many' of 'Rome' is no number" in str(wrong.exception)
+    assert "leave it out by --skip-bad, or read all as entities by --no-attributes" in str(
+        wrong.exception
+    )
+
+
+def test_split_says_how_many_values_it_wrote(tmp_path: Path) -> None:
+    ring = [f"n{i}\tnext\tn{(i + 1) % 40}\nn{i}\tsize\t{i}.5\n" for i in range(40)]
+    (tmp_path / "g.tsv").write_text("".join(ring))
+    result = CliRunner().invoke(
+        app, ["data", "split", str(tmp_path / "g.tsv"), "--out", str(tmp_path / "out")]
+    )
+    assert "and 32 train, 4 valid, 4 test values to" in result.output

@@ -61,6 +61,10 @@ def test_runs_are_completed(folder: Path) -> None:
         assert set(completed(f"tacit {command} ru")) == {"runs/mine", "rural"}
     assert completed("tacit ask runs/") == ["runs/mine"]
     assert completed(f"tacit ask {folder}/rur") == [str(folder / "rural")]
+    for name in ("runs/saved.tacit", "saved.tacit", "saved.tsv"):
+        (folder / name).touch()
+    assert completed("tacit ask runs/s") == ["runs/saved.tacit"]
+    assert completed("tacit ask sav") == ["saved.tacit"]
     assert completed("tacit ask w") == ["world"]
     assert completed("tacit ask nowhere/at/all/") == []
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bruteforce import LOGICS, NEGATIONS, BruteForce, Values
 from formulas import ENTITIES, RELATIONS, queries, tuple_queries
+from odd_values import Numbers
 from tables import FactorScorer, TableScorer
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Sigmoid
@@ -25,7 +26,6 @@ from tacit.graph.fact_index import FactIndex
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery
-from odd_values import Numbers
 from writings import rewritten
 
 

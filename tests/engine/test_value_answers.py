@@ -32,7 +32,11 @@ FACTS = [
     ("Brazil", "borders", "Chile"),
     ("Peru", "borders", "Chile"),
 ]
-ATTRIBUTES = [Attribute("population"), Attribute("area", "number", "km²"), Attribute("born", "date")]
+ATTRIBUTES = [
+    Attribute("population"),
+    Attribute("area", "number", "km²"),
+    Attribute("born", "date"),
+]
 VALUES = [
     ("Brazil", 0, "203_000_000", "train"),
     ("Suriname", 0, "592_000", "train"),
@@ -81,7 +85,8 @@ def engine(predicts: bool = True, **changes: Any) -> Engine:
     known = graph()
     size = known.num_entities
     table = np.full((size, size), 0.25)
-    settings: dict[str, Any] = {"calibration": "sigmoid", "observed": "train", "search": "exact"} | changes
+    settings: dict[str, Any] = {"calibration": "sigmoid", "observed": "train", "search": "exact"}
+    settings |= changes
     predictor = Flat(size) if predicts else None
     return Engine(known, FactorScorer([table]), values=predictor, **settings)
 
@@ -160,7 +165,9 @@ def test_answers_show_the_values_that_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_value_alone_is_the_answer() -> None:
-    assert "population(Suriname) = 592,000:  1.000  known" in str(engine().ask("population(Suriname)"))
+    assert "population(Suriname) = 592,000:  1.000  known" in str(
+        engine().ask("population(Suriname)")
+    )
     assert "?d = 1822-09-07" in str(engine().ask("?d : ?d = born(Brazil)"))
     (predicted,) = engine().ask(": population(Chile)")
     assert predicted.score == pytest.approx(0.8)
@@ -245,7 +252,8 @@ def test_every_search_and_list_gives_the_answers_of_exact_search(text: str) -> N
     settings: dict[str, Any] = {"calibration": "sigmoid"}
     exact = Engine(known, model, search="exact", values=OddPredictor(size), **settings)
     expected = exact.ask(text, top=None)
-    for changes in ({"search": "beam", "k": size}, {"search": "certified"}, {"search": "beam", "k": size, "candidates": "scan"}):
+    beam = {"search": "beam", "k": size}
+    for changes in (beam, {"search": "certified"}, {**beam, "candidates": "scan"}):
         found = exact.with_settings(**changes).ask(text, top=None)
         assert found.entities == expected.entities
         assert [a.score for a in found] == pytest.approx([a.score for a in expected], abs=1e-6)
@@ -268,3 +276,19 @@ def test_plans_and_errors_are_for_readers() -> None:
         asked.ask("?c : area(?c) > 5 m²")
     with pytest.raises(QueryError, match="no column"):
         asked.count("?c, ?n : borders(Brazil, ?c) & ?n = population(?c)")
+
+
+def test_a_service_replies_with_values_and_comparisons() -> None:
+    pytest.importorskip("pydantic")
+    from tacit.server.schemas import AnswersReply
+
+    text = "?c, ?n : borders(Brazil, ?c) & ?n = population(?c) & ?n > population(Suriname)"
+    answers = engine().ask(f"{text} order by ?n", explain=True).to_dict()
+    reply = AnswersReply.model_validate(answers).model_dump(exclude_unset=True)
+    assert reply == answers
+    (guyana,) = (row for row in reply["answers"] if row["entity"] == "Guyana")
+    assert guyana["quantities"]["?n"]["value"] == 786_000
+    parts = guyana["witnesses"][0]["tree"]["parts"]
+    (part,) = (p for p in parts if "population(Suriname)" in p.get("text", ""))
+    assert [value["value"] for value in part["comparison"]["values"]] == [592_000, 786_000]
+    assert (part["comparison"]["low"], part["comparison"]["high"]) == (None, 0.0)

@@ -148,6 +148,16 @@ def test_what_is_asked_for_is_what_is_read() -> None:
         tacit.load(rows, attributes=5)
 
 
+def test_a_graph_is_changed_only_where_names_ask_for_it() -> None:
+    graph = Graph.of([("a", "age", "30"), ("a", "r", "b")])
+    assert tacit.load(graph) is graph
+    named = tacit.load(graph, attributes="age")
+    assert values(named) == {("a", "age", "30")}
+    assert tacit.load(graph, attributes=False) is graph
+    with pytest.raises(SettingsError, match="the values of graph are no entities; read its facts"):
+        tacit.load(named, attributes=False)
+
+
 def test_wrong_values_of_what_is_asked_for_name_their_line(tmp_path: Path) -> None:
     path = tmp_path / "g.csv"
     path.write_text("head,relation,tail\na,age,30\nb,age,unknown\nc,age,NaN\n")

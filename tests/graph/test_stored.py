@@ -165,6 +165,9 @@ def test_a_file_that_is_cut_changed_or_gone_is_named(tmp_path: Path, name: str) 
         ):
             RunFolder.open(run.path).graph()
     path.unlink()
+    if name in (TRIE, TRIE_IDS):  # the text is read in their place
+        assert same(RunFolder.open(run.path).graph(), GRAPH)
+        return
     with pytest.raises(RunError, match=f"has no {name}; train the run again"):
         RunFolder.open(run.path).graph()
 

@@ -201,6 +201,17 @@ def test_stored_values_out_of_range_are_refused(tmp_path: Path, key: str, wrong:
         read_graph(tmp_path, tables)
 
 
+def test_stored_values_out_of_order_are_refused(tmp_path: Path) -> None:
+    graph = two()
+    backwards = Attributes.of_sorted(graph.attributes.listed, graph.attributes.rows[::-1])
+    tables = write_graph(replace(graph, attributes=backwards), tmp_path)
+    with pytest.raises(RunError, match="is not in order"):
+        read_graph(tmp_path, tables)
+    for damage in ({"names": ["a"]}, {}, {"names": ["a", "b"], "kinds": ["x", "x"]}):
+        with pytest.raises((RunError, DataError)):
+            read_graph(tmp_path, {**tables, "attributes": damage})
+
+
 def test_betae_folders_have_no_values(tmp_path: Path) -> None:
     write_betae(two(), tmp_path / "betae")
     again = read_betae(tmp_path / "betae", "betae")
@@ -214,6 +225,9 @@ def test_ids_of_a_betae_folder_are_no_numbers(tmp_path: Path) -> None:
 
 
 def test_an_attribute_has_a_kind_and_numbers_a_unit() -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(DataError, match=r"x is .*; it must be finite"):
+            Attributes.of([Attribute("x")], [(0, 0, Quantity(value), 0)])
     for kind, unit in (("text", ""), ("date", "km"), ("number", "date"), ("number", "a[b")):
         with pytest.raises(DataError):
             Attribute("x", kind, unit)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from tacit.query.text import parse
 from tacit.query.value_binding import bind_values
 
 C = Variable("c")
-POPULATION = Value("population", C)
+population = Value("population", C)
 A = Atom("r", Entity("a"), C)
 GRAPH = replace(
     Graph.of([("France", "borders", "Spain"), ("1950", "borders", "Spain")]),
@@ -47,22 +47,22 @@ def formula(text: str) -> Formula:
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("population(?c) > 10_000_000", POPULATION > 10_000_000),
-        ("population(?c) >= 5e6", POPULATION >= 5e6),
-        ("5 < population(?c)", POPULATION > 5),
-        ("population(?c) ≤ -2.5", POPULATION <= -2.5),
-        ("population(?c) == 5", POPULATION.equals(5)),
-        ("population(?c) != 5", Not(Comparison(POPULATION, None, *2 * [Bound(Quantity(5.0))]))),
-        ("population(?c) ≠ 5", POPULATION.differs_from(5)),
-        ("1 <= population(?c) <= 5", POPULATION.between(1, 5)),
+        ("population(?c) > 10_000_000", population > 10_000_000),
+        ("population(?c) >= 5e6", population >= 5e6),
+        ("5 < population(?c)", population > 5),
+        ("population(?c) ≤ -2.5", population <= -2.5),
+        ("population(?c) == 5", population.equals(5)),
+        ("population(?c) != 5", Not(Comparison(population, None, *2 * [Bound(Quantity(5.0))]))),
+        ("population(?c) ≠ 5", population.differs_from(5)),
+        ("1 <= population(?c) <= 5", population.between(1, 5)),
         ("founded(?c) < 1950-06", C.value("founded") < "1950-06"),
         ("founded(?c) > 1999-12-31", C.value("founded") > date(1999, 12, 31)),
         ("runtime(?c) < PT2H", C.value("runtime") < timedelta(hours=2)),
-        ("population(?c) > 3 km²", POPULATION > "3 km²"),
-        ("population(?c) > 3 'sq km'", POPULATION > "3 sq km"),
-        ("population(?c) > population(France)", POPULATION > Entity("France").value("population")),
+        ("population(?c) > 3 km²", population > "3 km²"),
+        ("population(?c) > 3 'sq km'", population > "3 sq km"),
+        ("population(?c) > population(France)", population > Entity("France").value("population")),
         ("died(?c) - founded(?c) < P9D", C.value("died") - C.value("founded") < timedelta(9)),
-        ("population(?c)", POPULATION.exists()),
+        ("population(?c)", population.exists()),
         ("'in hab'(?c) > 5", C.value("in hab") > 5),
         # an inequality between names and variables of entities stays one
         ("r(a, ?c) & ?c != 1950", A & Inequality(C, Entity("1950"))),
@@ -76,13 +76,13 @@ def test_a_text_and_python_make_the_same_formula(text: str, meant: Formula) -> N
 
 def test_python_refuses_a_chain_of_which_it_would_drop_a_part() -> None:
     with pytest.raises(QueryError, match="between"):
-        _ = 1 <= POPULATION < 5
+        _ = 1 <= population < 5
     with pytest.raises(QueryError, match="with itself"):
-        _ = POPULATION > Value("population", C)
+        _ = population > Value("population", C)
     for wrong in (True, None, float("nan"), 10**400, [1], "France"):
         with pytest.raises(QueryError):
-            _ = POPULATION > wrong
-    assert (POPULATION > np.float32(2.5)) == (POPULATION > 2.5)
+            _ = population > wrong
+    assert (population > np.float32(2.5)) == (population > 2.5)
 
 
 @settings(max_examples=200, deadline=None)
@@ -109,17 +109,17 @@ def test_orders_and_variables_of_values_read_back(
 def test_a_variable_of_a_value_stands_for_it_everywhere() -> None:
     query = parse("?c, ?n : r(a, ?c) & ?n = population(?c) & 5 < ?n & ?n != 7 order by ?n desc")
     assert query.targets == (C,)
-    assert query.values == {"n": POPULATION}
-    assert query.order == (Ordering(POPULATION, True),)
-    others = A & (POPULATION > 5) & POPULATION.differs_from(7)
+    assert query.values == {"n": population}
+    assert query.order == (Ordering(population, True),)
+    others = A & (population > 5) & population.differs_from(7)
     assert query.same_as(
-        Query(C, others & POPULATION.named("m"), order=[Ordering(POPULATION, True)])
+        Query(C, others & population.named("m"), order=[Ordering(population, True)])
     )
-    assert not query.same_as(Query(C, others & POPULATION.exists(), order=query.order))
-    assert not query.same_as(Query(C, others & POPULATION.named("n")))
+    assert not query.same_as(Query(C, others & population.exists(), order=query.order))
+    assert not query.same_as(Query(C, others & population.named("n")))
     alias = parse("?c : r(a, ?c) & ?n = population(?c) & ?n > 5")
     assert alias.values == {}
-    assert list(asserted_comparisons(alias.formula)) == [POPULATION.exists(), POPULATION > 5]
+    assert list(asserted_comparisons(alias.formula)) == [population.exists(), population > 5]
 
 
 def test_a_value_alone_needs_no_colon() -> None:
@@ -142,7 +142,10 @@ def test_parameters_stand_for_literals_and_entities() -> None:
         ("p(?c) > 3 & p(?c) > 5 & p(?c) >= 5", "p(?c) > 5"),
         ("p(?c) <= q(?c) & q(?c) <= p(?c)", "p(?c) = q(?c)"),
         ("p(?c) >= p(b) & p(b) >= p(?c)", "p(?c) = p(b)"),
-        ("(exists ?x . q(?x, ?c) & p(?c) > 3) & p(?c) < 9", "exists ?x . q(?x, ?c) & 3 < p(?c) < 9"),
+        (
+            "(exists ?x . q(?x, ?c) & p(?c) > 3) & p(?c) < 9",
+            "q(?x, ?c) & 3 < p(?c) < 9",
+        ),
         ("p(?c) & p(?c) > 3", "p(?c) > 3"),
         ("p(b) > 3 & p(b) < 5", "3 < p(b) < 5"),
     ],
@@ -240,3 +243,27 @@ def test_what_does_not_fit_the_graph_is_refused(
 def test_values_that_no_answer_has_are_refused(text: str, says: str) -> None:
     with pytest.raises(QueryError, match=says):
         parse(text)
+
+
+def test_bounds_of_one_side_are_compared_once_their_kind_is_known() -> None:
+    """As numbers 1940 would be above the day of 1950-06, as years it is below."""
+    low, high = bind_values(parse("?c : 1950-06 > founded(?c) < 1940"), GRAPH).formula.parts
+    assert high.interval[1] < low.interval[1]
+    plan = compile_query(bind_values(parse("?c : 1950-06 > founded(?c) < 1940"), GRAPH)).plan
+    assert plan == compile_query(bind_values(parse("?c : founded(?c) < 1940"), GRAPH)).plan
+
+
+def test_a_question_is_not_asked_of_a_graph_that_reads_it_otherwise() -> None:
+    from tacit.engine.questions import bind_question
+
+    bound = bind_question("?c : founded(?c) < 1950", GRAPH, {})
+    other = replace(GRAPH, attributes=Attributes((Attribute("founded", "number"),)))
+    assert bind_question(bound, GRAPH, {}) is bound
+    with pytest.raises(QueryError, match="prepared on another graph"):
+        bind_question(bound, other, {})
+
+
+def test_a_plan_without_a_graph_supposes_the_kinds_of_its_literals() -> None:
+    plan = parse("?c : r(a, ?c) & 1900 <= founded(?c) < 1950-06 & area(?c) > 2 km²").plan()
+    assert "?c: 1900 <= founded(?c) < 1950-06" in plan
+    assert "?c: area(?c) > 2 km²" in plan

@@ -5,18 +5,23 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.engine.engine import Engine
 from tacit.errors import TacitError
+from tacit.graph.attributes import Attribute, Attributes
 from tacit.graph.datasets import load
+from tacit.graph.quantities import Kind
 from tacit.query.formula import atoms
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind
 from tacit.query.sparql.sparql import parse_sparql
+from tacit.query.sparql.table_query import TableQuery
 from tacit.query.text import MAX_BRACKETS, MAX_CHARACTERS, parse
 from tacit.query.value_binding import bind_values
 
@@ -37,6 +42,16 @@ def blocks(kind: str, page: str = PAGE) -> list[str]:
 def test_questions_can_be_asked(text: str) -> None:
     _, relations = bind(compile_query(parse(text)), WORLD)
     assert len(relations) == len(list(atoms(parse(text).formula)))
+
+
+@pytest.mark.parametrize("text", "".join(blocks("values")).splitlines())
+def test_questions_about_values_can_be_asked(text: str) -> None:
+    kinds: dict[str, Kind] = {"founded": "date", "died": "date", "runtime": "duration"}
+    names = ("population", "area", *kinds)
+    listed = [Attribute(n, kinds.get(n, "number"), "km²" * (n == "area")) for n in names]
+    graph = replace(WORLD, attributes=Attributes(tuple(listed)))
+    assert parse(str(parse(text))) == parse(text)
+    bind(compile_query(bind_values(parse(text), graph)), graph)
 
 
 def test_pairs_are_read_alike() -> None:
@@ -60,9 +75,13 @@ def test_refusals_say_what_the_page_says(line: str) -> None:
 @pytest.mark.parametrize("text", [*blocks("sparql"), *blocks("sparql", SPARQL)])
 def test_sparql_can_be_asked(text: str) -> None:
     pytest.importorskip("rdflib")
-    query = parse_sparql(text, WORLD).query
-    _, relations = bind(compile_query(query), WORLD)
-    assert len(relations) == len(list(atoms(query.formula)))
+    parsed = parse_sparql(text, WORLD)
+    assert not parsed.unknown
+    if isinstance(parsed, TableQuery):
+        assert len(Engine.of_facts(WORLD).ask(parsed)) > 0
+        return
+    _, relations = bind(compile_query(parsed.query), WORLD)
+    assert len(relations) == len(list(atoms(parsed.query.formula)))
 
 
 def test_python_prints_what_the_page_says() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.engine.engine import Engine
 from tacit.errors import UnknownName
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
@@ -82,14 +83,12 @@ def test_an_iri_is_what_the_query_declares(text: str) -> None:
     ],
 )
 def test_an_iri_of_another_namespace_is_unknown(term: str, name: str, meant: str | None) -> None:
-    with pytest.raises(UnknownName) as caught:
-        parse_sparql(
-            f"PREFIX geo: <http://other.org/>\nSELECT ?x {{ ?x <http://a.org/next> {term} }}",
-            SWEDEN,
-        )
-    assert (caught.value.kind, caught.value.name) == ("entity", name)
-    assert (caught.value.line, caught.value.column) == (2, 36)
-    assert meant is None or meant in caught.value.suggestions
+    text = f"PREFIX geo: <http://other.org/>\nSELECT ?x {{ ?x <http://a.org/next> {term} }}"
+    (error,) = parse_sparql(text, SWEDEN).unknown
+    assert (error.kind, error.name) == ("entity", name)
+    assert (error.line, error.column) == (2, 36)
+    assert meant is None or meant in error.suggestions
+    assert len(Engine.of_facts(SWEDEN).ask(text)) == 0
 
 
 IRIS = st.from_regex(
@@ -129,8 +128,31 @@ def test_names_in_a_query_are_unescaped() -> None:
     )
 
 
-def test_an_unknown_iri_is_located() -> None:
-    with pytest.raises(
-        UnknownName, match=r"unknown entity 'Rioo' at line 2, column 35; did you mean 'Rio'\?"
-    ):
-        bound("PREFIX : <tacit:>\nSELECT ?x { ?x <http://ex.org/in> :Rioo }")
+def test_an_unknown_iri_is_located_and_gives_no_rows() -> None:
+    text = "PREFIX : <tacit:>\nSELECT ?x { ?x <http://ex.org/in> :Rioo }"
+    answers = Engine.of_facts(GRAPH).ask(text)
+    (note,) = answers.unknown
+    assert note == "unknown entity 'Rioo' at line 2, column 35; did you mean 'Rio'?"
+    assert len(answers) == 0
+    assert note in str(answers)
+    assert answers.to_dict()["unknown"] == [note]
+    with pytest.raises(UnknownName, match="unknown entity 'Rioo'"):
+        Engine.of_facts(GRAPH).ask("?x : 'http://ex.org/in'(?x, Rioo)")
+
+
+def test_what_is_looked_up_is_noted_too() -> None:
+    engine = Engine.of_facts(GRAPH)
+    looked_up = engine.ask("PREFIX : <tacit:> SELECT ?p ?o { :Rioo ?p ?o OPTIONAL { ?o :inn ?p } }")
+    assert len(looked_up) == 0
+    assert [note.split(";")[0] for note in looked_up.unknown] == [
+        "unknown entity 'Rioo' at column 34"
+    ]
+    counted = engine.ask("PREFIX : <tacit:> SELECT (COUNT(*) AS ?n) { ?x :partt_of ?y }")
+    assert counted[0].values == {"n": "0"}
+    assert "did you mean 'part of'?" in counted.unknown[0]
+    relation = engine.ask(
+        "PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> "
+        "SELECT ?n { <http://ex.org/in> rdfs:label ?n }"
+    )
+    assert [answer.values["n"] for answer in relation] == ["http://ex.org/in"]
+    assert relation.unknown == ()

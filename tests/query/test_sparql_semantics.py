@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from formulas import symbolic_answers, tables, truth
+from tacit.engine.engine import Engine
 from tacit.errors import PlanError, QueryError
 from tacit.graph.graph import Graph
 from tacit.query.formula import (
@@ -29,6 +31,7 @@ from tacit.query.formula import (
 )
 from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.sparql import parse_sparql
+from tacit.query.sparql.table_query import TableQuery
 from tacit.query.text import parse
 
 pytest.importorskip("rdflib")
@@ -205,14 +208,9 @@ REFUSALS = [
     "MINUS inside EXISTS",
     "FILTER speaks of",
     "FILTER compares",
-    "the query has no answers",
     "more than",
-    "the query holds whatever the facts",
-    "VALUES gives",
     "VALUES after a count",
-    "VALUES inside MINUS",
     "VALUES inside EXISTS",
-    "write COUNT(DISTINCT",
 ]
 
 
@@ -237,6 +235,17 @@ def rows_of(reading: ParsedQuestion, graph: Graph) -> Rows:
     return {(str(len(rows)),)} if query.count else rows
 
 
+def table_rows(query: TableQuery, graph: Graph) -> Rows:
+    """The rows of a query that is no formula, from facts alone."""
+    answers = Engine.of_facts(graph).ask(query)
+    if answers.kind == "truth":
+        return {()} if answers.truth == "yes" else set()
+    return {
+        tuple((answer.terms or {}).get(name) and answer.values[name] for name in answers.variables)
+        for answer in answers
+    }
+
+
 def test_sparql_is_answered_as_oxigraph_answers_it_or_refused() -> None:
     rng = Random(5)
     # it takes its parser long
@@ -249,6 +258,13 @@ def test_sparql_is_answered_as_oxigraph_answers_it_or_refused() -> None:
         except QueryError as error:
             (why,) = [words for words in REFUSALS if words in str(error)]
             tally[why] += 1
+            continue
+        if isinstance(reading, TableQuery):
+            # what two alternatives find is counted twice by the standard, and once by Oxigraph
+            if reading.counting and re.search(r"[\w)]\|", text):
+                continue
+            assert table_rows(reading, graph) == expected(text), (text, graph.triples())
+            tally["table"] += 1
             continue
         query = reading.query
         assert bound(query.formula) == set(query.targets) or reading.among is not None
@@ -264,7 +280,8 @@ def test_sparql_is_answered_as_oxigraph_answers_it_or_refused() -> None:
     assert tally["compared"] > 0.4 * times
     assert tally["telling"] > 0.4 * tally["compared"]
     assert all(
-        tally[kind] > 0.01 * times for kind in ("entities", "tuples", "truth", "count", "among")
+        tally[kind] > 0.01 * times
+        for kind in ("entities", "tuples", "truth", "count", "among", "table")
     ), tally
 
 

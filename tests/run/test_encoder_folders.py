@@ -63,6 +63,8 @@ def test_an_encoder_stays_until_another_is_trained(gqe: Path, tmp_path: Path) ->
     with pytest.raises(PlanError, match="Query2Box has no complement"):
         encode_folder(gqe, force=True, progress=False, **TINY | {"model": "q2b", "shapes": "2in"})
     assert tacit.open(gqe, device="cpu").ask(KNOWN, new=True).to_dict() == before
+    with pytest.raises(SettingsError, match="track is given beside `checkpoint`"):
+        encode_folder(gqe, model="ultra", checkpoint="x", force=True, track="tensorboard")
     with pytest.raises(SettingsError, match="steps is given beside `checkpoint`"):
         encode_folder(gqe, model="ultra", checkpoint=tmp_path / "weights.pth", force=True, steps=9)
     with pytest.raises(

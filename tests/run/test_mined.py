@@ -22,9 +22,10 @@ from tacit.links.rules.rule_files import load_rules
 from tacit.links.rules.settings import RuleSettings
 from tacit.run import mined
 from tacit.run.changes import add_facts
-from tacit.run.mined import MOST_RUNS, cached_path, is_cached, run_of_rules, shrink_cache
+from tacit.run.mined import PREFIX, cached_path, is_cached, run_of_rules
 from tacit.run_folder.files import RULES, SETTINGS
 from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.run_cache import MOST_RUNS, shrink_cache
 
 ASKED = "?k : capital_of(c5, ?k)"
 
@@ -198,11 +199,11 @@ def test_the_cache_is_bounded_and_forgets_what_was_used_longest_ago(cache: Path)
     for age, path in enumerate(reversed(paths)):
         os.utime(path, (1e9 - age, 1e9 - age))
     with RunFolder(paths[0]).in_use():  # as a service is
-        shrink_cache(cache, runs=2)
+        shrink_cache(PREFIX, runs=2)
         assert {path for path in paths if path.exists()} == {paths[0], *paths[2:]}
-    shrink_cache(cache, runs=2)
+    shrink_cache(PREFIX, runs=2)
     assert {path for path in paths if path.exists()} == set(paths[2:])
-    shrink_cache(cache, size=1)
+    shrink_cache(PREFIX, size=1)
     assert {path for path in paths if path.exists()} == {paths[3]}  # the last one used stays
     assert 2 <= MOST_RUNS <= 100
 

@@ -90,8 +90,22 @@ def test_an_error_marks_its_place_and_moves_neither_caret_nor_button(visit: Visi
 def test_a_name_in_sparql_is_not_put_in_place_of_a_part_of_its_term(visit: Visit) -> None:
     visit.page.fill("#question", "SELECT ?c { <tacit:France> <tacit:boarders> ?c }")
     visit.page.keyboard.press("Enter")
-    visit.page.locator("#problem", has_text="at column 28; did you mean 'borders'?").wait_for()
+    note = "unknown relation 'boarders' at column 28; did you mean 'borders'?"
+    visit.page.locator(".nothing", has_text=note).wait_for()
     assert visit.page.locator("#problem button").count() == 0
+
+
+def test_rows_of_sparql_show_what_they_bind(visit: Visit) -> None:
+    query = (
+        "PREFIX : <tacit:> SELECT ?c ?l { VALUES ?c { :Portugal :Spain :Nobody } "
+        "?c :borders ?n OPTIONAL { ?c :speaks ?l } }"
+    )
+    visit.page.fill("#question", query)
+    visit.page.keyboard.press("Enter")
+    visit.page.locator(".answer").nth(1).wait_for()
+    shown = visit.page.locator(".answer .name").all_text_contents()
+    assert sorted(shown) == ["?cPortugal", "?cSpain?lSpanish"]
+    assert "unknown entity 'Nobody'" in visit.page.locator(".uncalibrated").inner_text()
 
 
 def test_reasons_are_asked_for_when_an_answer_is_opened_and_for_it_alone(visit: Visit) -> None:

@@ -54,6 +54,16 @@ def test_without_limit_come_the_answers_that_are_likely() -> None:
     assert answered(query + "} LIMIT 2", Limits(top=2)) == likely[:2]
 
 
+def test_tables_list_the_same_answers_with_what_is_looked_up() -> None:
+    table = "SELECT ?c ?l { :France :borders ?c OPTIONAL { ?c :speaks ?l } ?c answer:score ?s "
+    plain = "SELECT ?c { :France :borders ?c . ?c answer:score ?s "
+    for rest in ("}", "FILTER(?s >= 0.05) }", "FILTER(?s >= 0.0) }", "} LIMIT 4", "} OFFSET 2"):
+        assert answered(table + rest) == answered(plain + rest)
+    assert answered(table + "}") == ["Spain", "Italy", "Germany"]
+    assert len(answered(table + "} LIMIT 1000")) > 5
+    assert "more than 2 answers; ask for them in parts" in answered(table + "}", Limits(top=2))[0]
+
+
 def test_the_number_expected_is_of_all_answers() -> None:
     graph = Graph.of([("a", "r", "b"), ("b", "r", "c")])
     engine = Engine(graph, TableScorer([np.full((3, 3), 0.25)]), calibration="sigmoid", loops=True)

@@ -44,6 +44,7 @@ COMMANDS = {
     "complete": ("facts.complete", "Predict the facts a graph is missing."),
     "add": ("facts.add", "Add facts to a run."),
     "remove": ("facts.remove", "Take facts out of a run."),
+    "save": ("save.save", "Save a run to one file, or to a hub."),
     "rules": ("rules.rules", "Read and change the rules of a run."),
     "serve": ("serve.serve", "Serve a page, HTTP and SPARQL."),
     "mcp": ("mcp.mcp", "Let an agent ask, by the Model Context Protocol."),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tacit.engine.engine import Engine
     from tacit.engine.question_files import Outcome
     from tacit.engine.questions import BoundQuery, ListLength
+    from tacit.query.sparql.table_query import TableQuery
 
 Params = Annotated[
     list[str] | None,
@@ -113,7 +114,7 @@ def ask(
     if file is not None:
         _ask_many(context, engine, file, out, parameters, json_, page)
     else:
-        _ask_one(engine, engine.prepare((query or "", parameters)), out, json_, page)
+        _ask_one(engine, engine.read((query or "", parameters)), out, json_, page)
 
 
 @options.of_settings(EngineSettings, only=("k",))
@@ -130,7 +131,7 @@ def plan(
     param: Params = None,
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
-    from tacit.query.question import parse_question
+    from tacit.query.question import one_formula, parse_question
     from tacit.sources import is_world
 
     if exists(query) or is_world(query):
@@ -140,7 +141,7 @@ def plan(
     if not graph:
         check_unread(reading, "no graph is given")
     known = read_graph(graph, **reading) if graph else None
-    question = parse_question(query, known, _labels(param)).query
+    question = one_formula(parse_question(query, known, _labels(param))).query
     for line in question.plan(known, EngineSettings.of(settings).k).split("\n"):
         say(line)
 
@@ -195,13 +196,19 @@ def announce(engine: Engine, question: BoundQuery) -> None:
 
 
 def _ask_one(
-    engine: Engine, question: BoundQuery, out: Path | None, json_: bool, page: dict[str, Any]
+    engine: Engine,
+    question: BoundQuery | TableQuery,
+    out: Path | None,
+    json_: bool,
+    page: dict[str, Any],
 ) -> None:
     """Ask a question; print its answers, or write them to a file."""
     from tacit.engine.answers import answer_files
     from tacit.engine.answers.answer_table import AnswerTable
+    from tacit.engine.questions import BoundQuery
 
-    announce(engine, question)
+    if isinstance(question, BoundQuery):
+        announce(engine, question)
     answers = engine.ask(question, **page)
     if out is not None:
         answer_files.write(out, answers)

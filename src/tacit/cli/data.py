@@ -58,7 +58,7 @@ def describe(
     reading: options.Values,
     as_json: bool = Option(False, "--json", help="Print everything as JSON."),
 ) -> None:
-    """Describe a graph: its splits, relations, degrees and hubs."""
+    """Describe a graph: its splits, relations, attributes, degrees and hubs."""
     statistics = read_graph(graph, **reading).statistics()
     if as_json:
         typer.echo(json.dumps(statistics.to_json(), ensure_ascii=False, indent=2))

@@ -89,10 +89,9 @@ def of_settings(
             keys[name]: _option(fields[name], keys[name], spellings[name], usual[name])
             for name in fields
         }
-        off = {
-            f"no_{key}": name for name, key in keys.items() if fields[name].metadata["may_be_off"]
-        }
-        options |= {key: _off_switch(key, spellings[name]) for key, name in off.items()}
+        off = {f"no_{key}": name for name, key in keys.items() if fields[name].metadata["off"]}
+        for key, name in off.items():
+            options[key] = _off_switch(key, spellings[name], fields[name])
 
         @wraps(command)
         def called(context: typer.Context, **values: Any) -> None:
@@ -104,9 +103,7 @@ def of_settings(
                     used[name] = value
             for key, name in off.items():
                 if values.pop(key):
-                    if name in used:
-                        raise SettingsError(f"{spellings[name]} is both given and off; leave one")
-                    used[name] = False
+                    _turn_off(name, used, spellings[name])
             if "context" in own:
                 values["context"] = context
             try:
@@ -247,11 +244,16 @@ def _option(field: Field[Any], key: str, flag: str, default: Any) -> inspect.Par
     )
 
 
-def _off_switch(key: str, flag: str) -> inspect.Parameter:
-    """The flag that turns an option off whose values are no switches."""
-    option = typer.Option(
-        f"--no-{flag.removeprefix('--')}", help=f"Without {flag}, not even those by default."
-    )
+def _turn_off(name: str, used: Values, flag: str) -> None:
+    """Set a setting to False, which must have no other value."""
+    if name in used:
+        raise SettingsError(f"give {flag} or --no-{flag.removeprefix('--')}, not both")
+    used[name] = False
+
+
+def _off_switch(key: str, flag: str, field: Field[Any]) -> inspect.Parameter:
+    """The flag by which a setting that is no switch is False."""
+    option = typer.Option(f"--no-{flag.removeprefix('--')}", help=field.metadata["off"])
     return inspect.Parameter(
         key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
     )

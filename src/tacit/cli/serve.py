@@ -73,6 +73,7 @@ def opened_runs(
     fork_server.start()
     from tacit.run.mined import find_or_mine, holds_facts
     from tacit.run.run import Run
+    from tacit.run_folder.run_cache import is_unpacked
 
     named = runs_by_name(sources)
     mined = {name for name, source in named.items() if holds_facts(source)}
@@ -83,7 +84,8 @@ def opened_runs(
         for name, source in named.items():
             facts = data.read_graph(source, **reading) if name in mined else source
             folder = find_or_mine(facts, progress=True)
-            if name in mined:  # workers may open it at any time
+            # workers may open it at any time, so it stays in the cache
+            if name in mined or is_unpacked(folder):
                 stack.enter_context(folder.in_use())
             runs[name] = Run(folder, **opening)
         yield runs
@@ -105,16 +107,16 @@ def notes(settings: ServerSettings) -> Iterator[str]:
 
 
 def runs_by_name(sources: Iterable[str]) -> dict[str, str]:
-    """The runs by name: an explicit one, or that of the folder.
+    """The runs by name: an explicit one, or that of the folder or file.
 
-    >>> runs_by_name(["runs/world", "small=runs/2"])
-    {'world': 'runs/world', 'small': 'runs/2'}
+    >>> runs_by_name(["runs/world", "small=runs/2", "mine.tacit"])
+    {'world': 'runs/world', 'small': 'runs/2', 'mine': 'mine.tacit'}
     """
     runs: dict[str, str] = {}
     for each in sources:
         name, equals, source = each.partition("=")
         if not equals or Path(each).exists():
-            name = Path(each).resolve().name
+            name = Path(each).resolve().name.removesuffix(".tacit")
             source = each
         if not name or name in runs:
             problem = f"two runs are called '{name}'" if name else f"the run '{each}' has no name"

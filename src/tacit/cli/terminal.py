@@ -62,8 +62,8 @@ def complete_choice(words: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """World, and the run folders that begin so or lie in a folder that does."""
-    from tacit.sources import is_run
+    """World, and the runs that begin so or lie in a folder that does: folders and saved ones."""
+    from tacit.sources import is_run, is_saved
 
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
@@ -71,6 +71,9 @@ def complete_runs(incomplete: str) -> list[str]:
     for path in _folders(folder):
         if str(path).startswith(incomplete.removeprefix("./")):
             names += [str(run) for run in (path, *_folders(path)) if is_run(run)]
+    for path in sorted(folder.glob("*.tacit")):
+        if str(path).startswith(incomplete.removeprefix("./")) and is_saved(path):
+            names.append(str(path))
     return names[:_MOST]
 
 

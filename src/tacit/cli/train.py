@@ -13,6 +13,7 @@ from tacit.cli import data, options
 from tacit.cli.terminal import resumable, say
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import SettingsError
+from tacit.fitting.tracking import TRACKERS
 from tacit.graph.builder import counted
 from tacit.graph.settings import ReadSettings
 from tacit.links.rules.settings import RuleSettings
@@ -22,7 +23,7 @@ from tacit.settings import settings_of
 if TYPE_CHECKING:
     from tacit.graph.graph import Graph
 
-
+Track = Annotated[str | None, options.one_of(TRACKERS, "Log the training there as well.")]
 # what the miner alone has; settings of one name are one option
 _MINING = {field.name for field in settings_of(RuleSettings)} - {
     field.name for field in settings_of(TrainSettings)
@@ -40,6 +41,7 @@ def train(
     reading: options.Values,
     resume: Annotated[bool, Option("--resume", help="Go on with the run in the folder.")] = False,
     force: options.ReplaceRun = False,
+    track: Track = None,
 ) -> None:
     """Train a link predictor on a graph and keep it in a run folder.
 
@@ -58,7 +60,7 @@ def train(
     if leads:
         say(str(facts), err=True)
     with resumable():
-        run = train_run(facts, out, resume=resume, force=force, **settings, **mining)
+        run = train_run(facts, out, resume=resume, force=force, track=track, **settings, **mining)
     leave()
     if not leads:
         return
@@ -139,6 +141,7 @@ def adapt(
         bool, Option("--resume", help="Go on where the same command was stopped.")
     ] = False,
     drop: Annotated[bool, Option("--drop", help="Delete the run's adapter instead.")] = False,
+    track: Track = None,
 ) -> None:
     """Train a score adapter on complex queries; the run keeps it if it beats what is there."""
     from tacit.run.run import open as open_run
@@ -150,7 +153,9 @@ def adapt(
     find_run(source)  # facts alone have no place for an adapter
     run = open_run(source, device=settings.get("device", "auto"))
     with resumable():
-        summary = run.adapt(queries, count=count, resume=resume, progress=True, **settings)
+        summary = run.adapt(
+            queries, count=count, resume=resume, progress=True, track=track, **settings
+        )
     learned = ", ".join(f"{name} ({number:,})" for name, number in summary["queries"].items())
     size = f"{summary['parameters']:,} parameters"
     work = f"{size}, {summary['steps']} steps in {summary['seconds']:.1f} s"
@@ -185,6 +190,7 @@ def encode(
         bool, Option("--force", help="Replace the run in the folder, or the run's encoder.")
     ] = False,
     drop: Annotated[bool, Option("--drop", help="Delete the run's encoder instead.")] = False,
+    track: Track = None,
 ) -> None:
     """Train an encoder, which answers whole questions, in a run of its own or the one given."""
     from tacit.run.training import train_encoder
@@ -206,6 +212,7 @@ def encode(
             checkpoint=checkpoint,
             resume=resume,
             force=force,
+            track=track,
             **settings,
         )
     path = run.folder.path

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from tacit.engine.answers.answers import Answer, Answers, Count
 from tacit.engine.answers.execute import execute
+from tacit.engine.answers.tables import answer_table
 from tacit.engine.atoms.atoms import Atoms
 from tacit.engine.atoms.calibration import Calibration
 from tacit.engine.atoms.mixture import RuleMixture
 from tacit.engine.parts import EngineParts
 from tacit.engine.questions import (
+    AnyQuestion,
     AskOptions,
     BoundQuery,
     ListLength,
     Question,
+    bind_any,
     bind_for_ask,
     bind_question,
     reset_threads_after_fork,
@@ -31,6 +34,7 @@ from tacit.links.values.predictor import ValuePredictor
 from tacit.query.describe import describe
 from tacit.query.formula import Atom, Entity, Query
 from tacit.query.plans.traits import listable, sets_in
+from tacit.query.sparql.table_query import TableQuery
 from tacit.sources import load, take_reading
 
 if TYPE_CHECKING:
@@ -174,7 +178,7 @@ class Engine:
 
     def ask(
         self,
-        query: Question,
+        query: AnyQuestion,
         /,
         top: ListLength = "auto",
         *,
@@ -195,7 +199,9 @@ class Engine:
         """
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, explain, new)
-        return execute(self.parts, [bound], options)[0]
+        if isinstance(bound, BoundQuery):
+            return execute(self.parts, [bound], options)[0]
+        return answer_table(self.parts, bound, options)
 
     def explain(
         self,
@@ -212,7 +218,9 @@ class Engine:
         """Return the best answers with reasons, and whether the search provably missed none."""
         bound = bind_for_ask(query, self.graph, parameters)
         options = AskOptions(top, offset, min_score, paths, True, new)
-        return execute(self.parts, [bound], options)[0]
+        if isinstance(bound, BoundQuery):
+            return execute(self.parts, [bound], options)[0]
+        return answer_table(self.parts, bound, options)
 
     def score(
         self, head: str, relation: str, tail: str, *, explain: bool = False, paths: int = 1
@@ -234,7 +242,7 @@ class Engine:
 
     def ask_many(
         self,
-        queries: Iterable[Question],
+        queries: Iterable[AnyQuestion],
         top: ListLength = "auto",
         *,
         offset: int = 0,
@@ -250,16 +258,29 @@ class Engine:
         options = AskOptions(top, offset, min_score, paths, explain, new)
         if isinstance(queries, str) or not isinstance(queries, Iterable):
             raise QueryError("ask_many takes a list of questions; ask takes one")
-        bound = [self.prepare(query) for query in queries]
-        return execute(self.parts, bound, options)
+        questions = [self.read(query) for query in queries]
+        bound = [each for each in questions if isinstance(each, BoundQuery)]
+        answers = iter(execute(self.parts, bound, options))
+        return [
+            next(answers)
+            if isinstance(each, BoundQuery)
+            else answer_table(self.parts, each, options)
+            for each in questions
+        ]
 
-    def likely(self, question: BoundQuery) -> BoundQuery:
+    @overload
+    def likely(self, question: BoundQuery) -> BoundQuery: ...
+    @overload
+    def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery: ...
+    def likely(self, question: BoundQuery | TableQuery) -> BoundQuery | TableQuery:
         """Restrict a question to known and likely answers, unless it sets its own limit.
 
         A LIMIT or a minimal score is such a limit.
         """
         if question.limit is not None or question.min_score:
             return question
+        if isinstance(question, TableQuery):
+            return replace(question, likely=True)
         if question.query.kind in ("truth", "count"):
             return question
         if not self.search.probabilities:
@@ -299,6 +320,10 @@ class Engine:
     def prepare(self, query: Question, /, **parameters: str) -> BoundQuery:
         """Bind a question to the graph, ready to run; a bound one stays as it is."""
         return bind_question(query, self.graph, parameters)
+
+    def read(self, query: AnyQuestion, /, **parameters: str) -> BoundQuery | TableQuery:
+        """Bind a question like `prepare`, or read SPARQL that is no single formula."""
+        return bind_any(query, self.graph, parameters)
 
     def __repr__(self) -> str:
         settings = f"k={self.settings.k}, {self.settings.logic}"

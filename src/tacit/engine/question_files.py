@@ -9,9 +9,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.engine.answers.answers import Answers
+from tacit.engine.answers.answers import Answer, Answers
 from tacit.engine.engine import Engine
 from tacit.engine.questions import BoundQuery, ListLength, Question, retry_individually
 from tacit.errors import DataError, QueryError, TacitError
@@ -26,6 +26,9 @@ from tacit.graph.formats.writing import (
     write_lines,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from tacit.query.sparql.table_query import TableQuery
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _TOGETHER = 1024  # questions held at once; those of one structure run as a batch
@@ -51,6 +54,12 @@ class Line:
     question: Question | TacitError = field(hash=False)  # parameters are a dict
 
 
+def _values(answer: Answer) -> str:
+    """The labels and the values of attributes of an answer, as JSON."""
+    quantities = {name: value and value.plain for name, value in answer.quantities.items()}
+    return json.dumps(answer.values | quantities, ensure_ascii=False)
+
+
 class Outcome(NamedTuple):
     """The result of a line: answers, or an error."""
 
@@ -70,8 +79,7 @@ class Outcome(NamedTuple):
         if isinstance(self.result, TacitError):
             return [(number, text, *[None] * 6, self.result.to_dict()["message"])]
         rows: list[tuple[Any, ...]] = [
-            (rank, a.entity, a.name, json.dumps(a.values, ensure_ascii=False), a.score, a.known)
-            for rank, a in self.result.ranked
+            (rank, a.entity, a.name, _values(a), a.score, a.known) for rank, a in self.result.ranked
         ]
         if self.result.counted is not None:
             rows = [(None, None, None, json.dumps(self.result.counted._asdict()), None, None)]
@@ -196,18 +204,18 @@ def outcomes(
     remaining = iter(lines)
     while chunk := list(islice(remaining, _TOGETHER)):
         questions = [_bind(engine, line.question) for line in chunk]
-        bound = [question for question in questions if isinstance(question, BoundQuery)]
+        bound = [question for question in questions if not isinstance(question, TacitError)]
         answers = iter(
             retry_individually(
                 lambda part: engine.ask_many(part, top, **options), bound, TacitError
             )
         )
         for line, question in zip(chunk, questions, strict=True):
-            yield Outcome(line, next(answers) if isinstance(question, BoundQuery) else question)
+            yield Outcome(line, question if isinstance(question, TacitError) else next(answers))
 
 
-def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TacitError:
+def _bind(engine: Engine, question: Question | TacitError) -> BoundQuery | TableQuery | TacitError:
     try:
-        return question if isinstance(question, TacitError) else engine.prepare(question)
+        return question if isinstance(question, TacitError) else engine.read(question)
     except TacitError as error:
         return error

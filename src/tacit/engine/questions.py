@@ -17,14 +17,22 @@ import numpy as np
 from tacit.distributed.threads import nobody_at_work, threads_for
 from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
+from tacit.graph.attributes import Attribute
 from tacit.graph.graph import Graph
 from tacit.query.comparison import Ordering, Value, value_columns
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
-from tacit.query.question import ParsedQuestion, bind, labels_at, parse_question
+from tacit.query.question import (
+    ParsedQuestion,
+    bind,
+    labels_at,
+    one_formula,
+    parse_question,
+)
+from tacit.query.sparql.table_query import TableQuery
 from tacit.query.text import check_unused
-from tacit.query.value_binding import bind_values
+from tacit.query.value_binding import attributes_of, bind_values
 
 _FEW = 2**15  # scores that one thread computes nearly as fast as two
 _EXPANDED = 64  # candidates of a hop, at least
@@ -52,10 +60,12 @@ class BoundQuery(ParsedQuestion):
     # the values that answers show and are ordered by, with the labels of their attributes
     values: dict[str, Value] = field(default_factory=dict, hash=False)
     order: tuple[Ordering, ...] = ()
+    attributes: tuple[Attribute, ...] = ()  # that its comparisons were read by
 
     def check(self, graph: Graph) -> None:
         """Raise a `QueryError` where the ids mean other things in a graph."""
-        if self.labels not in (None, labels_at(graph, self.entities, self.relations)):
+        same = self.labels in (None, labels_at(graph, self.entities, self.relations))
+        if not same or not set(self.attributes) <= set(graph.attributes.listed):
             raise QueryError(
                 "the question was prepared on another graph, whose ids mean other things in "
                 f"{graph.name}; ask its text itself: {self.query}"
@@ -64,6 +74,7 @@ class BoundQuery(ParsedQuestion):
 
 # the last one is a text, and labels for its parameters by name
 Question = str | Query | BoundQuery | tuple[str, Mapping[str, str]]
+AnyQuestion = Question | TableQuery
 
 
 def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
@@ -71,6 +82,24 @@ def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str
 
     A `BoundQuery` stays as it is, if its ids mean the same in the graph.
     """
+    parsed = read_question(question, graph, parameters)
+    return parsed if isinstance(parsed, BoundQuery) else bind_parsed(one_formula(parsed), graph)
+
+
+def bind_any(
+    question: AnyQuestion, graph: Graph, parameters: Mapping[str, str]
+) -> BoundQuery | TableQuery:
+    """Bind a question like `bind_question`; a table of SPARQL stays as it is."""
+    parsed = read_question(question, graph, parameters)
+    if isinstance(parsed, BoundQuery | TableQuery):
+        return parsed
+    return bind_parsed(parsed, graph)
+
+
+def read_question(
+    question: AnyQuestion, graph: Graph, parameters: Mapping[str, str]
+) -> ParsedQuestion | TableQuery:
+    """Parse a question; one that is bound or a table stays as it is."""
     if isinstance(question, tuple):
         is_pair = len(question) == 2 and isinstance(question[1], Mapping)
         if not is_pair or not all(isinstance(name, str) for name in question[1]):
@@ -85,29 +114,38 @@ def bind_question(question: Question, graph: Graph, parameters: Mapping[str, str
         question.check(graph)
         return question
     if isinstance(question, str):
-        parsed = parse_question(question, graph, parameters)
-    elif isinstance(question, Query):
-        parsed = ParsedQuestion(question)
-    else:
-        raise QueryError(f"a question is a text or a Query, not {type(question).__name__}")
+        return parse_question(question, graph, parameters)
+    if isinstance(question, Query):
+        return ParsedQuestion(question)
+    if isinstance(question, TableQuery):
+        return question
+    raise QueryError(f"a question is a text or a Query, not {type(question).__name__}")
+
+
+def bind_parsed(parsed: ParsedQuestion, graph: Graph) -> BoundQuery:
+    """Compile a parsed question and bind it to a graph."""
     by_attributes = bind_values(parsed.query, graph)
     compiled = compile_query(by_attributes)
     entities, relations = bind(compiled, graph)
+    compares = by_attributes is not parsed.query
     return BoundQuery(
         **vars(parsed),
         compiled=compiled,
         entities=entities,
         relations=relations,
         labels=labels_at(graph, entities, relations),
-        values=value_columns(by_attributes),
+        attributes=attributes_of(by_attributes, graph) if compares else (),
+        values=value_columns(by_attributes) if compares else {},
         order=by_attributes.order,
     )
 
 
-def bind_for_ask(question: Question, graph: Graph, parameters: Mapping[str, str]) -> BoundQuery:
-    """Bind a question like `bind_question`, with errors that explain the options of `ask`."""
+def bind_for_ask(
+    question: AnyQuestion, graph: Graph, parameters: Mapping[str, str]
+) -> BoundQuery | TableQuery:
+    """Bind a question like `bind_any`, with errors that explain the options of `ask`."""
     try:
-        return bind_question(question, graph, parameters)
+        return bind_any(question, graph, parameters)
     except QueryError as error:
         name = error.parameter
         if name in AskOptions.__dataclass_fields__ and name not in parameters:

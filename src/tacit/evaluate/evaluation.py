@@ -32,6 +32,7 @@ from tacit.query.sampling.query_folder import sample as sample_queries
 from tacit.query.sampling.shapes import parse_shapes
 from tacit.run_folder.files import ADAPTER, OUTDATED
 from tacit.run_folder.folder import RunFolder, versions
+from tacit.run_folder.run_cache import check_not_saved
 from tacit.sources import NameOrPath, load
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def store_evaluation(
     """
     settings = evaluation.to_json()["settings"]
     try:
+        check_not_saved(folder)
         weights.check_unwritten(*filter(partial(folder.depends, settings), ("train", "encode")))
         with folder.changed_results() as results:
             stored = results.get("eval", [])

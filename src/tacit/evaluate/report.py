@@ -26,6 +26,7 @@ from tacit.evaluate.results import (
     percentages,
 )
 from tacit.run_folder.folder import RunFolder
+from tacit.run_folder.run_cache import is_unpacked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,13 +93,15 @@ def write_report(run: RunFolder, out: str | Path) -> Path:
 
 def report(run: RunFolder, kind: str = "html") -> str:
     """The page of a run as HTML or Markdown."""
-    title = f"{run.path.resolve().name}: {run.settings['graph'].get('name', 'graph')}"
+    title = str(run.settings["graph"].get("name", "graph"))
+    if not is_unpacked(run):  # whose folder has no name of its own
+        title = f"{run.path.resolve().name}: {title}"
     render = to_html if kind == "html" else to_markdown
     return render(title, list(sections(run)))
 
 
-def sections(run: RunFolder) -> Iterable[Section]:
-    """The sections of a run's page, results first."""
+def sections(run: RunFolder, figures_too: bool = True) -> Iterable[Section]:
+    """The sections of a run's page, results first, with or without those of figures."""
     results = run.results()
     settings = run.settings
     stored = [evaluation for evaluation in results.get("eval", []) if is_results(evaluation)]
@@ -115,11 +118,12 @@ def sections(run: RunFolder) -> Iterable[Section]:
         yield _settings_of(evaluations)
         yield from _metrics(evaluations)
         yield from _missing(evaluations)
-        yield from _calibration(evaluations)
+        yield from _calibration(evaluations, figures_too)
     else:
         advice = "`tacit eval RUN` and `run.evaluate()` do that."
         yield Section("Evaluation", f"Nothing has been evaluated; {advice}")
-    yield from _curves(run.events())
+    if figures_too:
+        yield from _curves(run.events())
     for table, values in settings.items():
         yield _table_of(f"Settings: {table}", values)
     for name, values in results.items():
@@ -179,7 +183,7 @@ def _percent(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> 
     return Section(title, text, ("", *columns), cells)
 
 
-def _calibration(evaluations: Evaluations) -> Iterable[Section]:
+def _calibration(evaluations: Evaluations, figures_too: bool) -> Iterable[Section]:
     curves = {
         f"{name}: {what}": curve
         for name, evaluation in evaluations.items()
@@ -192,7 +196,8 @@ def _calibration(evaluations: Evaluations) -> Iterable[Section]:
         ]
         header = ("", "calibration error", "Brier score", "scores")
         yield Section("Calibration", "Whether scores can be read as probabilities.", header, rows)
-        yield _figure("Reliability", figures.reliability_diagram, curves)
+        if figures_too:
+            yield _figure("Reliability", figures.reliability_diagram, curves)
 
 
 def _curves(events: Sequence[Mapping[str, Any]]) -> Iterable[Section]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class Attributes:
     ) -> Attributes:
         """The attributes with `(entity, attribute, quantity, split)` values, all but one as ids.
 
-        A quantity of another kind than its attribute's is an error.
+        A quantity of another kind than its attribute's is an error, and so is one without end.
         """
         rows = []
         for entity, attribute, quantity, split in values:
@@ -129,6 +130,8 @@ class Attributes:
                     f"{listed[attribute].name} is a {listed[attribute].kind}, and {quantity} is a "
                     f"{quantity.kind}"
                 )
+            if not math.isfinite(quantity.value):
+                raise DataError(f"{listed[attribute].name} is {quantity.value}; it must be finite")
             precision = PRECISIONS.index(quantity.precision)
             rows.append((entity, attribute, quantity.value, precision, split))
         return cls(tuple(listed), np.array(rows, VALUE_ROW))

@@ -101,10 +101,14 @@ def load(
                 raise SettingsError(
                     f"{shown}, but {_source_names(sources)} is no table", name_of_option
                 )
+        if reading.attributes == ():
+            _check_no_values(located)
         coded: list[Graph] = []
         graph = _load_sources(located, name, reading, Prefixes(), {}, coded)
-        if any(not isinstance(part, Graph) for part in located):
+        are_graphs = all(isinstance(part, Graph) for part in located)
+        if reading.attributes or not are_graphs:
             graph = _with_attributes(graph, reading, like, coded, partial(_find_fact, located))
+        if not are_graphs:
             graph = with_unseen_noted(graph)
         empty = not len(graph.train) and not len(graph.attributes)
         if empty and not any(isinstance(part, Graph) for part in located):
@@ -120,6 +124,17 @@ def load(
     if reading.labels is None:
         return graph
     return read_names(graph, Path(reading.labels), reading.skip_bad)
+
+
+def _check_no_values(sources: Iterable[Any]) -> None:
+    """Raises a `SettingsError` for graphs whose values cannot become entities again."""
+    for source in sources:
+        if isinstance(source, Graph) and len(source.attributes):
+            raise SettingsError(
+                f"attributes is False, and the values of {source.name} are no entities; read its "
+                "facts again",
+                "attributes",
+            )
 
 
 def _with_attributes(

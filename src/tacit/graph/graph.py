@@ -318,7 +318,8 @@ class Graph:
         sizes = {name: len(self.split(name)) for name in SPLITS}
         facts = ", ".join(f"{size:,} {name}" for name, size in sizes.items() if size) or "no"
         labels = f"{self.num_entities:,} entities, {self.num_relations // 2:,} relations"
-        return f"Graph({self.name}: {labels}, {facts} facts)"
+        values = f", {len(self.attributes):,} values" if len(self.attributes) else ""
+        return f"Graph({self.name}: {labels}, {facts} facts{values})"
 
     def _repr_html_(self) -> str:
         """The graph for notebooks, with its first training facts."""

@@ -9,7 +9,6 @@ numbers as well, or the relation is called an id or a code.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -18,11 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.errors import DataError, UnknownName
+from tacit.errors import DataError
+from tacit.graph.attribute_forms import Form, is_relation_of, required_forms, with_bare_names
 from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes, Rows
 from tacit.graph.builder import counted
 from tacit.graph.fact_index import Flags, Ints
-from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed
+from tacit.graph.graph import SPLITS, Graph, Triples, directed
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.quantities import Kind
 from tacit.graph.tail_values import TailCodes, TailValues, is_quantity, is_whole
@@ -37,18 +37,6 @@ _NUMBERED = 0.5  # share of heads that are whole numbers, from which whole tails
 _NAMED = 0.1  # share of values that relations to names have too, from which they are names
 _SAMPLED = 1000  # heads
 _SHOWN = 5  # attributes in a note
-
-
-class _Form(NamedTuple):
-    """The attribute that a relation is to become, of a kind that may be open.
-
-    A fact without a value stays a fact if the relation is to keep them, or else is an error.
-    """
-
-    name: str
-    kind: Kind | None = None
-    unit: str = ""
-    keeps_facts: bool = False
 
 
 def recognise(
@@ -74,14 +62,14 @@ def recognise(
     >>> graph.entities.labels, graph.attributes.quantities(0, 0)[0].value
     (['France', 'Spain'], 68000000.0)
     """
-    forms = _forms(graph, wanted, like)
+    forms = required_forms(graph, wanted, like)
     candidates = _candidates(graph) if wanted is None else set()
     candidates -= {i for label in settled for i in graph.relations.resolve(label)}
-    candidates = {i for i in candidates if i not in forms and not _is_relation_of(like, graph, i)}
+    candidates = {i for i in candidates if i not in forms and not is_relation_of(like, graph, i)}
     facts = _Facts.of(graph, candidates | forms.keys())
     codes = TailCodes.of(graph, facts.rows[facts.order, 2])
     recognised = facts.recognised(candidates, codes)
-    forms |= _with_bare_names(graph, recognised, forms.values())
+    forms |= with_bare_names(graph, recognised, forms.values())
     attributes = [*graph.attributes.listed]
     notes = [*graph.notes]
     taken = np.zeros(len(facts.rows), dtype=bool)
@@ -104,18 +92,20 @@ def recognise(
             attribute = _attribute_id(attributes, form, values.kind)
             parts.append(facts.values(at, attribute, values)[values.known])
     if wanted is None:
-        known = {*known, *(like.attributes.names if like else ())}
-        were_relations = all(each.name in known for each in graph.attributes.listed)
-        notes += _note([each for each in attributes if each.name not in known], were_relations)
+        notes += _note(attributes, graph, {*known, *(like.attributes.names if like else ())})
     graph = replace(graph, notes=tuple(notes))
     if not taken.any():
         return graph
-    both = Attributes(tuple(attributes), np.concatenate(parts))
-    readable = {**graph.attributes.readable}
-    for relation, form in forms.items():
-        if names := graph.relations.names.get(graph.relations[relation]):
-            readable.setdefault(form.name, names)
-    return replace(_without(graph, facts, taken, both), attributes=both.named(readable))
+    both = Attributes(tuple(attributes), np.concatenate(parts)).named(_names(graph, forms))
+    return replace(_without(graph, facts, taken, both), attributes=both)
+
+
+def _names(graph: Graph, forms: Mapping[int, Form]) -> dict[str, Sequence[str]]:
+    """The readable names of attributes, and of the relations that become some."""
+    names = graph.relations.names
+    labels = {form.name: graph.relations[relation] for relation, form in forms.items()}
+    of_relations = {name: names[label] for name, label in labels.items() if label in names}
+    return of_relations | {**graph.attributes.readable}
 
 
 class _Facts(NamedTuple):
@@ -152,7 +142,7 @@ class _Facts(NamedTuple):
         rows["split"] = self.splits[at]
         return rows
 
-    def recognised(self, candidates: Iterable[int], codes: TailCodes) -> dict[int, _Form]:
+    def recognised(self, candidates: Iterable[int], codes: TailCodes) -> dict[int, Form]:
         """The relations of which all tails are of one kind, and no names or ids."""
         graph = self.graph
         candidates = sorted(candidates)
@@ -171,14 +161,14 @@ class _Facts(NamedTuple):
             distinct = np.unique(tails[relation])
             declared = Attribute.declared(label)
             if declared and TailValues.of(graph, distinct, declared.kind).known.all():
-                forms[relation] = _Form(*_parts(declared))
+                forms[relation] = Form.of(declared)
             elif kind and not (
                 heads[distinct].any()
                 or named[distinct].mean() > _NAMED
                 or (kind == "number" and _is_of_codes(label))
                 or (codes.are_whole(distinct) and self._are_ids(relation, distinct))
             ):
-                forms[relation] = _Form(label, kind)
+                forms[relation] = Form(label, kind)
         return forms
 
     def _are_ids(self, relation: int, distinct: Ints) -> bool:
@@ -201,110 +191,25 @@ def _is_of_codes(label: str) -> bool:
     return not {word.lower() for word in _WORD.findall(label)}.isdisjoint(_OF_CODES.split())
 
 
-def _parts(attribute: Attribute) -> tuple[str, Kind, str]:
-    return attribute.name, attribute.kind, attribute.unit
-
-
 def _candidates(graph: Graph) -> set[int]:
     """The relations that declare an attribute, or of which the first tail is a quantity."""
-    first = dict[int, int]()
+    first = np.full(graph.num_relations, -1)
     for split in SPLITS:
         facts = graph.split(split)
-        relations, at = np.unique(facts[:, 1], return_index=True)
-        first |= dict(zip(relations.tolist(), facts[at, 2].tolist(), strict=True))
+        first[facts[::-1, 1]] = facts[::-1, 2]  # the last assignment stays
     labels = graph.entities.labels
     return {
         relation
-        for relation, tail in first.items()
-        if Attribute.declared(graph.relations[relation])
-        or is_quantity(labels[tail], graph.prefixes)
+        for relation, tail in enumerate(first.tolist())
+        if tail >= 0
+        and (
+            Attribute.declared(graph.relations[relation])
+            or is_quantity(labels[tail], graph.prefixes)
+        )
     }
 
 
-def _forms(graph: Graph, wanted: Sequence[str] | None, like: Graph | None) -> dict[int, _Form]:
-    """The attributes that relations must become: wanted ones, and those known by name."""
-    forms: dict[int, _Form] = {}
-    own = graph.attributes
-    bare = {}
-    for relation in range(0, graph.num_relations, 2):
-        label = graph.relations[relation]
-        declared = Attribute.declared(label)
-        bare[relation] = declared.name if declared else label
-        for name in dict.fromkeys((label, bare[relation])):
-            if (known := own.names.get(name)) is not None:
-                forms[relation] = _Form(*_parts(own.listed[known]), keeps_facts=True)
-            elif like is not None and (other := _known_as(like, graph, name)) is not None:
-                _, kind, unit = _parts(like.attributes.listed[other])
-                keeps_facts = _is_relation_of(like, graph, relation)
-                forms[relation] = _Form(name, kind, unit, keeps_facts)
-    for text in wanted or ():
-        forms |= _forms_of(graph, text, bare)
-    return forms
-
-
-def _forms_of(graph: Graph, text: str, bare: Mapping[int, str]) -> dict[int, _Form]:
-    """The attributes that the relations of a name must become; `bare` has names without units."""
-    declared = Attribute.declared(text)
-    for name in (text, declared.name if declared else text):
-        found = {id_ & ~1 for id_ in graph.relations.resolve(name)}
-        found |= {r for r in bare if name in (bare[r], *_spellings(graph, graph.relations[r]))}
-        known = [label for label in graph.attributes.names if name in _spellings(graph, label)]
-        if found or known:
-            break
-    else:
-        near = graph.relations.nearest(text)
-        raise UnknownName("relation", text, [each for each in near if INVERSE not in each])
-    forms = {}
-    for relation in found:
-        stated = declared if name != text else Attribute.declared(graph.relations[relation])
-        form = _Form(*_parts(stated)) if stated else _Form("")
-        forms[relation] = form._replace(name=bare[relation])
-    return forms
-
-
-def _spellings(graph: Graph, label: str) -> set[str]:
-    """A label, its IRI, and the last word of that."""
-    iri = graph.iri(label) if graph.prefixes else None
-    if iri is None:
-        return {label}
-    return {label, f":{label}", iri, f"<{iri}>", iri[max(map(iri.rfind, "/#:")) + 1 :]}
-
-
-def _known_as(other: Graph, graph: Graph, label: str) -> int | None:
-    """The id of an attribute of another graph that a label of this one names."""
-    known = other.attributes.names
-    iri = graph.iri(label)
-    own = None if iri is None else other.label_of(iri)
-    return known.get(label) if own is None else known.get(own)
-
-
-def _is_relation_of(other: Graph | None, graph: Graph, relation: int) -> bool:
-    """Whether another graph has a relation of this one."""
-    if other is None:
-        return False
-    label = graph.relations[relation]
-    iri = graph.iri(label)
-    own = None if iri is None else other.label_of(iri)
-    return other.relations.get(own or label) is not None
-
-
-def _with_bare_names(
-    graph: Graph, recognised: Mapping[int, _Form], others: Iterable[_Form]
-) -> dict[int, _Form]:
-    """The forms of recognised relations; one keeps its unit in its name where that is needed."""
-    uses = Counter(name for name, _, _ in {form[:3] for form in (*recognised.values(), *others)})
-    forms = {}
-    for relation, form in recognised.items():
-        label = graph.relations[relation]
-        # square brackets are no part of a name, and round ones may be
-        taken = not label.endswith("]") and form.name in graph.relations
-        if form.name != label and (uses[form.name] > 1 or taken):
-            form = form._replace(name=label)
-        forms[relation] = form
-    return forms
-
-
-def _attribute_id(attributes: list[Attribute], form: _Form, kind: Kind) -> int:
+def _attribute_id(attributes: list[Attribute], form: Form, kind: Kind) -> int:
     """The id of an attribute, which is listed if it is not."""
     attribute = Attribute(form.name, kind, form.unit)
     for id_, known in enumerate(attributes):
@@ -333,18 +238,19 @@ def _error(
     advice = "correct it, or leave it out by `skip_bad=True`"
     if wanted:
         advice += ", or read all as entities by `attributes=False`"
-    problem = f"'{fact[2]}' of '{fact[0]}' is no {kind}{more}, as {name} must be"
+    problem = f"'{fact[2]:.40}' of '{fact[0]:.40}' is no {kind}{more}, as {name} must be"
     return DataError(f"{problem}; {advice}", *locate(fact))
 
 
 def _skipped(graph: Graph, bad: Triples, name: str, kind: Kind) -> str:
     """The note on facts of an attribute that have no value."""
     example = graph.entities[int(bad[0, 2])]
-    return f"{name}: {counted(len(bad), 'fact')} skipped without a {kind}, such as '{example}'"
+    return f"{name}: {counted(len(bad), 'fact')} skipped without a {kind}, such as '{example:.40}'"
 
 
-def _note(attributes: Sequence[Attribute], were_relations: bool) -> list[str]:
-    """The note on what was recognised, if anything was."""
+def _note(attributes: Sequence[Attribute], graph: Graph, known: Collection[str]) -> list[str]:
+    """The note on attributes that are not known, if there are any; a graph may have had some."""
+    attributes = [each for each in attributes if each.name not in known]
     if not attributes:
         return []
     shown = [
@@ -355,7 +261,8 @@ def _note(attributes: Sequence[Attribute], were_relations: bool) -> list[str]:
     one = len(attributes) == 1
     what = "1 relation is an attribute" if one else f"{len(attributes):,} relations are attributes"
     otherwise = "as entities with `attributes=False`"
-    if not were_relations:  # RDF without literals, or properties of nodes, would have no facts
+    # RDF without literals, or properties of nodes, would have no facts
+    if any(each.name not in known for each in graph.attributes.listed):
         otherwise = "`attributes=False` reads none"
     return [f"{what}: {', '.join(shown)}; {otherwise}"]
 

@@ -53,10 +53,10 @@ class ReadSettings(Settings):
     )
     attributes: tuple[str, ...] | None = setting(
         None,
-        "Relations to numbers, dates or durations, joined by commas, which are read as attributes; "
-        "by default those that look so.",
+        "The relations, joined by commas, whose tails are numbers, dates or durations and no "
+        "entities; by default those that look so.",
         read=_names,
-        may_be_off=True,
+        off="Read every tail as an entity, numbers and dates too.",
     )
     format: str = setting(
         "tsv", "What standard input holds, as an extension says it: csv, ttl, nt.gz."

@@ -156,7 +156,7 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
     files = tables.get("files", {})
     present = {name for name in GRAPH_FILES if (folder / name).is_file()}
     for name in (*files, ENTITIES, RELATIONS, *_OF_FACTS):
-        if name not in present | {NAMES}:
+        if name not in present | {NAMES, TRIE, TRIE_IDS}:
             raise RunError(f"run '{folder}' has no {name}; train the run again")
     try:
         same = {name for name in present if digest(folder / name) == files.get(name)}
@@ -222,7 +222,7 @@ def _read_attributes(
     table = tables.get("attributes")
     if table is None:
         return Attributes()
-    columns = zip(table["names"], table["kinds"], table["units"], strict=True)
+    columns = zip(*(table.get(key, ()) for key in ("names", "kinds", "units")), strict=True)
     listed = tuple(Attribute(*map(str, each)) for each in columns)  # type: ignore[arg-type]
     rows = _array(folder / VALUES)
     if rows.nbytes <= _READ_WHOLE:
@@ -236,6 +236,8 @@ def _read_attributes(
                 raise ValueError(f"{VALUES} has a {key} out of range")
         if not np.isfinite(rows["value"]).all():
             raise ValueError(f"{VALUES} has values that are no numbers")
+        if (np.diff(rows["attribute"].astype(np.int64) * entities + rows["entity"]) < 0).any():
+            raise ValueError(f"{VALUES} is not in order")
     return Attributes.of_sorted(listed, rows).named(names)
 
 

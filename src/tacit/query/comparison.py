@@ -250,19 +250,21 @@ def compared(left: Operand, operator: str, right: Operand) -> Formula:
 
 
 def conjoined(first: Formula, second: Formula) -> Formula:
-    """Both formulas; two comparisons of the same values are one."""
+    """Both formulas; a lower and an upper bound of the same values are one comparison."""
     if not isinstance(first, Comparison) or not isinstance(second, Comparison):
         return first & second
-    return first.joined(second) if first.values == second.values else first & second
+    # which of two lower bounds is higher may depend on what kind of value they are for
+    apart = None in (first.low, second.low) and None in (first.high, second.high)
+    return first.joined(second) if apart and first.values == second.values else first & second
 
 
 def operand(value: object) -> Operand:
     """What Python code compares: a value, or a number, date, duration or text in place of one."""
-    if isinstance(value, _Comparable | Quantity):
+    if isinstance(value, _Comparable):
         return value  # type: ignore[return-value]
     if isinstance(value, str):
         return literal(value)
-    quantity = None
+    quantity = value if isinstance(value, Quantity) else None
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if isinstance(value, date | datetime):
         quantity = Quantity.parse(value.isoformat(), "date")

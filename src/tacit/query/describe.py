@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from tacit.errors import QueryError, UnknownName
 from tacit.graph.attributes import Attribute
+from tacit.graph.graph import Graph
 from tacit.query.formula import Query
 from tacit.query.plans import plan as steps
 from tacit.query.plans.compile import compile_query
@@ -29,7 +32,7 @@ from tacit.query.plans.plan import (
     reads,
 )
 from tacit.query.question import bind
-from tacit.query.value_binding import bind_values
+from tacit.query.value_binding import bind_values, supposed_attributes
 from tacit.query.value_text import range_text
 from tacit.sources import load
 
@@ -76,7 +79,12 @@ def describe(
 def describe_query(query: Query, graph: Facts | None, k: int) -> str:
     """Describes the plan of a query, with its names resolved in a graph."""
     if graph is None:
-        return f"{query}\n\n{describe(compile_query(query), k)}"
+        attributes = supposed_attributes(query)
+        alone = query
+        with suppress(QueryError, UnknownName):  # which the graph would tell
+            alone = bind_values(query, replace(Graph.of([]), attributes=attributes))
+        plan = describe(compile_query(alone), k, attributes=attributes.listed)
+        return f"{query}\n\n{plan}"
     facts = load(graph)
     compiled = compile_query(bind_values(query, facts))
     bind(compiled, facts)

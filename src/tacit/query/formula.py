@@ -240,10 +240,10 @@ class Query:
             raise QueryError(
                 f"a query is Query(Variable(...), formula), not Query({targets!r}, {formula!r})"
             )
-        vars(self).update(targets=variables, formula=formula, count=count, text=text)
-        vars(self).update(order=tuple(order))
+        order = tuple(order)
+        vars(self).update(targets=variables, formula=formula, count=count, text=text, order=order)
         _check_targets(self)
-        if self.order or any(not isinstance(leaf, Atom | Inequality) for leaf in leaves(formula)):
+        if self.order or _compares(formula):
             from tacit.query.comparison import check_values
 
             check_values(self)
@@ -260,13 +260,14 @@ class Query:
         """The kind of question: `entities`, `tuples`, `truth`, `count` or `relations`."""
         if isinstance(self.formula, Atom) and isinstance(self.formula.relation, Variable):
             return "relations"
-        if self.count:
-            return "count"
-        return {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
+        by_targets = {0: "truth", 1: "entities"}.get(len(self.targets), "tuples")
+        return "count" if self.count else by_targets
 
     @property
     def values(self) -> dict[str, Value]:
         """The values that are asked for beside the targets, by the names of their variables."""
+        if not _compares(self.formula):
+            return {}
         from tacit.query.comparison import asserted_comparisons
 
         return {leaf.name: leaf.left for leaf in asserted_comparisons(self.formula) if leaf.name}
@@ -300,20 +301,23 @@ class Query:
         """
         from tacit.query.plans.canonical import signature
 
-        ours = self.count, len(self.targets), signature(self.formula, self.targets), self._ordered
-        theirs = (
-            other.count, len(other.targets), signature(other.formula, other.targets), other._ordered
-        )  # fmt: skip
-        return ours == theirs
+        def signed(query: Query) -> tuple[object, ...]:
+            written = signature(query.formula, query.targets)
+            return query.count, len(query.targets), written, query._ordered
+
+        return signed(self) == signed(other)
 
     @property
     def _ordered(self) -> list[tuple[object, ...]]:
         """The order, with the places of targets for their names."""
         terms: list[Term] = list(self.targets)
-        return [
-            (value.attribute, terms.index(value.term) if value.term in terms else value.term, down)
-            for value, down in ((each.value, each.descending) for each in self.order)
-        ]
+        values = [(each.value.attribute, each.value.term, each.descending) for each in self.order]
+        return [(a, terms.index(t) if t in terms else t, descending) for a, t, descending in values]
+
+
+def _compares(formula: Formula) -> bool:
+    """Whether a formula has a comparison in it."""
+    return any(not isinstance(leaf, Atom | Inequality) for leaf in leaves(formula))
 
 
 def _check_targets(query: Query) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import normalize
 from urllib.parse import unquote
 
@@ -15,10 +15,15 @@ from tacit.graph.labels.prefixes import SCHEME
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Query, quoted
 from tacit.query.plans.plan import CompiledQuery
-from tacit.query.text import locate, parse
+from tacit.query.text import is_lone_value, locate, parse
+
+if TYPE_CHECKING:
+    from tacit.query.sparql.table_query import TableQuery
 
 _SPARQL = re.compile(
-    r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE)\b", re.IGNORECASE
+    r"(?:\s|#[^\n]*\n)*(?:PREFIX|BASE|SELECT|ASK|CONSTRUCT|DESCRIBE"
+    r"|INSERT|DELETE|LOAD|CLEAR|CREATE|DROP|COPY|MOVE|ADD|WITH)\b",
+    re.IGNORECASE,
 )
 
 
@@ -26,8 +31,8 @@ class Column(NamedTuple):
     """A column of SPARQL results: its name, and what it shows of each answer.
 
     `shows` is `value` for the variable itself, `score`, `known`, `count`, or `expected` for the sum
-    of the scores. `label` is the only value that VALUES gives the variable, or the variable that is
-    counted.
+    of the scores; of solutions that are counted also `distinct`. `label` is the only value that
+    VALUES gives the variable, or the variable that is counted, `*` for whole solutions.
     """
 
     name: str
@@ -47,28 +52,29 @@ class ParsedQuestion:
     among: tuple[str, ...] | None = None  # the only labels that may be answers
     columns: tuple[Column, ...] = ()  # of SPARQL results
     by_score: bool = False  # whether its rows are ordered by score alone; else known ones go first
+    unknown: tuple[UnknownName, ...] = ()  # IRIs of SPARQL that the graph does not have
 
 
 def is_sparql(text: str) -> bool:
-    """Whether a text is SPARQL: no question in the text syntax begins with a word.
+    """Whether a text is SPARQL: of the text syntax only a value alone begins with a word.
 
     >>> is_sparql("PREFIX : <tacit:> SELECT ?c { :France :borders ?c }")
     True
-    >>> is_sparql("?c : borders(France, ?c)")
-    False
+    >>> is_sparql("?c : borders(France, ?c)"), is_sparql("ask(France)")
+    (False, False)
     """
-    return _SPARQL.match(text) is not None
+    return _SPARQL.match(text) is not None and not is_lone_value(text)
 
 
 def parse_question(
     text: str, graph: Graph | None = None, parameters: Mapping[str, str] | None = None
-) -> ParsedQuestion:
-    """Parses a question in the text syntax or in SPARQL.
+) -> ParsedQuestion | TableQuery:
+    """Parses a question in the text syntax or in SPARQL, of which not all is one formula.
 
     `parameters` are the labels that `$name` stands for in the text syntax; in SPARQL, `$name` is a
     variable.
 
-    >>> parse_question("?c : borders($who, ?c)", parameters={"who": "France"}).query
+    >>> one_formula(parse_question("?c : borders($who, ?c)", parameters={"who": "France"})).query
     <?c : borders(France, ?c)>
     >>> parse_question("PREFIX : <tacit:> SELECT ?c { :France :borders ?c } LIMIT 3").limit
     3
@@ -86,6 +92,17 @@ def parse_question(
     from tacit.query.sparql.sparql import parse_sparql  # here, since it imports this module
 
     return parse_sparql(text, graph)
+
+
+def one_formula(parsed: ParsedQuestion | TableQuery) -> ParsedQuestion:
+    """A question that is one formula; an error for any other."""
+    if isinstance(parsed, ParsedQuestion):
+        return parsed
+    raise QueryError(
+        "this SPARQL query is no single formula, for which alone this works: it is a table of "
+        "answers and known facts (OPTIONAL, VALUES, COUNT(*), paths such as p+, ?p ?o, "
+        "rdfs:label), which `ask` and the endpoint /sparql answer"
+    )
 
 
 def bind(compiled: CompiledQuery, graph: Graph) -> tuple[list[int], list[int]]:

@@ -22,7 +22,7 @@ from tacit.query.outline import (
     outline,
     with_statements,
 )
-from tacit.query.question import parse_question
+from tacit.query.question import one_formula, parse_question
 from tacit.query.sparql.writer import to_sparql
 from tacit.query.value_binding import bind_values
 from tacit.query.value_words import shown_values
@@ -39,7 +39,7 @@ class QuestionReader:
 
     def describe(self, text: str) -> dict[str, Any]:
         """A question as text, outline, sentence and SPARQL; None for those it lacks."""
-        parsed = parse_question(text, self.graph)
+        parsed = one_formula(parse_question(text, self.graph))
         query = parsed.query
         with suppress(QueryError, UnknownName):
             query = bind_values(query, self.graph)
@@ -65,7 +65,7 @@ class QuestionReader:
         except QueryError as error:
             data["undrawable"] = str(error)
         with suppress(QueryError):
-            data["sparql"] = to_sparql(parsed.query, self.graph.prefixes)
+            data["sparql"] = to_sparql(query, self.graph.prefixes)
         return data
 
     def sentence(self, group: Conditions, query: Query | None = None) -> str:

@@ -16,10 +16,10 @@ from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.attribute_words import AttributeWords
 from tacit.query.formula import Query, quoted
 from tacit.query.outline import outline
+from tacit.query.question_reader import QuestionReader
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text import parse
-from tacit.query.question_reader import QuestionReader
 from tacit.query.wording import in_words
 
 _CACHED_ENDS = 64  # ends of relations whose entities are kept

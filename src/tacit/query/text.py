@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import QueryError
 from tacit.query import tokens
-from tacit.query.comparison import Comparison, Difference, Value
+from tacit.query.comparison import Comparison, Difference, Ordering, Value
 from tacit.query.formula import (
     MAX_ATOMS,
     And,
@@ -72,19 +72,24 @@ def parse(text: str, parameters: Mapping[str, str] | None = None) -> Query:
     <?c, ?n : in_continent(?c, Asia) & ?n = population(?c) & population(?c) < 5000000 order by \
 population(?c) desc>
     """
-    is_value = isinstance(text, str) and _VALUE.fullmatch(text)
-    question = f": {text}" if is_value else text
+    question = f": {text}" if isinstance(text, str) and is_lone_value(text) else text
     targets, formula, count, keys = _parsed(question, "query")  # as `_Builder.query` returns them
     if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
         formula = fill_parameters(formula, parameters or {})
-    targets, formula, values = resolve_comparisons(
-        targets, formula, lambda at: position_of(text, at)
-    )
-    order = resolve_order(keys, targets, values)
+    order: tuple[Ordering, ...] = ()
+    if keys or any(isinstance(leaf, WrittenComparison) for leaf in leaves(formula)):
+        place_of = partial(position_of, question)
+        targets, formula, values = resolve_comparisons(targets, formula, place_of)
+        order = resolve_order(keys, targets, values)
     formula = quantified(formula, formula.free.difference(targets))
     return Query(targets, formula, count, text, order)
+
+
+def is_lone_value(text: str) -> bool:
+    """Whether a text is the value of one entity, as `population(France)`, and nothing else."""
+    return _VALUE.fullmatch(text) is not None
 
 
 def parse_implication(text: str) -> tuple[list[Atom], Atom]:

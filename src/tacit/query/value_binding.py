@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from unicodedata import normalize
 
 from tacit.errors import QueryError, UnknownName
-from tacit.graph.attributes import Attribute
+from tacit.graph.attributes import Attribute, Attributes
 from tacit.graph.graph import Graph
-from tacit.graph.quantities import Quantity
+from tacit.graph.quantities import Kind, Quantity
 from tacit.query.comparison import Bound, Comparison, Ordering, Value
 from tacit.query.formula import Formula, Query, leaves, map_children
 from tacit.query.question import resolve_name
@@ -36,6 +37,29 @@ def bind_values(query: Query, graph: Graph) -> Query:
     binder = _Binder(graph, query.text, str(query.targets[0]) if query.targets else "?x")
     order = [Ordering(binder.value(each.value), each.descending) for each in query.order]
     return Query(query.targets, binder.formula(query.formula), query.count, query.text, order)
+
+
+def supposed_attributes(query: Query) -> Attributes:
+    """The attributes of a query without a graph, by what they are compared with."""
+    comparisons = [leaf for leaf in leaves(query.formula) if isinstance(leaf, Comparison)]
+    names = dict.fromkeys(value.attribute for leaf in comparisons for value in leaf.values)
+    found = {name: Attribute(name) for name in names}
+    for _ in names:  # a kind is handed on from value to value
+        for leaf in comparisons:
+            own = [bound.quantity for bound in (leaf.low, leaf.high) if bound and not leaf.right]
+            sides: list[Quantity | Attribute] = [*own, *(found[v.attribute] for v in leaf.values)]
+            kind: Kind = next((side.kind for side in sides if side.kind != "number"), "number")
+            unit = next((side.unit for side in sides if side.unit), "")
+            found |= {v.attribute: Attribute(v.attribute, kind, unit) for v in leaf.values}
+    return Attributes(tuple(found.values()))
+
+
+def attributes_of(query: Query, graph: Graph) -> tuple[Attribute, ...]:
+    """The attributes of a graph that a bound query compares or is ordered by."""
+    compared = (leaf.values for leaf in leaves(query.formula) if isinstance(leaf, Comparison))
+    ordered = (each.value for each in query.order)
+    names = {value.attribute for value in (*chain.from_iterable(compared), *ordered)}
+    return tuple(each for each in graph.attributes.listed if each.name in names)
 
 
 class _Binder:

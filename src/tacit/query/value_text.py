@@ -11,7 +11,7 @@ from tacit.graph.quantities import Quantity
 
 _SCALES = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
 _LARGEST = 1e15  # from here on a number is written with its power of ten
-_SMALLEST = 1e-300  # nearer to zero is an open end at zero
+SMALLEST = 1e-300  # nearer to zero is an open end at zero
 
 
 def value_text(quantity: Quantity) -> str:
@@ -83,7 +83,7 @@ def end_text(value: float, attribute: Attribute) -> tuple[str, bool]:
     """An end of a range, and whether it belongs to it; empty where there is none."""
     if math.isinf(value):
         return "", True
-    near = float(f"{value:.13g}") if abs(value) > _SMALLEST else 0.0
+    near = float(f"{value:.13g}") if abs(value) > SMALLEST else 0.0
     precision = _precision(near) if attribute.kind == "date" else ""
     text = _number_text(Quantity(near, attribute.kind, precision))
     return _with_unit(text, attribute.unit), near == value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tacit.graph.quantities import Quantity
 from tacit.query.outline import OtherValue, ValueCondition
 from tacit.query.value_text import value_text
 

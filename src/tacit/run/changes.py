@@ -23,7 +23,8 @@ from tacit.run.new_names import NewNames, join_names
 from tacit.run.world import find_run
 from tacit.run_folder.files import ADAPTER, ENCODER, ENCODING, INDEX, MODEL, OUTDATED, RULES
 from tacit.run_folder.folder import RunFolder
-from tacit.sources import NameOrPath, cache_folder, is_world, load
+from tacit.run_folder.run_cache import SAVED_PREFIX, cache_folder
+from tacit.sources import NameOrPath, is_world, load
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _is_source(facts: Any) -> TypeGuard[datasets.Facts]:
 def own_run(path: NameOrPath) -> RunFolder:
     """The run in a folder, which people may change; a `RunError` for one in Tacit's cache."""
     is_in_cache = Path(path).resolve().parent == cache_folder().resolve()
-    if is_world(path) or (is_in_cache and not Path(path).name.startswith(PREFIX)):
+    if is_world(path) or (is_in_cache and not Path(path).name.startswith((PREFIX, SAVED_PREFIX))):
         raise RunError(
             "the run of world is Tacit's own; train one on world in a folder of yours, and change "
             "that"

@@ -6,8 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -23,7 +22,8 @@ from tacit.links.rules.settings import RuleSettings
 from tacit.run.world import find_run, no_run, runs_in
 from tacit.run_folder.files import FORMAT
 from tacit.run_folder.folder import RunFolder
-from tacit.sources import cache_folder, is_run, is_world, load
+from tacit.run_folder.run_cache import cache_folder, check_not_saved, shrink_cache, sole_writer
+from tacit.sources import is_run, is_saved, is_world, load
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 MINER = 1  # raised with every change that finds other rules
 PREFIX = "rules-"  # of the folders in the cache
-MOST_RUNS = 20
-MOST_BYTES = 2 * 10**9
 _TEMPORARY = "tacit-rules-"  # of the folders of those that cannot be cached
-_MINING = f"{disk.LOCK}-mining"
 
 
 def find_or_mine(source: Any, progress: Progress | bool = False, **reading: Any) -> RunFolder:
@@ -60,7 +57,7 @@ def holds_facts(source: Any) -> TypeGuard[Facts]:
         return True
     if not isinstance(source, str | Path):
         return isinstance(source, Graph) or is_frame(source) or is_rows(source)
-    if is_world(source) or is_run(source):
+    if is_world(source) or is_run(source) or is_saved(source):
         return False
     path = Path(source)
     if not disk.exists(source):
@@ -91,7 +88,7 @@ def run_of_rules(
         unwritable: TacitError | None = None
         if found is None:
             try:
-                stack.enter_context(_sole_miner(path))
+                stack.enter_context(sole_writer(path))
                 found = _cached(path, graph)
             except (RunError, LimitError) as error:
                 unwritable = error
@@ -120,7 +117,7 @@ def _mine(
         try:
             folder = write_rules_run(path, graph, config, rules, seconds)
             note(f"{mined}; they are kept in {path.parent}")
-            shrink_cache(path.parent)
+            shrink_cache(PREFIX)
             return folder
         except (RunError, LimitError) as error:
             unwritable = error
@@ -148,7 +145,8 @@ def is_cached(folder: RunFolder) -> bool:
 
 
 def check_own(folder: RunFolder) -> None:
-    """Raise a `RunError` for a run of facts without a run, which nobody else may change."""
+    """Raise a `RunError` for a run that lies in the cache, which nobody else may change."""
+    check_not_saved(folder)
     if is_cached(folder):
         raise RunError(
             f"the rules of {folder.graph().name} are in Tacit's cache, which may drop them; train "
@@ -174,39 +172,3 @@ def _cached(path: Path, graph: Graph) -> tuple[RunFolder, int] | None:
     with suppress(OSError):  # so that it counts as used
         os.utime(path)
     return folder, len(rules)
-
-
-@contextmanager
-def _sole_miner(path: Path) -> Iterator[None]:
-    """Keep other processes from mining the same rules, or deleting them meanwhile."""
-    with disk.written(path):
-        path.mkdir(parents=True, exist_ok=True)
-        lock = disk.locked(path / _MINING)
-        lock.__enter__()
-    try:
-        yield
-    finally:
-        lock.__exit__(None, None, None)
-
-
-def shrink_cache(cache: Path, runs: int = MOST_RUNS, size: int = MOST_BYTES) -> None:
-    """Delete the runs of rules that were used longest ago, beyond a number and a size.
-
-    The last one used stays, and so do those in use.
-    """
-    total = 0
-    newest = sorted(cache.glob(f"{PREFIX}*"), key=_last_use, reverse=True)
-    for place, path in enumerate(newest):
-        total += sum(state[0] for file in path.glob("*") if (state := disk.state(file)))
-        if place and (place >= runs or total > size):
-            with suppress(OSError, TacitError), ExitStack() as stack:
-                stack.enter_context(disk.locked(path / _MINING, wait=False))
-                stack.enter_context(RunFolder(path).in_use(changes=True))
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _last_use(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # another process deleted it
-        return 0.0

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import RunError, SettingsError
 from tacit.fitting.gradients import with_gradients
+from tacit.fitting.tracking import check_tracker, tracked
 from tacit.loaded_run import LoadedRun, LoadedWeights, read_weights
 from tacit.query.sampling.query_folder import sample
 from tacit.run.changes import Change, add_facts, remove_facts
 from tacit.run.mined import check_own, find_or_mine
-from tacit.run.rules import RuleAccess
+from tacit.run.sharing import RunSharing
 from tacit.run_folder.files import ENCODING, MODEL, RULES
 from tacit.run_folder.folder import RunFolder, predicting_parts
+from tacit.run_folder.run_cache import check_not_saved
 from tacit.sources import NameOrPath, take_reading
 
 # Imports of torch are local, since loading a graph should not wait for it.
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tacit.run")
 
 
-class Run(RuleAccess):
+class Run(RunSharing):
     """A graph and the models trained on it: a link predictor, an adapter, an encoder.
 
     `tacit.open` returns a run, and so do the training functions, which leave its weights to be read
@@ -91,6 +93,7 @@ class Run(RuleAccess):
         count: int = 5000,
         resume: bool = False,
         progress: Progress | bool = False,
+        track: str | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
         """Train an adapter on complex queries, and keep it if it improves the run.
@@ -98,8 +101,9 @@ class Run(RuleAccess):
         It learns from `queries` (a query folder, or query sets by shape), or else from `count`
         sampled ones of each shape. Validation compares it with the run's own adapter and with none;
         the result says so under `verdict` and `kept`. `resume` goes on where the same call
-        was stopped; `progress` hears of every `Event`, or True shows them. Settings are those of
-        `AdaptSettings`: recipe, shapes, condition, loss, calibration, steps, device and so on.
+        was stopped; `progress` hears of every `Event`, or True shows them, and `track` logs them as
+        `tacit.train` does. Settings are those of `AdaptSettings`: recipe, shapes, condition, loss,
+        calibration, steps, device and so on.
         """
         from tacit.adapt.adaptation import adapt
         from tacit.adapt.settings import AdaptSettings
@@ -107,6 +111,7 @@ class Run(RuleAccess):
         from tacit.links.models import pick_device
 
         config = AdaptSettings.of(settings)
+        check_tracker(track)
         loaded = self._loaded
         folder = loaded.folder
         check_own(folder)
@@ -118,17 +123,20 @@ class Run(RuleAccess):
             weights.check_unwritten(*predicting_parts(weights.files))
             train_queries = training_queries(engine.graph, config, queries, count)
             valid_queries = validation_queries(engine.graph, config, queries)
-            result = adapt(
-                engine.graph,
-                weights.scorer,
-                train_queries,
-                config,
-                valid=valid_queries,
-                rules=weights.mixture,
-                run=folder,
-                progress=progress,
-                resume=resume,
-            )
+            with tracked(
+                track, progress, folder, "adapt", config.to_dict(), resume
+            ) as tracked_progress:
+                result = adapt(
+                    engine.graph,
+                    weights.scorer,
+                    train_queries,
+                    config,
+                    valid=valid_queries,
+                    rules=weights.mixture,
+                    run=folder,
+                    progress=tracked_progress,
+                    resume=resume,
+                )
         if result.summary["kept"]:
             own = config.engine  # which are the defaults from now on
             others = {
@@ -157,6 +165,7 @@ class Run(RuleAccess):
 
     def drop_encoder(self) -> None:
         """Delete the run's encoder or its stopped training; a link predictor must remain."""
+        check_own(self.folder)
         if not self.folder.has_predictor:
             raise RunError(
                 f"run '{self.folder.path}' holds an encoder alone; delete the folder instead"
@@ -180,6 +189,7 @@ class Run(RuleAccess):
         took. Graphs of more than 200,000 entities are asked through it from now on; below that,
         exact search is faster.
         """
+        check_not_saved(self.folder)
         if not self.folder.has(MODEL):
             problem = (
                 "predicts by rules; an index is one of vectors"
@@ -237,6 +247,7 @@ class Run(RuleAccess):
 
     def drop_adapter(self) -> None:
         """Delete the run's adapter; later answers do without it."""
+        check_own(self.folder)
         with self.folder.training("adapt"):
             existed = self.folder.drop("adapt")
         if not existed:
@@ -330,6 +341,8 @@ def open(
 ) -> Run:
     """Open the run in a folder, `world`, or facts alone, which are predicted by their rules.
 
+    A saved run is opened by its file, `*.tacit`, or by `hf://OWNER/NAME@REVISION`, where a revision
+    is a branch, a tag or a commit; it is unpacked to the cache once, and only read.
     `world` is trained at its first use, and the rules of a file, a folder, a DataFrame, a graph or
     rows of labels are mined at theirs; both are cached. `progress` hears of the mining, or True
     shows it. Settings are those of `EngineSettings`; where the run has an adapter, those it was

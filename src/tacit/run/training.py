@@ -12,7 +12,9 @@ from tacit import disk
 from tacit.encode.settings import EncodeSettings
 from tacit.errors import RunError, SettingsError, TacitError
 from tacit.fitting.gradients import with_gradients
+from tacit.fitting.tracking import check_tracker, tracked
 from tacit.links.settings import TrainSettings
+from tacit.run.mined import check_own
 from tacit.run.rule_training import take_mining, train_rules
 from tacit.run.run import Run
 from tacit.run.world import find_run
@@ -43,6 +45,7 @@ def train(
     resume: bool = False,
     force: bool = False,
     progress: Progress | bool = True,
+    track: str | None = None,
     **settings: Any,
 ) -> Run:
     """Train a link predictor on a graph, and write it to the folder `out`.
@@ -50,14 +53,16 @@ def train(
     `resume` continues the run in the folder if there is one, with its own settings except those
     passed here; a complete run continues if there are more `epochs` to do. `force` replaces it.
     `progress` receives every `Event`, or True shows them: as a bar on a terminal, as lines
-    elsewhere. Settings are those of `TrainSettings`: model, rank, epochs, batch, lr, reg, device,
-    seed and so on; the defaults of rank, epochs, batch and reg depend on the size of the graph.
-    Rules are mined as well, by `RuleSettings`, and mixed into the scores, unless `rules=False`.
-    With `model="rules"` they are those of `RuleSettings`, and the run is written once all rules are
-    mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`. Options of `tacit.load`, such
-    as `columns`, say how the graph is read.
+    elsewhere. `track` logs the training in `tensorboard`, `mlflow` or `wandb` as well, and a
+    resumed one in the same tracked run. Settings are those of `TrainSettings`: model, rank, epochs,
+    batch, lr, reg, device, seed and so on; the defaults of rank, epochs, batch and reg depend on
+    the size of the graph. Rules are mined as well, by `RuleSettings`, and mixed into the scores,
+    unless `rules=False`. With `model="rules"` they are those of `RuleSettings`, and the run is
+    written once all rules are mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
+    Options of `tacit.load`, such as `columns`, say how the graph is read.
     """
     _check_either(resume, force)
+    check_tracker(track, settings.get("model"))
     if settings.get("model") == RULES_MODEL:
         return train_rules(graph, out, resume, force, progress, settings)
     from tacit.evaluate.question_validation import validation
@@ -93,7 +98,11 @@ def train(
                     tell(Event("note", 0, 0, note=note))
         shards.wait()
         folder = RunFolder.open(out)
-    with folder.training("train") if shards.leads else nullcontext():
+    tracker = track if shards.leads else None
+    with (
+        folder.training("train") if shards.leads else nullcontext(),
+        tracked(tracker, progress, folder, "train", config.to_dict(), resume) as progress,
+    ):
         if shards.leads and TrainSettings.stored(folder.settings["train"]) != stored:
             raise RunError(f"run '{out}' was replaced by another training; choose another folder")
         validate = validation(loaded, config, folder, shards)
@@ -131,6 +140,7 @@ def train_encoder(
     resume: bool = False,
     force: bool = False,
     progress: Progress | bool = True,
+    track: str | None = None,
     **settings: Any,
 ) -> Run:
     """Train an encoder on a graph or a run, and write it to `out` or into the run.
@@ -138,13 +148,14 @@ def train_encoder(
     It learns from `queries`, a query folder or query sets by shape; missing ones of `shapes` are
     sampled from the train facts. `checkpoint` is a file of UltraQuery's weights, or a run that has
     them, to import in place of training. `resume` continues a stopped training, `force` replaces
-    the run in the folder, `progress` receives every `Event`, or True shows them. Settings are those
-    of `EncodeSettings`: model, recipe, minutes, steps, width, device, seed and so on, and options
-    of `tacit.load` where `graph` is no run.
+    the run in the folder, `progress` receives every `Event`, or True shows them, and `track` logs
+    them as `tacit.train` does. Settings are those of `EncodeSettings`: model, recipe, minutes,
+    steps, width, device, seed and so on, and options of `tacit.load` where `graph` is no run.
     """
     from tacit.links.models import pick_device
 
     _check_either(resume, force)
+    check_tracker(track)
     reading = take_reading(settings)
     config = EncodeSettings.of(settings)
     pick_device(config.device)  # before anything is written
@@ -156,9 +167,13 @@ def train_encoder(
             )
         graph = load(graph, **reading)
     if checkpoint is None:
-        folder = _train_in_folder(graph, out, config, settings, queries, resume, force, progress)
+        folder = _train_in_folder(
+            graph, out, config, settings, queries, resume, force, progress, track
+        )
     else:
-        if others := sorted({*settings, *(["resume"] if resume else [])} - {"model", "device"}):
+        chosen = {"resume": resume, "track": track is not None}
+        beside = settings.keys() | {name for name in chosen if chosen[name]}
+        if others := sorted(beside - {"model", "device"}):
             raise SettingsError(
                 f"{others[0]} is given beside `checkpoint`, whose weights are trained already; "
                 "leave one out",
@@ -177,6 +192,7 @@ def _train_in_folder(
     resume: bool,
     force: bool,
     progress: Progress | bool,
+    track: str | None,
 ) -> RunFolder:
     """Train an encoder in its run folder, unless a resumed training is complete."""
     from tacit.encode.training.encoding import encode, training_queries
@@ -206,16 +222,19 @@ def _train_in_folder(
             )
             graph = folder.graph()
             train_queries, valid_queries = training_queries(graph, config, queries)
-            encode(
-                graph,
-                config,
-                queries=train_queries,
-                valid=valid_queries,
-                scorer=scorer,
-                run=folder,
-                progress=progress,
-                resume=resume,
-            )
+            with tracked(
+                track, progress, folder, "encode", config.to_dict(), resume
+            ) as tracked_progress:
+                encode(
+                    graph,
+                    config,
+                    queries=train_queries,
+                    valid=valid_queries,
+                    scorer=scorer,
+                    run=folder,
+                    progress=tracked_progress,
+                    resume=resume,
+                )
         except TacitError:
             # so that the folder can be used again
             if fresh and not (folder.has(ENCODING) or folder.has(ENCODER)):
@@ -231,6 +250,7 @@ def _run_for_encoder(source: Any, resume: bool, force: bool) -> RunFolder:
             "out is not given, and a graph has no folder to keep an encoder in; name one", "out"
         )
     folder = find_run(source)
+    check_own(folder)
     _check_replaceable(folder, resume, force)
     return folder
 

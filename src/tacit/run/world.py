@@ -16,7 +16,8 @@ from tacit.graph.stored import fingerprint
 from tacit.links.settings import TrainSettings
 from tacit.run_folder.files import FORMAT, RULES, SETTINGS
 from tacit.run_folder.folder import RunFolder
-from tacit.sources import NameOrPath, cache_folder, is_run, is_world
+from tacit.run_folder.run_cache import cache_folder
+from tacit.sources import NameOrPath, is_run, is_world, names_run, open_folder
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def find_run(source: NameOrPath) -> RunFolder:
             f"a run is given by the path of its folder, not by a {type(source).__name__}"
         )
     try:
-        return RunFolder.open(world_run() if is_world(source) else source)
+        return open_folder(world_run() if is_world(source) else source)
     except RunError:
-        if is_world(source) or is_run(source):
+        if names_run(source):
             raise
         raise no_run(Path(source)) from None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tacit import disk
-from tacit.graph.stored import GRAPH_FILES
+from tacit.graph.stored import GRAPH_FILES, TRIE, TRIE_IDS
 
 FORMAT = 2  # of the files of a run; other formats are refused
 SETTINGS = "settings.toml"
@@ -45,6 +45,18 @@ COMMAND_FILES = (
     RESULTS,
 )
 RUN_FILES = (SETTINGS, *GRAPH_FILES, *FORMER_FILES, *COMMAND_FILES, QUESTIONS, *RETRIEVAL_FILES)
+# what a run is shared with: no checkpoints, and nothing that only a trusting library can read
+SAVED_FILES = {
+    SETTINGS,
+    *GRAPH_FILES,
+    MODEL,
+    ADAPTER,
+    ENCODER,
+    RULES,
+    QUESTIONS,
+    TRACE,
+    RESULTS,
+} - {TRIE, TRIE_IDS}
 # the files that an engine is made of
 ENGINE_FILES = (SETTINGS, *GRAPH_FILES, MODEL, ADAPTER, ENCODER, RULES, INDEX, CODES, BYTES)
 # encoders over the vectors of the run's link predictor, deleted together with it
@@ -54,6 +66,7 @@ TRAINED_TABLES = ("train", "encode")  # tables of settings, at least one of whic
 OUTDATED = "the {} changed since this was measured"
 # files that several processes write in parts; `fitting/parts.py` names them
 _PART = re.compile(r"(best-\d+|(model|checkpoint|best)-[\w-]+-of-\d+)\.safetensors")
+_MODEL_PART = re.compile(r"model-[\w-]+-of-\d+\.safetensors", re.ASCII)
 # as safetensors names the file that it writes before it renames it
 _HALF_WRITTEN = re.compile(r"\.tmp\w{6}")
 
@@ -85,6 +98,11 @@ def is_run_file(name: str) -> bool:
     """Whether a file belongs to a run."""
     is_written = name.startswith(disk.TEMPORARY) or is_half_written(name)
     return name in RUN_FILES or is_written or _PART.fullmatch(name) is not None
+
+
+def is_saved_file(name: str) -> bool:
+    """Whether a file is one that a run is shared with."""
+    return name in SAVED_FILES or _MODEL_PART.fullmatch(name) is not None
 
 
 def is_half_written(name: str) -> bool:

@@ -144,7 +144,7 @@ class GraphFolder(LockedFolder):
         run, and only changes the advice of the error.
         """
         run = cls(path)
-        run._make_empty(force, resumable)
+        run.make_empty(force, resumable)
         written = write_graph(graph, run.path)
         described = {"format": FORMAT, **written.pop("graph"), **fingerprint(graph)._asdict()}
         tables = {"graph": described, table: settings, **written}
@@ -176,7 +176,7 @@ class GraphFolder(LockedFolder):
                 f"folder '{path}' is not empty and holds no run; choose an empty or a new one"
             )
 
-    def _make_empty(self, force: bool, resumable: bool) -> None:
+    def make_empty(self, force: bool, resumable: bool) -> None:
         """Create a folder without a run; only files of runs are deleted."""
         path = self.path
         self.check_free(force, resumable)

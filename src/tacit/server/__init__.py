@@ -31,8 +31,10 @@ def print_address(service: Service, address: str) -> None:
 def _name(run: Run) -> str:
     """The name of a run's folder, or of its graph where that lies in the cache."""
     from tacit.run.mined import is_cached
+    from tacit.run_folder.run_cache import is_unpacked
 
-    return run.folder.graph().name if is_cached(run.folder) else run.folder.path.resolve().name
+    in_cache = is_cached(run.folder) or is_unpacked(run.folder)
+    return run.folder.graph().name if in_cache else run.folder.path.resolve().name
 
 
 def serve(

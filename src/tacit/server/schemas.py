@@ -247,7 +247,7 @@ class AnswerRow(Schema):
     name: str | None = None
     """What people call it; the label where it has no name."""
     values: dict[str, str] = {}
-    """The label of each variable that is asked for."""
+    """The label of each variable that is asked for; SPARQL may bind some alone, and other terms."""
     names: dict[str, str] = {}
     """What people call them."""
     quantities: dict[str, QuantityReply | None] = {}
@@ -307,6 +307,8 @@ class AnswersReply(QuestionReply):
     """How many of the first answers are proven, with order and scores; null where none can tell."""
     explained: bool | None = None
     """Whether the search gives reasons; null where nobody asked."""
+    unknown: list[str] = []
+    """IRIs of a SPARQL query that the graph does not have; absent where there are none."""
     cut_by: Literal["top", "LIMIT", "likely"] | None = None
     """What ended the list where others may follow; null where it is whole."""
     known_total: int | None = None

@@ -30,15 +30,24 @@ _REFUSED = dict.fromkeys(
 # The SPARQL 1.1 Service Description, the reply to a request without a query.
 _SERVICE = "http://www.w3.org/ns/sparql-service-description#"
 _FORMATS = ", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))
+_LANGUAGE = (
+    "SELECT and ASK of SPARQL 1.1 Query: triple patterns, property paths but for negated ones, "
+    "groups, UNION, OPTIONAL, MINUS, VALUES, FILTER of EXISTS and on terms, COUNT, LIMIT and "
+    "OFFSET. Not CONSTRUCT, DESCRIBE, BIND, sub-queries, GROUP BY, other aggregates, arithmetic, "
+    "comparisons of numbers, ORDER BY of values, GRAPH, FROM, SERVICE and updates. OPTIONAL, the "
+    "paths ?, * and +, rdfs:label and a variable in place of a relation find known facts alone."
+)
 _TURTLE = f"""
 @prefix sd: <{_SERVICE}> .
 @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 @prefix formats: <http://www.w3.org/ns/formats/> .
 _:service a sd:Service ;
-  sd:supportedLanguage sd:SPARQL11Query ;
+  sd:supportedLanguage <{ANSWER}language> ;
   sd:resultFormat {_FORMATS} ;
   sd:propertyFeature <{ANSWER}score>, <{ANSWER}known> .
+<{ANSWER}language> a sd:Language ;
+  rdfs:comment "{_LANGUAGE}"@en .
 <{ANSWER}score> a rdf:Property ;
   rdfs:comment "How far an answer holds, in [0, 1]: the subject is a selected variable."@en .
 <{ANSWER}known> a rdf:Property ;
@@ -102,6 +111,8 @@ async def _form(request: Request) -> list[tuple[str, str]]:
     if request.method != "POST":
         return []
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind == "application/sparql-update":
+        raise HTTPException(400, "updates are not supported: nothing can be changed")
     if kind not in (FORM, DIRECT):
         raise HTTPException(
             400, f"send the SPARQL query as {DIRECT}, or as the field 'query' of {FORM}"

@@ -9,15 +9,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.engine.questions import BoundQuery
 from tacit.graph.graph import Graph
-from tacit.graph.labels.prefixes import Prefixes, iri_of, is_blank, literal_of
+from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.question import Column
+from tacit.query.sparql.table_query import TableQuery
+from tacit.query.sparql.terms import Term, term_of
 
 JSON = "application/sparql-results+json"
 XML = "application/sparql-results+xml"
@@ -113,7 +114,7 @@ _TYPES = "http://www.w3.org/2001/XMLSchema#"
 DOUBLE = f"{_TYPES}double"
 
 
-def results(graph: Graph, question: BoundQuery, answers: Answers) -> dict[str, Any]:
+def results(graph: Graph, question: BoundQuery | TableQuery, answers: Answers) -> dict[str, Any]:
     """Answers as SPARQL results: the rows of the columns, or a boolean for ASK."""
     if not question.columns:
         return {"head": {}, "boolean": answers[0].score >= LIKELY}
@@ -125,7 +126,11 @@ def results(graph: Graph, question: BoundQuery, answers: Answers) -> dict[str, A
         rows = [{column.name: _literal(*numbers[column.shows]) for column in question.columns}]
     else:
         rows = [
-            {column.name: _cell(column, answer, graph) for column in question.columns}
+            {
+                column.name: cell
+                for column in question.columns
+                if (cell := _cell(column, answer, graph)) is not None
+            }
             for answer in answers
         ]
     return {
@@ -134,14 +139,17 @@ def results(graph: Graph, question: BoundQuery, answers: Answers) -> dict[str, A
     }
 
 
-def _cell(column: Column, answer: Answer, graph: Graph) -> dict[str, str]:
-    """The cell of an answer in a column."""
+def _cell(column: Column, answer: Answer, graph: Graph) -> dict[str, str] | None:
+    """The cell of an answer in a column; None where it binds nothing."""
     match column.shows:
         case "score":
             return _literal("double", answer.score)
         case "known":
             return _literal("boolean", str(answer.known).lower())
-    return term(column.label or answer.values[column.name], graph.prefixes)
+    if answer.terms is None:
+        return term(column.label or answer.values[column.name], graph.prefixes)
+    bound = answer.terms.get(column.name)
+    return None if bound is None else _as_json(bound)
 
 
 def _literal(kind: str, value: object) -> dict[str, str]:
@@ -153,23 +161,11 @@ def term(label: str, prefixes: Prefixes) -> dict[str, str]:
 
     >>> term("New York", Prefixes({}))
     {'type': 'uri', 'value': 'tacit:New%20York'}
-    >>> term("geo:Oslo", Prefixes({"geo": "http://example.org/geo/"}))
-    {'type': 'uri', 'value': 'http://example.org/geo/Oslo'}
     """
-    if is_blank(label, prefixes):
-        return {"type": "bnode", "value": label[2:]}
-    if literal := literal_of(label, prefixes):
-        text, language, datatype = literal
-        kind = {"xml:lang": language} if language else {"datatype": datatype} if datatype else {}
-        return {"type": "literal", "value": _ESCAPE.sub(_character, text), **kind}
-    return {"type": "uri", "value": iri_of(label, prefixes)}
+    return _as_json(term_of(label, prefixes))
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_CONTROLS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _character(escape: re.Match[str]) -> str:
-    """The character an escape of N-Triples stands for."""
-    code = escape[1] or escape[2]
-    return chr(int(code, 16)) if code else _CONTROLS.get(escape[3], escape[3])
+def _as_json(term: Term) -> dict[str, str]:
+    language = {"xml:lang": term.language} if term.language else {}
+    datatype = {"datatype": term.datatype} if term.datatype else {}
+    return {"type": term.kind, "value": term.value, **(language or datatype)}

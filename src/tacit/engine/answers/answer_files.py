@@ -123,14 +123,23 @@ def statements(answers: Answers) -> Iterator[str]:
         yield f"{solution} <{_RS}index> {_typed(str(rank), 'integer')} ."
         yield f"{solution} <{SCHEME}score> {_typed(repr(answer.score), 'double')} ."
         yield f"{solution} <{SCHEME}known> {_boolean(answer.known)} ."
-        bindings = [(v, n_triples(label, answers.prefixes)) for v, label in answer.values.items()]
-        found = ((name, answer.quantities[f"?{name}"]) for name in named)
-        bindings += [(name, _quantity(value)) for name, value in found if value is not None]
-        for number, (variable, term) in enumerate(bindings, start=1):
+        for number, (variable, value) in enumerate(_values(answer, answers), start=1):
             binding = f"{solution}x{number}"
             yield f"{solution} <{_RS}binding> {binding} ."
             yield f"{binding} <{_RS}variable> {_literal(variable)} ."
-            yield f"{binding} <{_RS}value> {term} ."
+            yield f"{binding} <{_RS}value> {value} ."
+
+
+def _values(answer: Answer, answers: Answers) -> Iterator[tuple[str, str]]:
+    """The variables that an answer binds, with their terms in N-Triples."""
+    for variable, label in answer.values.items():
+        if answer.terms is None:
+            yield variable, n_triples(label, answers.prefixes)
+        elif term := answer.terms.get(variable):
+            yield variable, term.n_triples()
+    for name, value in answer.quantities.items():
+        if name.startswith("?") and value is not None:
+            yield name[1:], _quantity(value)
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})

@@ -111,7 +111,7 @@ class AnswerTable:
     def notes(self) -> list[str]:
         """The notes below the table, among them why answers are not proven."""
         answers = self.answers
-        notes = [self._proof_note] * (answers.certified is False)
+        notes = [*answers.unknown, *[self._proof_note] * (answers.certified is False)]
         if not self.rows:
             return notes
         return [

@@ -15,6 +15,7 @@ from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
 from tacit.graph.formats.writing import data_frame
 from tacit.graph.labels.prefixes import Prefixes
+from tacit.query.sparql.terms import Term
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +28,9 @@ class Answer:
     """An answer: an entity by label and readable name, its score in [0, 1], and its reasons.
 
     `values` are the labels of all answer variables, `names` their readable names. Where there is
-    not exactly one variable, `entity` is empty and `id` is -1. `quantities` are the values of
-    attributes that the question asks for or is ordered by; None where there is none.
+    not exactly one variable, `entity` is empty and `id` is -1. An answer of a table has the RDF
+    `terms` of the values that it binds, and empty texts for the others. `quantities` are the values
+    of attributes that the question asks for or is ordered by; None where there is none.
     """
 
     entity: str
@@ -41,6 +43,7 @@ class Answer:
     values: dict[str, str] = field(default_factory=dict, hash=False)
     names: dict[str, str] = field(default_factory=dict, hash=False)
     quantities: dict[str, AnswerValue | None] = field(default_factory=dict, hash=False)
+    terms: dict[str, Term] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or ", ".join(self.names.values()) or self.entity)
@@ -58,9 +61,10 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain data for JSON."""
         data: dict[str, Any] = {"entity": self.entity, "name": self.name} if self.entity else {}
+        bound = self.values if self.terms is None else self.terms
         data |= {
-            "values": self.values,
-            "names": self.names,
+            "values": {name: self.values[name] for name in bound},
+            "names": {name: self.names[name] for name in bound},
             "score": self.score,
             "log_score": self.log_score if math.isfinite(self.log_score) else None,
             "known": self.known,
@@ -121,6 +125,7 @@ class Answers(Sequence[Answer]):
     prefixes: Prefixes = field(default_factory=Prefixes, compare=False)  # expand labels to IRIs
     leading: int = 0  # how many of the first answers are proven where not all are
     ordered_by: str = ""  # the reasoner's name, where its scores are no probabilities
+    unknown: tuple[str, ...] = ()  # what is wrong with IRIs that the graph does not have
     quantities: tuple[str, ...] = ()  # the columns of values: `?n`, or as `population(?c)`
 
     @overload
@@ -222,6 +227,7 @@ class Answers(Sequence[Answer]):
             "threshold": LIKELY,
             **({"uncalibrated": self.uncalibrated} if self.uncalibrated else {}),
             "cut_by": self.cut_by,
+            **({"unknown": list(self.unknown)} if self.unknown else {}),
             "known_total": self.known_total,
             "known_at_least": self.known_at_least,
             **{name: value for name, value in optional.items() if value is not None},

@@ -311,6 +311,7 @@ class Execution:
             prefixes=graph.prefixes,
             offset=span.start if is_list else 0,
             ordered_by="" if reasoner.probabilities else reasoner.name,
+            unknown=tuple(dict.fromkeys(map(str, self.bound.unknown))),
             quantities=tuple(self.bound.values),
             **details,
         )

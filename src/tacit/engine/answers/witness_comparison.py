@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.engine.answers.answer_values import MOST_LISTED, AnswerValue
 from tacit.graph.attributes import Attribute
-from tacit.query.value_text import end_text, range_text, sign_of
+from tacit.query.value_text import SMALLEST, end_text, range_text, sign_of
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
@@ -44,7 +44,7 @@ class WitnessComparison:
                 self.entities, self.labels, self.attributes, self.values, strict=True
             )
         ]
-        low, high = (end if math.isfinite(end) else None for end in (self.low, self.high))
+        low, high = (_plain(end) for end in (self.low, self.high))
         limited = self.attributes[0] if len(self.values) == 1 else Attribute("")
         return {
             "values": values,
@@ -86,6 +86,13 @@ class WitnessComparison:
 def _finite(value: AnswerValue) -> list[float]:
     numbers = value.numbers[:MOST_LISTED]
     return [min(max(each, -sys.float_info.max), sys.float_info.max) for each in numbers]
+
+
+def _plain(end: float) -> float | None:
+    """An end of a range; None where there is none, and 0 where it is next to 0."""
+    if math.isinf(end):
+        return None
+    return end if abs(end) > SMALLEST else 0.0
 
 
 def witness_comparison(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.graph.fact_index import Flags, Floats, Integers, Ints, spread
@@ -14,6 +15,7 @@ from tacit.links.values.predictor import PredictedValue, ValuePredictor
 from tacit.query.plans.plan import Difference, Within
 
 _PAIRS = 2**22  # pairs of entities whose values are predicted at once
+Scores = NDArray[np.float32]
 Ranges = tuple[Ints, Floats, Floats]  # entities in order, and the ends of ranges of each
 
 
@@ -36,7 +38,7 @@ class Comparisons:
             everyone = np.arange(self.known.num_entities)
             return self._logs(self._pairs(_own(step), everyone, everyone))
         known = self.known.known(step.attribute)
-        out = self.known.within(step.attribute, step.low, step.high).astype(np.float64)
+        out = self.known.within(step.attribute, step.low, step.high).astype(np.float32)
         if self.predictor is not None and step.low <= step.high:
             attribute = self._id(step.attribute)
             predicted = _numbers(self.predictor.probability(attribute, step.low, step.high))
@@ -57,7 +59,7 @@ class Comparisons:
     def rows(self, step: Difference, sources: Tensor) -> Tensor:
         """The value of a comparison of each source with every entity, `[B, N]`."""
         ids = sources.cpu().numpy()
-        out = np.zeros((len(ids), self.known.num_entities))
+        out = np.zeros((len(ids), self.known.num_entities), dtype=np.float32)
         out[self.known.differing(*step.compared, ids)] = 1.0
         if self.predictor is None or step.low > step.high:
             return self._logs(out)
@@ -80,7 +82,7 @@ class Comparisons:
             return None
         return self.predictor.predicted(self._id(attribute), entity)
 
-    def _rows_from_missing(self, step: Difference, ids: Integers, missing: Flags) -> Floats:
+    def _rows_from_missing(self, step: Difference, ids: Integers, missing: Flags) -> Scores:
         """The values of a comparison of sources without a known value with every entity."""
         assert self.predictor is not None
         left, right = self._id(step.left), self._id(step.right)
@@ -101,9 +103,9 @@ class Comparisons:
                 np.add.at(out[start : start + size].T, entities, found.reshape(len(few), -1).T)
         return out
 
-    def _pairs(self, step: Difference, sources: Integers, targets: Integers) -> Floats:
+    def _pairs(self, step: Difference, sources: Integers, targets: Integers) -> Scores:
         """The probability that each pair satisfies a comparison."""
-        out = self.known.differ(*step.compared, sources, targets).astype(np.float64)
+        out = self.known.differ(*step.compared, sources, targets).astype(np.float32)
         if self.predictor is None or step.low > step.high or not len(out):
             return out
         left, right = self._id(step.left), self._id(step.right)
@@ -122,7 +124,7 @@ class Comparisons:
 
     def _add_within(
         self,
-        out: Floats,
+        out: Scores,
         mask: Flags,
         near: Ranges,
         known: Integers,
@@ -136,7 +138,7 @@ class Comparisons:
             found = self._within(attribute, others[rows[at]], near[1][places], near[2][places])
             np.add.at(out, rows[at], found)
 
-    def _within(self, attribute: int, entities: Integers, lows: Floats, highs: Floats) -> Floats:
+    def _within(self, attribute: int, entities: Integers, lows: Floats, highs: Floats) -> Scores:
         """The probability that each entity has a value in a range of its own."""
         assert self.predictor is not None
         low, high = (torch.from_numpy(end.copy()).to(self.device) for end in (lows, highs))
@@ -149,10 +151,10 @@ class Comparisons:
     def _id(self, attribute: str) -> int:
         return self.known.attributes.names.id(attribute)
 
-    def _logs(self, probabilities: Floats) -> Tensor:
+    def _logs(self, probabilities: Scores) -> Tensor:
         with np.errstate(divide="ignore"):
             logs = np.log(probabilities.clip(0.0, 1.0))
-        return torch.from_numpy(logs).float().to(self.device)
+        return torch.from_numpy(logs).to(self.device)
 
 
 def _own(step: Within) -> Difference:
@@ -166,6 +168,6 @@ def _span(ranges: Ranges, entities: Integers) -> tuple[Ints, Ints]:
     return starts, ends
 
 
-def _numbers(tensor: Tensor) -> Floats:
-    numbers: Floats = tensor.detach().cpu().double().numpy()
+def _numbers(tensor: Tensor) -> Scores:
+    numbers: Scores = tensor.detach().cpu().float().numpy()
     return numbers

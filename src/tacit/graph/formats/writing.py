@@ -23,6 +23,7 @@ from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
 if TYPE_CHECKING:
     import pandas as pd
+
     from tacit.graph.graph import Graph
 
 Scored = tuple[str, str, str, float] | tuple[str, str, str, float, str]

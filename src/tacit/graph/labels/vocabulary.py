@@ -111,6 +111,10 @@ class Vocabulary(Sequence[str]):
         known = self._find(text)
         if known is not None:
             return [known]
+        return self.called(text)
+
+    def called(self, text: str) -> list[int]:
+        """The ids with a readable name."""
         return self._named.get(text, []) if self.names else []
 
     @cached_property

@@ -237,10 +237,9 @@ def _comparison(formula: Comparison) -> Node:
 
 def _difference(formula: Comparison, source: Term) -> steps.Difference:
     """The edge from one of the two terms to the other."""
-    if formula.left.term != source:
-        formula = formula.flipped()
-    left, right = (value.attribute for value in formula.values)
-    return steps.Difference(left, right, *formula.interval)
+    oriented = formula if formula.left.term == source else formula.flipped()
+    left, right = (value.attribute for value in oriented.values)
+    return steps.Difference(left, right, *oriented.interval)
 
 
 def _edge(formula: Formula, source: Variable, target: Variable, slots: _Slots) -> Edge:
@@ -381,9 +380,7 @@ def _neighbours(cut: Variable, factors: Sequence[Formula], slots: _Slots) -> lis
     for (neighbour,) in dict.fromkeys(pairs):
         own = [f for f in factors if f.free == {neighbour}]
         links = [f for f in factors if f.free == {cut, neighbour}]
-        if anchored(neighbour, own) and not all(
-            isinstance(f, Inequality | Comparison) for f in links
-        ):
+        if anchored(neighbour, own) and any(isinstance(f, Atom | Not | Or | Exists) for f in links):
             with suppress(_NeedsCut):
                 edge = _intersect([_edge(f, neighbour, cut, slots) for f in links])
                 source = _intersect([_node(f, neighbour, slots) for f in own])

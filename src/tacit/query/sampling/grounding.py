@@ -251,7 +251,7 @@ def _describe(step: Step, num_entities: int, signature: list[object], slots: lis
             slots.append(("r", value))
         elif name == "slot" and value < num_entities:
             slots.append(("e", value))
-        elif isinstance(value, int) and name != "variable":
+        elif isinstance(value, int | float | str) and name != "variable":
             signature.append(value)
     for inner in asserted_children(step):
         _describe(inner, num_entities, signature, slots)

@@ -10,11 +10,22 @@ alternatives.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import reduce
 from typing import NamedTuple
 
-from tacit.query.formula import And, Entity, Formula, Variable
+from tacit.query.formula import (
+    And,
+    Atom,
+    Entity,
+    Exists,
+    Formula,
+    Inequality,
+    Not,
+    Or,
+    Variable,
+    children,
+)
 from tacit.query.plans.scopes import conjunction, quantified, substitute
 
 Domain = frozenset[Variable]
@@ -107,3 +118,31 @@ def or_(left: Truth, right: Truth) -> Truth:
 def not_(formula: Truth) -> Truth:
     """The negation of a formula or truth value."""
     return not formula if isinstance(formula, bool) else ~formula
+
+
+def folded(formula: Truth, unknown: Container[tuple[str, str]]) -> Truth:
+    """A formula without the atoms that no fact can match, since a graph has not their labels.
+
+    `unknown` holds their kind, `entity` or `relation`, and the label.
+    """
+    match formula:
+        case Atom():
+            absent = ("relation", formula.relation) in unknown
+            return False if absent or _unknown_terms(formula, unknown) else formula
+        case Inequality(Entity(left), Entity(right)):
+            return left != right
+        case Inequality():
+            return True if _unknown_terms(formula, unknown) else formula
+        case And() | Or():
+            combine = and_ if isinstance(formula, And) else or_
+            return reduce(combine, (folded(part, unknown) for part in children(formula)))
+        case Not(part):
+            return not_(folded(part, unknown))
+        case Exists(variable, part):
+            inner = folded(part, unknown)
+            return inner if isinstance(inner, bool) else Exists(variable, inner)
+    return formula
+
+
+def _unknown_terms(leaf: Atom | Inequality, unknown: Container[tuple[str, str]]) -> bool:
+    return any(isinstance(e, Entity) and ("entity", e.name) in unknown for e in leaf.terms)

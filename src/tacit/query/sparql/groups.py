@@ -1,14 +1,15 @@
 """Translates SPARQL group patterns to formulas, by cases (`tacit.query.sparql.cases`).
 
 Of paths, `^p` is `p` backwards, `p/q` is `p` to some entity and `q` from there, `p|q` is either;
-they nest as they like. `*`, `+` and `?` are refused: no formula says how often a relation is
-followed. So is `!`, since a question names relations.
+they nest as they like. No formula says how often `*` and `+` follow a relation: `lookups.py` does.
+`!` is refused, since a question names relations.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import reduce
 from itertools import count, pairwise
 from typing import Any
@@ -41,18 +42,17 @@ from tacit.query.sparql.cases import (
 )
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.source import (
-    SUPPORTED,
     SparqlText,
-    is_value,
+    is_literal,
     is_variable,
     kind,
+    triples,
     unwrap,
     variables_in,
 )
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
 MAX_CASES = 300  # of a group: the rows of VALUES beside each other multiply
-_NOT_A_FORMULA = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*[?$]|[?$]))"
 
 
 class Groups:
@@ -129,7 +129,7 @@ class Groups:
                     node, f"a row of VALUES has {len(terms)} values for {len(variables)} variables"
                 )
             fixed = frozenset(
-                (variable, Entity(self.labels.entity(term)))
+                (variable, Entity(self.labels.value(variable.name, term)))
                 for variable, term in zip(variables, terms, strict=True)
                 if type(term) is not str  # as UNDEF is
             )
@@ -162,11 +162,36 @@ class Groups:
                     f"FILTER speaks of {variable}, which its group does not bind in every "
                     "alternative; move it out of the braces, or rename the variable",
                 )
+        if given := self._given_values(node.expr):
+            variable, entities = given
+            if all(variable in case.domain for case in cases):
+                return join(cases, _fixed(variable, entities))
         passed = {
             case: and_(formula, self._condition(node.expr, outer | case.domain, node))
             for case, formula in cases.items()
         }
         return {case: formula for case, formula in passed.items() if formula is not False}
+
+    def _given_values(self, expression: Any) -> tuple[Variable, list[Entity]] | None:
+        """The variable and values of a condition that one is among the others."""
+        expression = unwrap(expression)
+        if kind(expression) == "Builtin_sameTerm":
+            sides = [unwrap(expression.arg1), unwrap(expression.arg2)]
+        elif kind(expression) == "RelationalExpression" and expression.op in ("=", "IN"):
+            others = expression.other if expression.op == "IN" else [expression.other]
+            sides = [unwrap(expression.expr), *map(unwrap, others)]
+            if any(map(is_literal, sides)):
+                return None
+        else:
+            return None
+        if expression.op != "IN" and len(sides) == 2 and is_variable(sides[1]):
+            sides.reverse()
+        first, *rest = sides
+        if not is_variable(first) or not all(kind(e) in ("", "pname", "literal") for e in rest):
+            return None
+        if any(map(is_variable, rest)):
+            return None
+        return Variable(str(first)), [Entity(self.labels.entity(each)) for each in rest]
 
     def _minus(self, cases: Cases, subtracted: Cases, node: Any, outer: Domain | None) -> Cases:
         """The solutions that agree with no subtracted one on their shared variables."""
@@ -176,14 +201,12 @@ class Groups:
                 shared = case.domain & other.domain
                 if not case.agrees(other):
                     continue
-                if loose := [v for v, _ in other.fixed - case.fixed if v in shared]:
-                    raise self.source.at(
-                        node,
-                        f"VALUES inside MINUS gives {loose[0]} values that are taken away, "
-                        f"which is not supported; write FILTER({loose[0]} != ...)",
-                    )
                 if shared:
-                    (excluded,) = union([{other: formula}], shared).values()
+                    loose = {(v, e) for v, e in other.fixed - case.fixed if v in shared}
+                    for variable, value in sorted(loose, key=str):
+                        formula = and_(formula, _one_of(variable, [value]))
+                    fixed = Case(other.domain, other.fixed - loose)
+                    (excluded,) = union([{fixed: formula}], shared).values()
                     remaining[case] = and_(remaining[case], not_(excluded))
                 elif outer is not None:
                     # engines differ in whether variables bound outside EXISTS count as shared
@@ -213,15 +236,19 @@ class Groups:
             return not_(self._condition(denied, outer, node))
         if name == "Builtin_sameTerm":
             return not_(self._unequal((expression.arg1, expression.arg2), outer, node))
-        if name == "RelationalExpression" and expression.op == "!=":
-            sides = unwrap(expression.expr), unwrap(expression.other)
-            if any(is_value(side) or kind(side) == "literal" for side in sides):
+        if name == "RelationalExpression" and expression.op in ("=", "!=", "IN", "NOT IN"):
+            several = expression.other if "IN" in expression.op else [expression.other]
+            left = unwrap(expression.expr)
+            denied = "!" * (expression.op in ("!=", "NOT IN"))
+            if any(map(is_literal, map(unwrap, (left, *several)))):
                 raise self.source.at(
                     node,
-                    "FILTER compares the value of a literal by !=, and entities are compared "
-                    "as terms; write !sameTerm(…, …)",
+                    f"FILTER compares the value of a literal by {expression.op}, and entities are "
+                    f"compared as terms; write {denied}sameTerm(…, …)",
                 )
-            return self._unequal(sides, outer, node)
+            differs = [self._unequal((left, unwrap(each)), outer, node) for each in several]
+            all_differ = reduce(and_, differs)
+            return all_differ if denied else not_(all_differ)
         if name not in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
             raise self.source.unsupported(node)
         solution = any_solution(self.cases(expression.graph, outer, NONE, NONE))
@@ -247,25 +274,30 @@ class Groups:
         return Inequality(left, right)
 
     def _triples(self, node: Any, outer: Domain, block: int) -> Cases:
-        """The conjunction of triple patterns."""
-        formulas = (
-            self._path(path, self._term(s, block), self._term(o, block))
-            for s, path, o in triples(node)
-        )
-        formula = reduce(Formula.__and__, dict.fromkeys(formulas))  # a set of patterns
-        return {Case(formula.free - outer): formula}
+        """The conjunction of triple patterns; a readable name gives its subject values."""
+        formula: Truth = True
+        cases = START
+        for s, path, o in triples(node):
+            subject = self._term(s, block)
+            if not (self.labels.is_naming(path) and is_literal(o)):
+                formula = and_(formula, self._path(path, subject, self._term(o, block)))
+                continue
+            named = [Entity(label) for label in self.labels.named(o)]
+            if isinstance(subject, Entity):
+                formula = and_(formula, subject in named)
+            elif subject in outer:
+                formula = and_(formula, _one_of(subject, named))
+            else:
+                cases = join(cases, _fixed(subject, named))
+        domain = NONE if isinstance(formula, bool) else formula.free - outer
+        return join(cases, {Case(domain): formula})
 
     def _path(self, path: Any, subject: Term, object_: Term) -> Formula:
         """The formula of a relation or path between two terms."""
         path = unwrap(path)
         if is_variable(path):
             return Atom(Variable(str(path)), subject, object_)
-        if column := self.labels.answer_property(path):
-            raise self.source.error(
-                f"answer:{column} says nothing of entities; answer:score and answer:known "
-                "speak of answers, in the outermost braces",
-                rf"[\w-]*:{re.escape(column)}\b",
-            )
+        self.labels.refuse_answer_property(path)
         match kind(path):
             case "PathEltOrInverse":
                 return self._path(path.part, object_, subject)
@@ -281,9 +313,7 @@ class Groups:
                 return exists(steps, reduce(Formula.__and__, hops))
             case "" | "pname":
                 return Atom(self.labels.relation(path), subject, object_)
-        negated = path.name == "PathNegatedPropertySet"
-        words = "a negated path" if negated else f"the path modifier {path.mod or 'DISTINCT'}"
-        raise self.source.error(f"{words} is not supported {SUPPORTED}", _NOT_A_FORMULA)
+        raise self.source.unsupported_path(path)
 
     def _term(self, term: Any, block: int) -> Term:
         """A variable or entity; a blank node is a variable within its block of triples."""
@@ -308,10 +338,15 @@ class Groups:
         return Variable(name)
 
 
-def triples(node: Any) -> list[list[Any]]:
-    """The triples of a block."""
-    terms = [term for run in node.triples for term in run]
-    return [terms[at : at + 3] for at in range(0, len(terms), 3)]
+def _fixed(variable: Variable, values: Sequence[Entity]) -> Cases:
+    """The cases of a variable that has one of some values."""
+    return {Case(frozenset([variable]), frozenset([(variable, value)])): True for value in values}
+
+
+def _one_of(variable: Variable, values: Sequence[Entity]) -> Truth:
+    """The formula that a variable has one of some values."""
+    differs: list[Truth] = [True, *(Inequality(variable, value) for value in values)]
+    return not_(reduce(and_, differs))
 
 
 def visible_variables(node: Any) -> Domain:
@@ -323,4 +358,18 @@ def visible_variables(node: Any) -> Domain:
             return frozenset(variables_in(node.var))
         case "GroupOrUnionGraphPattern" | "GroupGraphPatternSub":
             return NONE.union(*map(visible_variables, node.graph or node.part or ()))
+        case "OptionalGraphPattern":
+            return visible_variables(node.graph)
+    return NONE
+
+
+def bound_variables(node: Any) -> Domain:
+    """The variables that every solution binds, as far as the patterns tell."""
+    match kind(node):
+        case "TriplesBlock":
+            return frozenset(variables_in(node))
+        case "GroupOrUnionGraphPattern":
+            return frozenset.intersection(*map(bound_variables, node.graph))
+        case "GroupGraphPatternSub":
+            return NONE.union(*map(bound_variables, node.part or ()))
     return NONE

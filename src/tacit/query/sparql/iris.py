@@ -18,11 +18,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from tacit.errors import QueryError, UnknownName
-from tacit.graph.graph import Graph
+from tacit.graph.fact_index import FactIndex
+from tacit.graph.graph import Graph, no_triples
 from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.question import resolve_label
-from tacit.query.sparql.source import SparqlText, is_value, is_variable, kind, unwrap
+from tacit.query.sparql.known_graph import LABEL, KnownGraph
+from tacit.query.sparql.source import SparqlText, is_literal, is_value, is_variable, kind, unwrap
+from tacit.query.sparql.tables import Cell
+from tacit.query.sparql.terms import RDFS_LABEL, Term
 from tacit.query.text import position_of
 
 # the namespace of the properties of answers; an IRI of a label has no # in it
@@ -48,6 +52,11 @@ class TermLabels:
         self.graph = graph
         # None unless the graph is from RDF
         self.own_prefixes: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
+        # labels of entities and relations that the graph lacks; None for its names and relations
+        self.unknown = dict[tuple[str, str], UnknownName | None]()
+        self._terms = dict[str, Any]()  # of entities that the graph lacks, by their labels
+        # which stand for names by rdfs:label
+        self.name_variables = frozenset[str]()
         self.base = ""
         self.prefixes = dict[str, str]()
         for declared in prologue:
@@ -57,12 +66,99 @@ class TermLabels:
                 self.prefixes[declared.prefix or ""] = self.iri(declared.iri)
 
     def entity(self, term: Any) -> str:
-        """The label of an entity, by its IRI or literal."""
-        return self._label(term, self.graph.entities if self.graph else None)
+        """The label of an entity, by its IRI or literal; that of an unknown one is its own."""
+        return self._known_or_not(term, self.graph.entities if self.graph else None)
 
     def relation(self, term: Any) -> str:
-        """The label of a relation, by its IRI."""
+        """The label of a relation, by its IRI; that of an unknown one is its own."""
+        return self._known_or_not(term, self.graph.relations if self.graph else None)
+
+    def _relation(self, term: Any) -> str:
         return self._label(term, self.graph.relations if self.graph else None)
+
+    def value(self, variable: str, term: Any) -> str:
+        """The label of a value of a variable; a literal may be a name in place of an entity."""
+        if variable not in self.name_variables or not is_literal(term):
+            return self.entity(term)
+        label = self._literal(term)
+        if self.own_prefixes is None or self.graph is None or label not in self.graph.entities:
+            label = f"{label} "  # as no label ends
+            self.unknown["entity", label] = None
+            self._terms[label] = term
+        return label
+
+    def _known_or_not(self, term: Any, vocabulary: Vocabulary | None) -> str:
+        try:
+            return self._label(term, vocabulary)
+        except UnknownName as error:
+            if error.shared or vocabulary is None:
+                raise
+            label = self._literal(term) or f"<{self.iri(term)}>"
+            while label in vocabulary:  # the name of another entity of a table
+                label = f"<{label}>"
+            self.unknown[vocabulary.kind, label] = error
+            self._terms[label] = term
+            return label
+
+    @property
+    def missing(self) -> tuple[UnknownName, ...]:
+        """The IRIs and literals that are not in the graph, so far as they were looked for."""
+        return tuple(error for error in self.unknown.values() if error is not None)
+
+    def cell(self, term: Any, known: KnownGraph) -> Cell:
+        """The cell of a term, by its role in a subject or object; notes one that is unknown."""
+        return self.cell_of(self.entity(term), known)
+
+    def cell_of(self, label: str, known: KnownGraph) -> Cell:
+        """The cell of the label of an entity, which may be a relation's or unknown."""
+        if ("entity", label) not in self.unknown:
+            return known.entity(label)
+        term = self._terms[label]
+        if is_literal(term):
+            literal = self.literal_term(term)
+            is_name = self.unknown["entity", label] is None
+            return literal._replace(language="") if is_name else literal
+        try:
+            cell = LABEL if self.is_naming(term) else known.relation(self._relation(term))
+        except UnknownName:
+            return Term("uri", self.iri(term))
+        self.unknown["entity", label] = None  # it is a relation
+        return cell
+
+    def predicate(self, term: Any, known: KnownGraph) -> Cell:
+        """The cell of a relation, of `rdfs:label`, or of an unknown IRI."""
+        if self.is_naming(term):
+            return LABEL
+        label = self.relation(term)
+        if ("relation", label) not in self.unknown:
+            return known.relation(label)
+        return Term("uri", self.iri(term))
+
+    def literal_term(self, term: Any) -> Term:
+        """The RDF term of a literal."""
+        datatype = ""
+        if kind(term) == "literal":
+            datatype = self.iri(term.datatype) if term.datatype else ""
+        elif is_value(term):
+            datatype = str(term.datatype)
+        language = (term.lang or "").lower() if kind(term) == "literal" else ""
+        return Term("literal", _text(term), language, "" if datatype == _PLAIN else datatype)
+
+    def is_naming(self, predicate: Any) -> bool:
+        """Whether a predicate is `rdfs:label`, and the graph has no such relation of its own."""
+        predicate = unwrap(predicate)
+        if self.graph is None or is_variable(predicate) or kind(predicate) not in ("", "pname"):
+            return False
+        return self.iri(predicate) == RDFS_LABEL and self.graph.label_of(RDFS_LABEL) is None
+
+    def named(self, name: Any) -> list[str]:
+        """The labels of the entities with a readable name, in any language."""
+        if self.graph is None:
+            return []
+        known = KnownGraph(self.graph, FactIndex(no_triples(), self.graph.num_relations))
+        term = self.literal_term(name)
+        cells = [] if term.datatype else known.named(term.value)
+        return [self.graph.entities[i] for i in cells if i in known.entities]
 
     def answer_property(self, predicate: Any) -> str:
         """What a predicate says of an answer, `score` or `known`; else empty."""
@@ -70,6 +166,15 @@ class TermLabels:
         relation = kind(predicate) in ("", "pname") and not is_variable(predicate)
         iri = self.iri(predicate) if relation else ""
         return iri.removeprefix(ANSWER) if iri.startswith(ANSWER) else ""
+
+    def refuse_answer_property(self, predicate: Any) -> None:
+        """Raises a `QueryError` for a property of answers where it speaks of entities."""
+        if column := self.answer_property(predicate):
+            raise self.source.error(
+                f"answer:{column} says nothing of entities; answer:score and answer:known "
+                "speak of answers, in the outermost braces",
+                rf"[\w-]*:{re.escape(column)}\b",
+            )
 
     def iri(self, term: Any) -> str:
         """Expands a prefixed or relative name to an IRI."""

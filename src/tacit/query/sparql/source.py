@@ -18,33 +18,54 @@ MAX_LIST = 32  # between two brackets: the parser's time grows with the square o
 MAX_NESTING = 12
 
 SUPPORTED = (
-    "(what is: SELECT, ASK and COUNT of triple patterns with ^, / and |, UNION, FILTER [NOT] "
-    "EXISTS, FILTER !=, MINUS, VALUES, LIMIT, OFFSET, and answer:score)"
+    "(what is: SELECT, ASK and COUNT of triple patterns and paths, UNION, OPTIONAL, MINUS, VALUES, "
+    "FILTER on terms and FILTER [NOT] EXISTS, LIMIT, OFFSET, rdfs:label and answer:score)"
 )
-CONSTRUCTS = {  # the parser's word for a construct -> its name, and how it is written
-    "OptionalGraphPattern": ("OPTIONAL", r"OPTIONAL"),
-    "Bind": ("BIND", r"BIND"),
-    "InlineData": ("VALUES", r"VALUES"),
-    "ValuesClause": ("VALUES", r"VALUES"),
-    "SubSelect": ("a sub-query", r"\{\s*SELECT"),
-    "GraphGraphPattern": ("GRAPH", r"GRAPH"),
-    "ServiceGraphPattern": ("SERVICE", r"SERVICE"),
-    "GroupClause": ("grouping", r"GROUP\s+BY"),
-    "HavingClause": ("grouping", r"HAVING"),
-    "OrderClause": ("ORDER BY of anything but DESC(?score), as which answers come,", r"ORDER\s+BY"),
-    "LimitOffsetClauses": ("LIMIT 0 or OFFSET of a single result", r"LIMIT|OFFSET"),
-    "DatasetClause": ("FROM", r"FROM"),
-    "ConstructQuery": ("CONSTRUCT", r"CONSTRUCT"),
-    "DescribeQuery": ("DESCRIBE", r"DESCRIBE"),
-    "MinusGraphPattern": ("MINUS", r"MINUS"),
-    "Filter": ("FILTER on values, but for !=,", r"FILTER"),
+_ONE_GRAPH = "there is one graph, which needs no name: leave it out"
+# The parser's word for a construct -> its name, how it is written, and what to do instead.
+CONSTRUCTS = {
+    "OptionalGraphPattern": ("OPTIONAL", r"OPTIONAL", ""),
+    "Bind": ("BIND", r"BIND", "compute values from the results, or give them by VALUES"),
+    "InlineData": ("VALUES", r"VALUES", ""),
+    "ValuesClause": ("VALUES", r"VALUES", ""),
+    "SubSelect": ("a sub-query", r"\{\s*SELECT", "ask it first, and give its results by VALUES"),
+    "GraphGraphPattern": ("GRAPH", r"GRAPH", _ONE_GRAPH),
+    "ServiceGraphPattern": ("SERVICE", r"SERVICE", "let the client ask both, as rdflib does"),
+    "GroupClause": ("grouping", r"GROUP\s+BY", "COUNT the solutions of one group at a time"),
+    "HavingClause": ("grouping", r"HAVING", "COUNT the solutions of one group at a time"),
+    "OrderClause": (
+        "ORDER BY of anything but DESC(?score), as which answers come,",
+        r"ORDER\s+BY",
+        "sort the results",
+    ),
+    "LimitOffsetClauses": ("LIMIT 0 or OFFSET of a single result", r"LIMIT|OFFSET", "leave it out"),
+    "DatasetClause": ("FROM", r"FROM", _ONE_GRAPH),
+    "ConstructQuery": ("CONSTRUCT", r"CONSTRUCT", "SELECT the parts of its triples"),
+    "DescribeQuery": (
+        "DESCRIBE",
+        r"DESCRIBE",
+        "SELECT ?p ?o { :a ?p ?o } lists the known facts of :a",
+    ),
+    "MinusGraphPattern": ("MINUS", r"MINUS", ""),
+    "Filter": (
+        "FILTER on numbers, or by other functions,",
+        r"FILTER",
+        "it takes =, !=, IN, NOT IN, EXISTS, sameTerm, bound, isIRI, isBlank, isLiteral, str, "
+        "lang, langMatches, lcase, ucase, contains, strStarts and strEnds",
+    ),
 }
+_NOT_A_PATH = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*[?$]|[?$]))"
 _LONG = r"\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}"
 _STRING = rf"{_LONG}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 # the parts of a text in which nothing is a keyword or a number
 _OPAQUE = re.compile(rf"{_STRING}|<[^<>\s]*>|\\.|#[^\n]*", re.DOTALL)
 # two threads that use the grammar first at the same time would leave it in a wrong order
 _GRAMMAR = Lock()
+_UPDATE = re.compile(
+    r"^\s*(?:(?:PREFIX\s+[^\s<]*|BASE)\s+>?\s*)*"
+    r"(INSERT|DELETE|LOAD|CLEAR|CREATE|DROP|COPY|MOVE|ADD|WITH)\s",
+    re.IGNORECASE,
+)
 _LITERAL = re.compile(r"""<[^<>\s]*>|#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
 _CODE = re.compile(r"\\\\|\\u([0-9A-Fa-f]{4})|\\U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4})")
 
@@ -58,15 +79,29 @@ class SparqlText:
         self.variables = variables_in(tree)
         self.keywords = blank_literals(text)
 
+    def without_prologue(self) -> str:
+        """The text from its form on, without declarations."""
+        form = re.search(keyword("SELECT|ASK"), self.keywords, re.IGNORECASE)
+        return self.text[form.start() :].strip() if form else self.text
+
     def unsupported(self, node: Any) -> QueryError:
         """The error for an unsupported construct."""
-        return self.at(node, f"{CONSTRUCTS[node.name][0]} is not supported {SUPPORTED}")
+        name, _, hint = CONSTRUCTS[node.name]
+        return self.at(
+            node, f"{name} is not supported" + (f"; {hint}" if hint else f" {SUPPORTED}")
+        )
+
+    def unsupported_path(self, path: Any) -> QueryError:
+        """The error for a path that is not supported."""
+        negated = path.name == "PathNegatedPropertySet"
+        words = "a negated path" if negated else f"the path modifier {path.mod or 'DISTINCT'}"
+        return self.error(f"{words} is not supported; paths have ^, /, |, ?, * and +", _NOT_A_PATH)
 
     def at(self, node: Any, message: str) -> QueryError:
         """An error at a construct, found among those that are spelled alike."""
         pattern = CONSTRUCTS[node.name][1]
         matches = [
-            other for other in self.nodes if CONSTRUCTS.get(kind(other), ("", ""))[1] == pattern
+            other for other in self.nodes if CONSTRUCTS.get(kind(other), ("", "", ""))[1] == pattern
         ]
         return self.error(
             message, keyword(pattern), next(at for at, other in enumerate(matches) if other is node)
@@ -133,9 +168,26 @@ def is_variable(node: Any) -> bool:
     return type(node).__name__ == "Variable"
 
 
+def is_literal(node: Any) -> bool:
+    """Whether a node is a literal, in quotes or without."""
+    return kind(node) == "literal" or is_value(node)
+
+
 def is_value(node: Any) -> bool:
     """Whether a node is a number or a truth value, written without quotes."""
     return type(node).__name__ == "Literal" and node.datatype is not None
+
+
+def triples(node: Any) -> list[list[Any]]:
+    """The triples of a block."""
+    terms = [term for run in node.triples for term in run]
+    return [terms[at : at + 3] for at in range(0, len(terms), 3)]
+
+
+def last_step(path: Any) -> Any:
+    """The last step of a path, which leads to its object."""
+    path = unwrap(path)
+    return last_step(path.part[-1]) if kind(path) == "PathSequence" else path
 
 
 def variables_in(tree: Any) -> dict[Variable, None]:
@@ -161,6 +213,13 @@ def parse_source(text: str) -> tuple[SparqlText, Any, Any]:
     """The text with its escapes resolved, and the trees of its declarations and its query."""
     text = _CODE.sub(_character, text)  # first, since a line that ends by an escape ends a comment
     _check_size(text)
+    if update := _UPDATE.search(blank_literals(text)):
+        raise QueryError(
+            f"{update[1].upper()} is an update, and SPARQL changes nothing here; add and remove "
+            "facts by run.add and run.remove, by the commands add and remove, or by /facts of the "
+            "service",
+            *position_of(text, update.start(1)),
+        )
     try:
         parser = import_module("rdflib.plugins.sparql.parser")
     except ImportError:

@@ -1,21 +1,17 @@
-"""Reads questions in SPARQL: the form of a query, its columns, and filters on answers.
+"""Reads questions in SPARQL: the form of a query, its columns, and its pages.
 
 `SELECT`, `ASK` and `COUNT` of triple patterns and paths, groups, `UNION`, `MINUS`, `VALUES`,
 `FILTER` of `EXISTS` and `NOT EXISTS`, prefixes, `LIMIT` and `OFFSET` are a formula and limits of
-its answers; all else that SPARQL has is refused by its name. A query is read from the outside in:
-here, in `groups.py` and in `iris.py`, from the tree of `source.py`.
-
-Two predicates of the namespace `tacit:answer#` describe answers: `?c answer:score ?score` binds
-the score of the answer `?c`, `?c answer:known ?known` whether the known facts imply it. Both belong
-to a whole solution: their subject is any one of the selected variables. They stand in the outermost
-braces, where filters may use them.
+its answers. What no formula says is looked up in the known facts (`lookups.py`): such a query is a
+table, of the answers to questions and of what the facts add. All else that SPARQL has is refused by
+its name. A query is read from the outside in: here, in `separation.py`, in `groups.py` and in
+`iris.py`, from the tree of `source.py`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 from tacit.errors import QueryError
@@ -23,31 +19,34 @@ from tacit.graph.graph import Graph
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.scopes import substitute
 from tacit.query.question import Column, ParsedQuestion
-from tacit.query.sparql.cases import Cases, Truth, join, union
-from tacit.query.sparql.groups import Groups, triples, visible_variables
+from tacit.query.sparql.answer_properties import AnswerProperties
+from tacit.query.sparql.cases import Case, Cases, Fixed, Truth, folded, join, union
+from tacit.query.sparql.groups import Groups, visible_variables
 from tacit.query.sparql.iris import TermLabels
+from tacit.query.sparql.lookups import Lookups, check
+from tacit.query.sparql.separation import Separation
 from tacit.query.sparql.source import (
     SUPPORTED,
     SparqlText,
     is_variable,
     keyword,
     kind,
+    last_step,
     parse_source,
+    triples,
     unwrap,
     variables_in,
 )
+from tacit.query.sparql.table_query import CaseQuestion, TableQuery
 
-_COUNTS = ("count", "expected")  # what a column shows of all answers together
+_COUNTS = ("count", "distinct", "expected")  # what a column shows of all answers together
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
-_MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
-# the lowest `min_score` of a filter, even of one that every answer passes
-_LOWEST = math.nextafter(0.0, 1.0)
-_NO_ANSWERS = "the query has no answers whatever the facts"
 # A formula, the targets that have one value, and the values that a single target may have.
-_MergedValues = tuple[Truth, dict[str, str], tuple[str, ...] | None]
+_MergedValues = tuple[Formula, dict[str, str], tuple[str, ...] | None]
+ALL = "*"  # in place of the variable that is counted
 
 
-def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion:
+def parse_sparql(text: str, graph: Graph | None = None) -> ParsedQuestion | TableQuery:
     """Parses a SPARQL query; its IRIs become labels as `iris.py` describes.
 
     >>> text = "SELECT ?c { :France :borders ?c MINUS { ?c :speaks :German } }"
@@ -68,41 +67,114 @@ class Form:
     source: SparqlText
     tree: Any
     labels: TermLabels
-    # object of an answer triple -> `score` or `known`
-    answer_variables: dict[Variable, str] = field(default_factory=dict)
-    subjects: list[Variable] = field(default_factory=list)
-    min_score: float = 0.0
-    known: bool | None = None
 
-    def question(self) -> ParsedQuestion:
+    def __post_init__(self) -> None:
+        self.properties = AnswerProperties(self.labels)
+
+    def question(self) -> ParsedQuestion | TableQuery:
         """The parsed query, with its limits and filters on answers."""
         tree = self.tree
         if tree.name not in ("SelectQuery", "AskQuery"):
             raise self.source.unsupported(tree)
         for clause in filter(None, (*(tree.datasetClause or ()), tree.groupby, tree.having)):
             raise self.source.unsupported(clause)
-        self._take_answer_triples()
-        columns = self._columns()
+        if tree.where.name != "GroupGraphPatternSub":
+            raise self.source.unsupported(tree.where)
+        self.properties.take(tree.where, tree.valuesClause)
+        self.labels.name_variables = frozenset(
+            str(object_)
+            for node in self.source.nodes
+            if kind(node) == "TriplesBlock"
+            for _, path, object_ in triples(node)
+            if self.labels.is_naming(last_step(path))
+        )
+        selected = columns = self._columns()
+        counting = any(column.shows in _COUNTS for column in columns)
+        parts = tuple(tree.where.part or ())
+        if counting:
+            self._check_count()
+            if (of_formula := self._counted_by_formula(selected)) is None:
+                return self._counted(selected, parts)
+            columns = of_formula
         targets = self._targets(columns)
         by_score = self._by_score()
-        counting = any(column.shows in _COUNTS for column in columns)
         limit, offset = self._page(single=counting or not targets)
-        formula, row, among = self._merge_values(self._cases(targets), targets)
+        separation = Separation.of(parts, self.labels, tree.valuesClause)
+        cases = self._cases(targets, separation)
+        pages = limit, offset, self.properties.min_score, self.properties.known
+        merged = None if separation.lookups else self._merge_values(cases, targets)
+        if merged is not None and not (counting and (merged[1] or merged[2])):
+            formula, row, among = merged
+            columns = tuple(
+                column._replace(label=row.get(column.name, column.label)) for column in columns
+            )
+            remaining = [target for target in targets if target.name not in row]
+            query = self._query(remaining, formula, counting)
+            return ParsedQuestion(query, *pages, among, columns, by_score, self.labels.missing)
+        if counting:
+            return self._counted(selected, parts)
+        questions = tuple(starmap(self._case_question, cases.items()))
+        lookups = Lookups(tuple(separation.lookups), self.labels)
+        text = self.source.without_prologue()
+        return TableQuery(text, questions, lookups, columns, *pages, by_score)
+
+    def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
+        """The query that counts solutions in the known facts."""
+        if any(column.shows == "expected" for column in columns):
+            raise self.source.error(
+                "SUM of the score is of the answers to one formula; write it beside "
+                "COUNT(DISTINCT ...) of one variable of patterns without OPTIONAL, VALUES and the "
+                "like",
+                keyword("SUM"),
+            )
+        self.tree.where["part"] = list(parts)
+        check(self.tree.where, self.labels)
+        self._page(single=True)
+        lookups = Lookups(parts, self.labels)
+        return TableQuery(self.source.without_prologue(), (), lookups, columns, counting=True)
+
+    def _check_count(self) -> None:
+        """Refuses what cannot be said of a count."""
+        if clause := self.tree.valuesClause:
+            raise self.source.at(
+                clause, "VALUES after a count is joined with its result; put it inside the braces"
+            )
+        if self.properties.min_score or self.properties.known is not None:
+            raise self.source.error(
+                "FILTER on the score of what is counted is not supported", keyword("FILTER")
+            )
+
+    def _counted_by_formula(self, columns: tuple[Column, ...]) -> tuple[Column, ...] | None:
+        """The columns of a formula's count; None where solutions are counted, not entities."""
+        visible = visible_variables(self.tree.where)
+        once = len(visible) == 1 and not any(map(_may_repeat, self.source.nodes))
+        name = min(visible, key=str).name if once else ""
+        found = set[str]()
+        for column in columns:
+            if column.shows == "count" and not (once and column.label in (ALL, name)):
+                return None
+            found.add(name if column.label == ALL else column.label)
+        if found == {ALL} or len(found) > 1:
+            return None
+        (label,) = found
+        return tuple(
+            Column(column.name, "expected" if column.shows == "expected" else "count", label)
+            for column in columns
+        )
+
+    def _case_question(self, case: Case, formula: Truth) -> CaseQuestion:
+        """The question of an alternative."""
+        formula = self._substituted(formula, case.fixed)
+        values = tuple(sorted((variable.name, value.name) for variable, value in case.fixed))
         if isinstance(formula, bool):
-            raise QueryError("the query holds whatever the facts: there is nothing to score")
-        if (row or among) and counting:
-            raise self._values_error(targets[:1], "is counted")
-        columns = tuple(
-            column._replace(label=row.get(column.name, column.label)) for column in columns
-        )
-        query = self._query(
-            [target for target in targets if target.name not in row], formula, counting
-        )
-        if among and query.kind == "relations":
-            raise self._values_error(targets, "stands for a relation")
-        return ParsedQuestion(
-            query, limit, offset, self.min_score, self.known, among, columns, by_score
-        )
+            return CaseQuestion(None, values)
+        remaining = sorted(case.domain - dict(case.fixed).keys(), key=str)
+        return CaseQuestion(self._query(remaining, formula, counting=False), values)
+
+    def _substituted(self, formula: Truth, fixed: Fixed) -> Truth:
+        for variable, value in sorted(fixed, key=str):
+            formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
+        return folded(formula, self.labels.unknown)
 
     def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
         try:
@@ -118,7 +190,7 @@ class Form:
         if self.tree.name == "AskQuery":
             return ()
         bindable = visible_variables(self.tree.where).union(
-            variables_in(self.tree.valuesClause), self.answer_variables
+            variables_in(self.tree.valuesClause), self.properties.variables
         )
         selected = self.tree.projection or [
             variable for variable in self.source.variables if variable in bindable
@@ -129,7 +201,9 @@ class Form:
                 columns.append(self._aggregate(unwrap(column.expr), str(column.evar)))
             else:
                 variable = column if isinstance(column, Variable) else Variable(str(column.var))
-                columns.append(Column(variable.name, self.answer_variables.get(variable, "value")))
+                columns.append(
+                    Column(variable.name, self.properties.variables.get(variable, "value"))
+                )
         if len({column.shows in _COUNTS for column in columns}) > 1:
             raise self.source.error(
                 f"a variable beside COUNT is not supported {SUPPORTED}", keyword("SELECT")
@@ -137,23 +211,12 @@ class Form:
         return tuple(dict.fromkeys(columns))
 
     def _aggregate(self, expression: Any, name: str) -> Column:
-        """The column of COUNT of a variable, or of SUM of the scores."""
+        """The column of COUNT of a variable or of rows, or of SUM of the scores."""
         of = unwrap(getattr(expression, "vars", None))
-        variable = Variable(str(of)) if is_variable(of) else None
-        if kind(expression) == "Aggregate_Count" and variable:
-            several = visible_variables(self.tree.where) != {variable} or any(
-                map(_may_repeat, self.source.nodes)
-            )
-            # entities are counted, and one may be in several solutions
-            if several and not expression.distinct:
-                raise self.source.error(
-                    f"COUNT({variable}) counts an entity as often as a pattern finds it; write "
-                    f"COUNT(DISTINCT {variable})",
-                    keyword("COUNT"),
-                )
-            return Column(name, "count", variable.name)
-        if kind(expression) == "Aggregate_Sum" and self._answer_property(of) == "score":
-            return Column(name, "expected", self.subjects[0].name)
+        if kind(expression) == "Aggregate_Count" and (is_variable(of) or of == ALL):
+            return Column(name, "distinct" if expression.distinct else "count", str(of))
+        if kind(expression) == "Aggregate_Sum" and self.properties.of(of) == "score":
+            return Column(name, "expected", self.properties.subjects[0].name)
         aggregate = any(kind(node).startswith("Aggregate_") for node in self.source.nodes)
         words = "an aggregate other than COUNT of a variable" if aggregate else "a computed column"
         raise self.source.error(
@@ -162,31 +225,25 @@ class Form:
 
     def _targets(self, columns: tuple[Column, ...]) -> tuple[Variable, ...]:
         """The target variables."""
-        values = [column.name for column in columns if column.shows == "value"]
-        counted = [column.label for column in columns if column.shows in _COUNTS]
-        targets = tuple(map(Variable, dict.fromkeys(values + counted)))
-        if (self.tree.name == "SelectQuery" and not targets) or len(set(counted)) > 1:
+        names = [column.label if column.shows in _COUNTS else column.name for column in columns]
+        shown = [
+            name
+            for name, column in zip(names, columns, strict=True)
+            if column.shows in ("value", *_COUNTS)
+        ]
+        targets = tuple(map(Variable, dict.fromkeys(shown)))
+        if self.tree.name == "SelectQuery" and not targets:
             raise self.source.error(
-                "SELECT asks for no variable of an entity, or for several counts; select up to "
-                "three variables, or one COUNT",
+                "SELECT asks for no variable of an entity; select one, or a COUNT",
                 keyword("SELECT"),
             )
-        for subject in self.subjects:
+        for subject in self.properties.subjects:
             if subject not in targets:
                 raise self.source.of_variable(
                     f"what is said of the answer {subject} is of a variable that is not selected; "
                     f"select {subject}",
                     subject,
                 )
-        if counted and self.tree.valuesClause:
-            raise self.source.at(
-                self.tree.valuesClause,
-                "VALUES after a count is joined with its result; put it inside the braces",
-            )
-        if counted and (self.min_score or self.known is not None):
-            raise self.source.error(
-                "FILTER on the score of what is counted is not supported", keyword("FILTER")
-            )
         return targets
 
     def _by_score(self) -> bool:
@@ -197,7 +254,7 @@ class Form:
         if not self.tree.orderby:
             return False
         order = [
-            (condition.order, self._answer_property(unwrap(condition.expr)))
+            (condition.order, self.properties.of(unwrap(condition.expr)))
             for condition in self.tree.orderby.condition
         ]
         if order not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
@@ -213,158 +270,61 @@ class Form:
             raise self.source.unsupported(clause)
         return None if single else limit, offset
 
-    def _cases(self, targets: tuple[Variable, ...]) -> Cases:
-        """The solutions of the query, all of which bind the targets."""
-        groups = Groups(self.source, self.labels)
+    def _cases(self, targets: tuple[Variable, ...], separation: Separation) -> Cases:
+        """The solutions of the question's parts, by the targets and looked up variables they bind.
+
+        Facts that no IRI of the graph names are left out.
+        """
+        where = self.tree.where
         clause = self.tree.valuesClause
-        targeted = frozenset(targets)
+        visible = visible_variables(where).union(variables_in(clause.var if clause else ()))
+        if clause and separation.must_follow(clause):
+            separation.lookups.append(clause)
+            clause = None
+        where["part"] = separation.question
+        groups = Groups(self.source, self.labels)
         inline = frozenset(variables_in(clause.var if clause else ()))
-        cases = groups.cases(self.tree.where, None, inline, targeted | inline)
+        needed = frozenset(targets).union(variables_in(separation.lookups))
+        cases = groups.cases(where, None, inline, needed | inline)
         if clause:
             cases = join(cases, groups.values(clause))
             groups.check(cases)
-        cases = {
-            case: formula
-            for case, formula in union([cases], targeted).items()
-            if formula is not False
-        }
-        if not cases:
-            raise QueryError(_NO_ANSWERS)
-        groups.check(cases)
         for target in targets:
-            unbound = sum(target not in case.domain for case in cases)
-            if unbound == len(cases):
+            if target not in visible:
                 problem = f"{target} is not bound; a pattern that answers must match has to use it"
                 raise self.source.of_variable(problem, target)
-            if unbound:
-                raise self.source.of_variable(f"{target} is not bound in every alternative", target)
-        return cases
+        cases = {
+            case: formula
+            for case, formula in union([cases], needed).items()
+            if self._substituted(formula, case.fixed) is not False
+        }
+        groups.check(cases)
+        return {case: folded(formula, self.labels.unknown) for case, formula in cases.items()}
 
-    def _merge_values(self, cases: Cases, targets: tuple[Variable, ...]) -> _MergedValues:
-        """Merges cases that differ only in the values of targets into one formula."""
-        formula, *others = dict.fromkeys(cases.values())
+    def _merge_values(self, cases: Cases, targets: tuple[Variable, ...]) -> _MergedValues | None:
+        """Merges cases that differ only in the values of targets into one formula, if possible."""
+        formula, *others = dict.fromkeys(cases.values()) or (False,)
         rows = [case.fixed for case in cases]
+        values = [value.name for row in rows for _, value in row]
+        if (
+            others
+            or isinstance(formula, bool)
+            or any(case.domain != {*targets} for case in cases)
+            or any(("entity", label) in self.labels.unknown for label in values)
+        ):
+            return None
         if rows == [frozenset()]:
             return formula, {}, None
-        bound = tuple(target for target in targets if any(target in dict(row) for row in rows))
-        if others or not all(rows):
-            raise self._values_error(bound, "is tied to other values, or to one alternative alone")
+        is_relation = any(isinstance(atom.relation, Variable) for atom in atoms(formula))
+        if not all(rows) or is_relation:
+            return None
         if len(targets) == 1:
-            return formula, {}, tuple(value.name for row in rows for _, value in row)
+            return formula, {}, tuple(values)
         if len(rows) > 1 or len(rows[0]) == len(targets):
-            raise self._values_error(
-                bound, "is one of several that are selected: give one value, and leave one open"
-            )
+            return None
         for variable, value in rows[0]:
-            formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
+            formula = substitute(formula, variable, value)
         return formula, {variable.name: value.name for variable, value in rows[0]}, None
-
-    def _values_error(self, targets: tuple[Variable, ...], why: str) -> QueryError:
-        names = ", ".join(map(str, targets))
-        return self.source.error(
-            f"VALUES gives {names} values, and it {why}; this is not supported", keyword("VALUES")
-        )
-
-    def _take_answer_triples(self) -> None:
-        """Moves triples and filters about answers out of the outermost group."""
-        where = self.tree.where
-        parts = []
-        for part in where.part or () if where.name == "GroupGraphPatternSub" else ():
-            if part.name == "TriplesBlock":
-                part["triples"] = [
-                    triple for triple in triples(part) if not self._is_answer_triple(triple)
-                ]
-            if part.name != "TriplesBlock" or part.triples:
-                parts.append(part)
-        if not self.answer_variables:
-            return
-        where["part"] = []
-        for part in parts:
-            if part.name != "Filter" or self.answer_variables.keys().isdisjoint(variables_in(part)):
-                where["part"].append(part)
-                continue
-            for condition in _conjuncts(part.expr):
-                self._add_answer_filter(condition, part)
-        variables = {*variables_in([where, self.tree.valuesClause]), *self.subjects}
-        for variable in filter(variables.__contains__, self.answer_variables):
-            raise self.source.of_variable(
-                f"{variable} is said of an answer, and can be nothing else", variable
-            )
-
-    def _is_answer_triple(self, triple: list[Any]) -> bool:
-        """Whether a triple is about an answer; if so, it is recorded."""
-        subject, predicate, object_ = triple
-        what = self.labels.answer_property(predicate)
-        if what not in ("score", "known"):
-            return False
-        if not is_variable(subject) or not is_variable(object_):
-            words = f"answer:{what} is between two variables, as in ?c answer:{what} ?{what}"
-            raise self.source.error(words, rf"[\w-]*:{what}\b")
-        variable = Variable(str(object_))
-        if any(
-            (other == variable) != (shown == what) for other, shown in self.answer_variables.items()
-        ):
-            raise self.source.of_variable(
-                f"{variable} is not the only variable for what is said of answers", variable
-            )
-        self.answer_variables[variable] = what
-        self.subjects.append(Variable(str(subject)))
-        return True
-
-    def _answer_property(self, node: Any) -> str:
-        """The property of answers that a variable holds, `score` or `known`; or empty."""
-        return self.answer_variables.get(Variable(str(node)), "") if is_variable(node) else ""
-
-    def _add_answer_filter(self, condition: Any, node: Any) -> None:
-        """Records a filter on the score of answers, or on whether they are known."""
-        left = condition
-        operator = "="
-        right = True
-        if kind(condition) == "UnaryNot":
-            left = unwrap(condition.expr)
-            operator = "!="
-        elif kind(condition) == "RelationalExpression":
-            left = unwrap(condition.expr)
-            operator = condition.op
-            right = unwrap(condition.other)
-            if is_variable(right):
-                left, operator, right = right, _MIRRORED.get(operator, operator), left
-            right = _value(right)
-        match self._answer_property(left), operator, right:
-            case "score", ">" | ">=", float():
-                least = right if operator == ">=" else math.nextafter(right, math.inf)
-                self.min_score = max(self.min_score, least, _LOWEST)
-                if least > 1:
-                    raise self.source.at(node, f"{_NO_ANSWERS}: no score is above 1")
-            case "known", "=" | "!=", bool():
-                known = right == (operator == "=")
-                if self.known not in (None, known):
-                    raise QueryError(f"{_NO_ANSWERS}: none is both known and predicted")
-                self.known = known
-            case _:
-                raise self.source.at(
-                    node,
-                    "FILTER on what is said of answers compares a score by > or >= with a number, "
-                    "or is ?known or !?known; write each in a FILTER of its own",
-                )
-
-
-def _conjuncts(expression: Any) -> Iterator[Any]:
-    expression = unwrap(expression)
-    if kind(expression) == "ConditionalAndExpression":
-        for part in (expression.expr, *expression.other):
-            yield from _conjuncts(part)
-    else:
-        yield expression
-
-
-def _value(literal: Any) -> Any:
-    """The number or truth value of a literal; a number may be negative."""
-    if kind(literal) == "UnaryMinus":
-        number = _value(literal.expr)
-        return -number if isinstance(number, float) else None
-    value = None if isinstance(literal, dict) else getattr(literal, "value", None)
-    return value if isinstance(value, bool | str | None) else float(value)
 
 
 def _may_repeat(node: Any) -> bool:

@@ -87,9 +87,9 @@ export function summary(reply, milliseconds, share) {
   );
 }
 
-/** Word that scores are no probabilities, where they are none, or estimates. */
-export const warned = ({ uncalibrated, estimated }) =>
-  [uncalibrated, estimated && "Scores are estimates: the sums that they are shares of were sampled."].filter(Boolean).map((word) => element("p", { class: "uncalibrated" }, word));
+/** Word that scores are no probabilities, where they are none, or estimates, and of IRIs that the graph does not have. */
+export const warned = ({ uncalibrated, estimated, unknown = [] }) =>
+  [uncalibrated, estimated && "Scores are estimates: the sums that they are shares of were sampled.", ...unknown].filter(Boolean).map((word) => element("p", { class: "uncalibrated" }, word));
 
 export const estimate = ({ expected }) => `About ${Number(expected.toFixed(1))}`;
 

@@ -58,7 +58,8 @@ export class Results {
     return undefined;
   }
 
-  none({ left_out: known }) {
+  none({ left_out: known, unknown }) {
+    if (unknown) return nothing("No entity fits.", unknown.join("; "));
     return known
       ? nothing("All answers are known.", `There ${known === 1 ? "is 1" : `are ${known}`}; nothing else fits.`)
       : nothing("No entity fits.", "Loosen the question, or let the search predict: beam and exact do.");

@@ -21,6 +21,7 @@ from tacit.graph.value_statistics import statistics_of
 from tacit.query.formula import leaves
 from tacit.query.question import is_sparql
 from tacit.query.question_reader import QuestionReader
+from tacit.query.sparql.table_query import TableQuery
 from tacit.run.rules import list_rules
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import results, serialized
@@ -100,7 +101,8 @@ class Answerer:
         if job.kind == "read":
             return success(self.reader.describe(job.question))
         engine = self._engine_with(job.changes)
-        question = self._prepare(job, engine)
+        question = engine.prepare(job.question, **dict(job.parameters))
+        self._check_size(question)
         return success({"query": str(question.query), "plan": engine.describe(question)})
 
     def _answer_batch(self, jobs: Sequence[Job]) -> list[Reply]:
@@ -118,7 +120,9 @@ class Answerer:
             return [self._sparql(engine, *each) for each in zip(jobs, questions, many, strict=True)]
         return [success(answers.to_dict()) for answers in many]
 
-    def _sparql(self, engine: Engine, job: Job, question: BoundQuery, answers: Answers) -> Reply:
+    def _sparql(
+        self, engine: Engine, job: Job, question: BoundQuery | TableQuery, answers: Answers
+    ) -> Reply:
         """Answers as SPARQL results; a list above the limit is an error, not cut."""
         if len(answers) > self.limits.top:
             raise LimitError(
@@ -200,20 +204,26 @@ class Answerer:
             | {"rows": ranked.rows(job.top, job.offset)}
         )
 
-    def _prepare(self, job: Job, engine: Engine) -> BoundQuery:
+    def _prepare(self, job: Job, engine: Engine) -> BoundQuery | TableQuery:
         """The question of a job, within the limits; SPARQL without LIMIT gets likely answers."""
         if job.kind == "sparql" and not is_sparql(job.question):
             raise QueryError("this is not a SPARQL query; it starts with SELECT, ASK or PREFIX")
-        question = engine.prepare(job.question, **dict(job.parameters))
-        count = sum(1 for _ in leaves(question.query.formula))
-        depth = question.query.formula.depth
-        self.limits.allow("atoms", count, f"the question has {count} atoms")
-        self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
+        question = engine.read(job.question, **dict(job.parameters))
+        self._check_size(question)
         if job.kind != "sparql":
             return question
         self.limits.allow("top", question.limit or 0, f"LIMIT is {question.limit}")
         self.limits.allow("offset", question.offset, f"OFFSET is {question.offset}")
         return engine.likely(question)
+
+    def _check_size(self, question: BoundQuery | TableQuery) -> None:
+        """Raise a `LimitError` for a formula above the limits."""
+        several = [question] if isinstance(question, BoundQuery) else question.questions
+        formulas = [each.query.formula for each in several if each.query is not None]
+        count = sum(1 for formula in formulas for _ in leaves(formula))
+        depth = max((formula.depth for formula in formulas), default=0)
+        self.limits.allow("atoms", count, f"the question has {count} atoms")
+        self.limits.allow("nesting", depth, f"the question is {depth} levels deep")
 
 
 def _reply_of_outcome(job: Job, outcome: Reply | Exception) -> Reply:

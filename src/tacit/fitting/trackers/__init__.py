@@ -1,0 +1,1 @@
+"""Trackers that a training can be logged in, each a file."""
