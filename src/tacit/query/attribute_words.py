@@ -55,7 +55,7 @@ class AttributeWords:
         return "" if quantity is None else value_text(replace(quantity, unit=attribute.unit))
 
     def name(self, label: str) -> str:
-        """The readable name of an attribute, where unambiguous; one of another graph keeps its own."""
+        """The readable name of an attribute, where unambiguous; else the label."""
         i = self.names.get(label)
         if i is None or self.names.resolve(name := self.names.name(i)) != [i]:
             return label

@@ -55,9 +55,8 @@ class QuestionReader:
             return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
         if (values := value_columns(query)) and not query.targets:
             value = next(iter(values.values()))
-            data["sentence"] = (
-                f"What is the {self._attribute_words(value.attribute)} of {self._name(value.term.name)}?"
-            )
+            words = self._attribute_words(value.attribute)
+            data["sentence"] = f"What is the {words} of {self._name(value.term.name)}?"
         try:
             group = with_statements(outline(query), self._forward)
             data["sentence"] = self.sentence(group, query)
@@ -98,14 +97,7 @@ class QuestionReader:
     def _with_names(self, step: Statement | ValueCondition) -> Statement | ValueCondition:
         """A statement with the readable name of its relation or attribute, where unambiguous."""
         if isinstance(step, ValueCondition):
-            kind = self._attribute(step.attribute).kind
-            other = step.other
-            if other is not None:
-                entity = other.entity and self._name(other.entity)
-                attribute = self.attributes.name(other.attribute)
-                other = replace(other, attribute=attribute, entity=entity)
-            attribute = self.attributes.name(step.attribute)
-            return replace(step, attribute=attribute, other=other, kind=kind)
+            return self._value_with_names(step)
         relations = self.graph.relations
         i = relations.get(step.relation)
         other = self._name(step.other) if isinstance(step.other, str) else step.other
@@ -115,6 +107,18 @@ class QuestionReader:
         if relations.resolve(name) != [i]:
             name = step.relation
         return Statement(name, other, step.inverse and not self._is_symmetric(i), step.denied)
+
+    def _value_with_names(self, step: ValueCondition) -> ValueCondition:
+        """A comparison with readable names, and the kind of its values."""
+        other = step.other
+        if other is not None:
+            entity = None if other.entity is None else self._name(other.entity)
+            name = self.attributes.name(other.attribute)
+            other = replace(other, attribute=name, entity=entity)
+        kind = self._attribute(step.attribute).kind
+        return replace(
+            step, attribute=self.attributes.name(step.attribute), other=other, kind=kind
+        )
 
     def _as_data(self, part: Part) -> dict[str, Any]:
         """An outline as plain data, with readable names."""

@@ -71,7 +71,7 @@ class GraphReply(Schema):
     matching: int
     """How many relations match; those of the graph, where nothing was searched for."""
     relations: list[Relation]
-    attributes: list[Attribute] = []
+    attributes: list[Attribute]
     """Numbers and dates of entities, which questions compare."""
 
 

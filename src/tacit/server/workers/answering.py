@@ -14,7 +14,7 @@ from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts, with_evidence
-from tacit.engine.entity_values import entity_values, ranked_entities
+from tacit.engine.listed_values import list_values, rank_entities
 from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
 from tacit.graph.value_statistics import statistics_of
@@ -57,7 +57,7 @@ class Answerer:
             lambda changes: engine.with_settings(**dict(changes))
         )
         self.reader = QuestionReader(engine.graph)
-        self._ranked = lru_cache(_KEPT_RANKINGS)(partial(ranked_entities, engine))
+        self._ranked = lru_cache(_KEPT_RANKINGS)(partial(rank_entities, engine))
         self._statistics = lru_cache(_KEPT_RANKINGS)(partial(statistics_of, engine.graph))
 
     @property
@@ -94,7 +94,7 @@ class Answerer:
             return self._complete(job)
         if isinstance(job, ValuesJob):
             half = self.limits.seconds / 2
-            found = entity_values(self.engine, job.question, job.attribute, seconds=half)
+            found = list_values(self.engine, job.question, job.attribute, seconds=half)
             return success(found.to_dict())
         if isinstance(job, AttributeJob):
             return self._attribute(job)

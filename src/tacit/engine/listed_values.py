@@ -34,7 +34,7 @@ class EntityValues:
         return vars(self) | {"values": [value.to_dict() for value in self.values]}
 
 
-def entity_values(
+def list_values(
     engine: Engine, entity: str, attribute: str | None = None, *, seconds: float = math.inf
 ) -> EntityValues:
     """The values of an entity, known ones, else predicted ones, of one attribute or all.
@@ -97,7 +97,7 @@ class RankedEntities:
         ]
 
 
-def ranked_entities(engine: Engine, attribute: str, descending: bool = True) -> RankedEntities:
+def rank_entities(engine: Engine, attribute: str, descending: bool = True) -> RankedEntities:
     """The entities of an attribute in the order of their values; equal ones are in that of ids."""
     comparisons = engine.parts.comparisons
     names = comparisons.known.attributes.names
