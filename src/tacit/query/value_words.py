@@ -30,6 +30,7 @@ def value_predicate(conditions: Sequence[ValueCondition], words: str, others: Se
 
     The words are those of the attribute, and of those that it is compared with.
 
+    >>> from tacit.graph.quantities import Quantity
     >>> low = ValueCondition("area", ">", (Quantity(5000.0, unit="km²"),))
     >>> high = ValueCondition("area", "<=", (Quantity(9000.0, unit="km²"),))
     >>> value_predicate([low, high], "area", ["", ""])
