@@ -75,15 +75,8 @@ class QuestionReader:
         conditions = sentence(with_statements(group, self._with_names))
         if query is None or not (query.values or query.order):
             return conditions
-        columns = [self._attribute_words(value.attribute) for value in query.values.values()]
-        order = [
-            (
-                self._attribute_words(each.value.attribute),
-                self._attribute(each.value.attribute).kind,
-                each.descending,
-            )
-            for each in query.order
-        ]
+        columns = [self._worded(value.attribute) for value in query.values.values()]
+        order = [(self._worded(each.value.attribute), each.descending) for each in query.order]
         return f"{conditions.removesuffix('?')}{shown_values(columns, order)}?"
 
     def _forward(self, step: Statement | ValueCondition) -> Statement | ValueCondition:
@@ -116,9 +109,7 @@ class QuestionReader:
             name = self.attributes.name(other.attribute)
             other = replace(other, attribute=name, entity=entity)
         kind = self._attribute(step.attribute).kind
-        return replace(
-            step, attribute=self.attributes.name(step.attribute), other=other, kind=kind
-        )
+        return replace(step, attribute=self.attributes.name(step.attribute), other=other, kind=kind)
 
     def _as_data(self, part: Part) -> dict[str, Any]:
         """An outline as plain data, with readable names."""
@@ -188,6 +179,10 @@ class QuestionReader:
         attributes = self.graph.attributes
         i = attributes.names.get(label)
         return Attribute(label) if i is None else attributes.listed[i]
+
+    def _worded(self, label: str) -> Attribute:
+        """An attribute with its words for a name."""
+        return replace(self._attribute(label), name=self._attribute_words(label))
 
     def _attribute_words(self, label: str) -> str:
         return in_words(self.attributes.name(label))

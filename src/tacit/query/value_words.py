@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tacit.graph.attributes import Attribute
 from tacit.query.outline import OtherValue, ValueCondition
 from tacit.query.value_text import value_text
 
@@ -17,12 +18,16 @@ _OTHER_WORDS = {
 }  # fmt: skip
 _OTHER_DATES = {"<": "before", "<=": "not after", "=": "equal to", ">=": "not before", ">": "after"}
 # what happens to a thing, rather than what it has
-_EVENT = re.compile(r"(?:\w\w+ed|born|built|begun|sold|made|found)(?: \w+)?")
+_EVENT = re.compile(r"\w\w+ed|born|built|begun|sold|made")
 _ORDERS = {
     "number": ("smallest first", "largest first"),
     "date": ("earliest first", "latest first"),
     "duration": ("shortest first", "longest first"),
 }
+
+
+def _is_event(words: str, kind: str) -> bool:
+    return kind == "date" and bool(_EVENT.fullmatch(words))
 
 
 def value_predicate(conditions: Sequence[ValueCondition], words: str, others: Sequence[str]) -> str:
@@ -41,7 +46,7 @@ def value_predicate(conditions: Sequence[ValueCondition], words: str, others: Se
     'was not founded before 1950'
     """
     first = conditions[0]
-    is_event = first.kind == "date" and bool(_EVENT.fullmatch(words))
+    is_event = _is_event(words, first.kind)
     pairs = zip(conditions, others, strict=True)
     limits = " and ".join(filter(None, (_limits(each, other, is_event) for each, other in pairs)))
     limits = limits.replace(" and of ", " and ")
@@ -82,17 +87,18 @@ def _other_phrase(other: OtherValue, words: str, same: bool, is_event: bool) -> 
     return f"the {words} of {owner}"
 
 
-def shown_values(columns: Sequence[str], order: Sequence[tuple[str, str, bool]]) -> str:
-    """What follows a question: the values that are shown, and those that order the answers.
+def shown_values(columns: Sequence[Attribute], order: Sequence[tuple[Attribute, bool]]) -> str:
+    """Words the values that follow a question: those that are shown, and those that order it.
 
-    Those of the order are words, a kind and whether it descends.
+    Attributes have words as their names; those of the order come with whether it descends.
 
-    >>> shown_values(["area"], [("population", "number", True)])
-    ', with its area, by population, largest first'
+    >>> shown_values([Attribute("founded", "date")], [(Attribute("area"), True)])
+    ', with when it was founded, by area, largest first'
     """
-    shown = [f"its {each}" for each in columns]
-    with_ = (
-        f", with {' and '.join(filter(None, [', '.join(shown[:-1]), shown[-1]]))}" if shown else ""
-    )
-    keys = [f"{words}, {_ORDERS[kind][descending]}" for words, kind, descending in order]
-    return with_ + (f", by {', then by '.join(keys)}" if keys else "")
+    shown = [
+        f"when it was {each.name}" if _is_event(each.name, each.kind) else f"its {each.name}"
+        for each in columns
+    ]
+    with_ = " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+    keys = [f"{each.name}, {_ORDERS[each.kind][down]}" for each, down in order]
+    return f", with {with_}" * bool(shown) + f", by {', then by '.join(keys)}" * bool(keys)

@@ -191,6 +191,7 @@ async function start() {
     learn(about.syntax);
     editor.draw();
     if (service.hasAttributes()) await builder.learn();
+    else builder.draw();
     const count = (name) => `${about.graph[name].toLocaleString("en")} ${name}`;
     byId("graph").replaceChildren(about.graph.name, element("span", {}, ` · ${count("entities")} · ${count("relations")} · ${count("facts")}${about.model && about.model === about.encoder ? ` · ${about.model}` : ""}`));
     controls.learn(about);
