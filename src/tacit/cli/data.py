@@ -47,7 +47,8 @@ def list_() -> None:
     for name, description in DATASETS.items():
         graph = load(name)
         names = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations"
-        say(f"{name}  {names}, {len(graph.facts()):,} facts: {description}")
+        numbers = f"{len(graph.facts()):,} facts, {len(graph.attributes):,} values"
+        say(f"{name}  {names}, {numbers}: {description}")
     say("Any file or folder of facts does as well: tacit data describe FILE")
 
 
@@ -75,7 +76,7 @@ def world(
 
     graph = load("world")
     graph.write(out)
-    say(f"wrote {len(graph.facts()):,} facts to {out}")
+    say(f"wrote {len(graph.facts()):,} facts and {len(graph.attributes):,} values to {out}")
 
 
 @app.command("split", cls=options.FlagCommand)

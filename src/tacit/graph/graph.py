@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, SettingsError
 from tacit.graph.attributes import Attributes
+from tacit.graph.conversions import Conversions
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
@@ -77,7 +78,7 @@ def _check_row(row: Sequence[str], split: str, number: int) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class Graph(Conversions):
     """Facts `(head, relation, tail)` over labelled entities and relations, in three splits.
 
     Facts are stored forward, with even relation ids; the inverse of relation `r` is `r ^ 1`, an id

@@ -67,7 +67,8 @@ def recognise(
     candidates -= {i for label in settled for i in graph.relations.resolve(label)}
     candidates = {i for i in candidates if i not in forms and not is_relation_of(like, graph, i)}
     facts = _Facts.of(graph, candidates | forms.keys())
-    codes = TailCodes.of(graph, facts.rows[facts.order, 2])
+    undecided = facts.order[np.isin(facts.relations, [*candidates])]
+    codes = TailCodes.of(graph, facts.rows[undecided, 2])
     recognised = facts.recognised(candidates, codes)
     forms |= with_bare_names(graph, recognised, forms.values())
     attributes = [*graph.attributes.listed]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from tacit.errors import RunError
 from tacit.fitting.gradients import with_gradients
 from tacit.graph.builder import counted
-from tacit.graph.formats.label_tables import is_frame, is_rows
+from tacit.graph.formats.frames import is_frame
+from tacit.graph.formats.label_tables import is_rows
 from tacit.graph.graph import Graph
 from tacit.graph.merging import Merged, with_facts, without_facts
 from tacit.graph.stored import write_names

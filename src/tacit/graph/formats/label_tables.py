@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,11 @@ from tacit.graph.formats.duckdb_tables import (
     parquet_fields,
 )
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
+from tacit.graph.formats.frames import frame_columns
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.quantities import Quantity
 from tacit.graph.settings import ReadSettings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TABLES = (*TEXTS, PARQUET)
 PREFIXES = "prefixes.tsv"
@@ -143,17 +142,11 @@ def _stands_alone(builder: Builder, split: str, head: str, relation: str, tail: 
     )
 
 
-def is_frame(source: object) -> TypeGuard[pd.DataFrame]:
-    """Whether an object is a DataFrame, checked without importing pandas."""
-    return hasattr(source, "iloc") and hasattr(source, "columns")
-
-
 def read_frame(frame: Any, reading: ReadSettings) -> Graph:
     """Reads a DataFrame as a table; all facts are in train."""
-    header = [str(column) for column in frame.columns]
+    header, rows, column = frame_columns(frame)
     bad = BadLines(_FRAME, reading.skip_bad, "row")
-    numbers = range(1, len(frame) + 1)
-    return _read_columns(lambda at: frame.iloc[:, at].tolist(), numbers, header, reading, bad)
+    return _read_columns(column, range(1, rows + 1), header, reading, bad)
 
 
 def is_rows(source: object) -> TypeGuard[Sequence[Sequence[Any]]]:
@@ -199,19 +192,23 @@ def _read_columns(
     """Builds a graph from the columns of a table in memory, whose rows have `numbers`."""
     order, explicit = resolve_order(header, reading.columns, USUAL, bad.path)
     *ends, tails = (column(at) for at in order)
-    if reading.attributes != ():
-        tails = [_value_text(value) for value in tails]
+    if reading.attributes != () and not _are_texts(tails):
+        tails = [value_text(value) for value in tails]
     columns = [
         _labels(values, numbers, bad.path, header[at])
         for values, at in zip((*ends, tails), order, strict=True)
     ]
     facts = list[str]()
-    for number, fact in zip(numbers, zip(*columns, strict=True), strict=True):
-        if "" in fact:
-            empty = COLUMNS[fact.index("")]
-            bad.add(number, f"the {empty} is empty", f"expected {join_words(COLUMNS)}")
-        else:
-            facts += fact
+    rows = zip(*columns, strict=True)
+    if any("" in labels for labels in columns):
+        for number, fact in zip(numbers, rows, strict=True):
+            if "" in fact:
+                empty = COLUMNS[fact.index("")]
+                bad.add(number, f"the {empty} is empty", f"expected {join_words(COLUMNS)}")
+            else:
+                facts += fact
+    else:
+        facts += chain.from_iterable(rows)
     builder = Builder()
     count = len(facts) // 3
     builder.add("train", facts)
@@ -219,7 +216,12 @@ def _read_columns(
     return builder.graph("graph")
 
 
-def _value_text(value: Any) -> Any:
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Whether all values are texts, which is looked up without leaving C."""
+    return set(map(type, values)) <= {str}
+
+
+def value_text(value: Any) -> Any:
     """The text of a number, date or duration of Python or pandas; anything else as it is.
 
     A moment at midnight is a day: pandas knows no other dates.
@@ -235,11 +237,13 @@ def _value_text(value: Any) -> Any:
     return value.isoformat()[:10] if isinstance(value, date) else value
 
 
-def _labels(values: Iterable[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
+def _labels(values: Sequence[Any], numbers: Iterable[int], source: Path, column: str) -> list[str]:
     """The labels of a column, text or whole numbers; empty where missing.
 
     Any other value is an error.
     """
+    if _are_texts(values):
+        return [value.strip(" ") for value in values]
     labels = []
     for row, value in zip(numbers, values, strict=True):
         label = ""
