@@ -12,6 +12,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.quantities import Quantity
 from tacit.query.outline import OtherValue, Statement, ValueCondition, outline
 from tacit.query.question_reader import QuestionReader
+from tacit.query.suggestions import examples
 from tacit.query.text import parse
 
 
@@ -116,6 +117,20 @@ def test_values_of_two_things_are_compared_where_the_inner_one_is_described() ->
     # also inside of alternatives
     (step,) = outline(parse("?x : r(?x, ?y) & (p(?y) > p(?x) | !(q(?y) = q(?x)))")).parts
     assert isinstance(step, Statement)
+
+
+def test_one_example_compares_a_value_that_divides_its_answers() -> None:
+    cities = {f"city {i}": 10.0**i for i in range(6)}
+    facts = [(city, "located_in", "Norway" if i < 5 else "Chad") for i, city in enumerate(cities)]
+    graph = Graph.of([*facts, ("Norway", "borders", "Sweden"), ("Sweden", "borders", "Norway")])
+    values = [(graph.entities.id(city), 0, Quantity(size), 0) for city, size in cities.items()]
+    graph = replace(graph, attributes=Attributes.of([Attribute("population")], values))
+    *_, last = examples(graph)
+    assert last["query"] == "?x : located_in(?x, Norway) & population(?x) > 100"
+    assert last["title"] == "What is located in Norway and has a population of more than 100?"
+    assert "2ia" not in [
+        each["shape"] for each in examples(replace(graph, attributes=Attributes()))
+    ]
 
 
 @pytest.mark.parametrize(

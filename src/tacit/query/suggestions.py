@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import SettingsError
-from tacit.graph.fact_index import Ids
+from tacit.graph.fact_index import Ids, Integers
 from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.quantities import Quantity
 from tacit.query.attribute_words import AttributeWords
 from tacit.query.formula import Query, quoted
 from tacit.query.outline import outline
@@ -112,10 +113,10 @@ def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:
 
 
 def examples(graph: Graph) -> list[dict[str, str]]:
-    """One question per shape with some but not many answers, the same on each call.
+    """One question per shape, and one that compares a value, the same on each call.
 
-    The best has several answers, relations not shown yet, short names and well-connected entities,
-    which people know.
+    They have some but not many answers. The best has several answers, relations not shown yet, short
+    names and well-connected entities, which people know.
     """
     if not len(graph.train):
         return []
@@ -140,7 +141,43 @@ def examples(graph: Graph) -> list[dict[str, str]]:
             query = _written(shape, graph, sampled.entities[best], sampled.relations[best])
             title = reader.sentence(outline(query))
             shown.append({"query": str(query), "shape": shape, "title": title})
+    compared = _comparison_example(graph, degrees)
+    if compared is not None:
+        title = reader.sentence(outline(compared))
+        shown.append({"query": str(compared), "shape": "2ia", "title": title})
     return shown
+
+
+def _comparison_example(graph: Graph, degrees: Integers) -> Query | None:
+    """A question whose answers an attribute's median divides; None where none does."""
+    attributes = graph.attributes
+    if not len(attributes):
+        return None
+    attribute = int(np.argmax(np.bincount(attributes.rows["attribute"])))
+    listed = attributes.listed[attribute]
+    holders, values = attributes.column(attribute)
+    median = Quantity(float(np.sort(values)[(len(values) - 1) // 2]), listed.kind, "year")
+    literal = f"{median.value:.1g}" if listed.kind == "number" else str(median)
+    quantity = Quantity.parse(literal, listed.kind)
+    if quantity is None:
+        return None
+    above = holders[values > quantity.last]
+    sampled = sample(
+        graph, SHAPES["1p"], "train", _SAMPLED, max_answers=_MOST_ANSWERS, waste=0.95
+    ).queries
+    ranks = []
+    for row in range(len(sampled)):
+        (entity,) = sampled.entities[row]
+        answers = sampled.hard[row]
+        kept = int(np.isin(answers, above).sum())
+        divided = 0 < kept < int(np.isin(answers, holders).sum())
+        short = len(graph.entities[entity]) <= _LONGEST_NAME
+        ranks.append((divided, short, kept, int(degrees[entity])))
+    if not ranks or not max(ranks)[0]:
+        return None
+    best = ranks.index(max(ranks))
+    query = _written("1p", graph, sampled.entities[best], sampled.relations[best])
+    return parse(f"{query} & {quoted(listed.name)}({query.target}) > {quantity}")
 
 
 def _written(shape: str, graph: Graph, entities: Ids, relations: Ids) -> Query:

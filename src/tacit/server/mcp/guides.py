@@ -13,7 +13,7 @@ from tacit.server.service import Runs, Service
 LANGUAGE_URI = "tacit://query-language"
 _SCHEMA = "/schema"
 _RUNS = "tacit://runs/"
-_WORKED = ("2p", "2i", "2in", "1p", "2u", "pi")  # shapes, those first that show most
+_WORKED = ("2p", "2i", "2in", "1p", "2u", "pi", "2ia")  # shapes, those first that show most
 _QUESTIONS = 3
 _RELATIONS = 200  # of the schema
 _ANSWERS = 3  # of a worked question
