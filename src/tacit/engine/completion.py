@@ -143,6 +143,12 @@ class Completion:
         self.more = False
         self.form = ExplainedPrediction if explain else Prediction
 
+    def __repr__(self) -> str:
+        return (
+            f"Completion({self.engine.graph.name}, scores of at least {math.exp(self.least):g}: "
+            "iterate over it, or call `to_pandas()` or `write(path)`)"
+        )
+
     def __iter__(self) -> Iterator[Prediction | ExplainedPrediction]:
         return self.until(Event())
 
