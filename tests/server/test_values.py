@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+import tacit
 from served import Running, running
 from served_graphs import FOUNDED, LARGEST, MEASURED, POPULATIONS, WICKED
 from tacit.client import Client
 from tacit.graph.quantities import Quantity
 from tacit.query.outline import outline
 from tacit.query.text import parse
+from tacit.server.served_run import ServedRun
 from tacit.server.settings import Limits, ServerSettings
 from tacit.server.value_routes import AttributeReply, AttributesReply, EntityValuesReply
+from value_graphs import places
 from visits import Visit, at_every_size, needs_chromium
 
 BELOW = "?c : borders(?c, Germany) & population(?c) < 40_000_000"
@@ -202,6 +206,27 @@ def test_agents_are_told_of_attributes_and_values(service: Running) -> None:
         assert comparison["text"].startswith("population(Poland) predicted 38 M (30–46 M) < 40,")
         shown = agent.call("ask", query="?c, ?n : borders(?c, Spain) & ?n = area(?c)")["answers"]
         assert shown[0]["quantities"]["?n"]["text"] == "551,695 km² or 643,801 km²"
+
+
+def test_a_run_says_what_carried_a_prediction(tmp_path: Path) -> None:
+    graph = places(160)
+    run = tacit.train(graph, tmp_path / "run", model="rules", progress=False)
+    known = {*graph.attributes.column(0)[0].tolist()}
+    town = next(i for i in range(160) if graph.entities.id(f"t{i}") not in known)
+    expected = run.value(f"t{town}", "latitude")
+    assert expected is not None
+    with running(ServedRun.at(tmp_path / "run", "cpu"), ServerSettings(workers=1)) as service:
+        found = get(service, "/entity/values", EntityValuesReply, label=f"t{town}")["values"]
+        (value,) = [each for each in found if each["attribute"] == "latitude"]
+        assert value == json.loads(json.dumps(expected.to_dict()))
+        assert value["evidence"][0]["text"] == str(expected.evidence[0])
+        assert sum(each["share"] for each in value["evidence"]) <= 1.001
+        ranked = get(service, "/attribute", AttributeReply, label="latitude", limit=200)
+        predicted = [row for row in ranked["rows"] if not row["value"]["known"]]
+        assert len(predicted) == ranked["predicted"] > 0
+        medians = [row["value"]["value"] for row in predicted]
+        assert medians == sorted(medians, reverse=True)
+        assert f"t{town}" in {row["entity"] for row in predicted}
 
 
 # On the page.

@@ -14,6 +14,7 @@ from tacit.engine.answers.answer_values import AnswerValue
 from tacit.engine.answers.answers import LIKELY
 from tacit.engine.atoms.comparisons import Comparisons
 from tacit.engine.engine import Engine
+from tacit.engine.entity_values import with_reasons
 from tacit.graph.fact_index import Ints
 from tacit.graph.labels.vocabulary import Vocabulary
 
@@ -54,7 +55,7 @@ def list_values(
             break
         value = AnswerValue.of(comparisons, name, i)
         if value is not None and (attribute is not None or _is_likely(value)):
-            found.append(value)
+            found.append(with_reasons(engine, i, value))
     found.sort(key=lambda value: (not value.known, names.name(names.id(value.attribute.name))))
     return EntityValues(entities[i], entities.name(i), tuple(found), not late)
 

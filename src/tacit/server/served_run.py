@@ -18,6 +18,7 @@ from tacit.disk import reading, state
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.training.finished import notes_on_training
+from tacit.links.values.value_files import RunValues
 from tacit.loaded_run import engine_of, read_weights
 from tacit.run.run import Run
 from tacit.run_folder.files import ENGINE_FILES, SETTINGS
@@ -121,6 +122,8 @@ class ServedRun:
             if group.world == 1:
                 engine = Run(RunFolder.open(self.path), device=self.device, **self.settings).engine
                 _ = engine.reasoner  # opens the index before a change of facts deletes it
+                if isinstance(engine.parts.values, RunValues):
+                    _ = engine.parts.values.fitted  # that no question waits for it
                 return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)

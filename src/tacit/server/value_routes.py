@@ -11,7 +11,7 @@ from tacit.query.text import MAX_CHARACTERS
 from tacit.server.graph_schemas import Match
 from tacit.server.routes import CountParameter, RequestedService, Typed
 from tacit.server.schemas import Schema
-from tacit.server.value_schemas import QuantityReply
+from tacit.server.value_schemas import EntityValue, QuantityReply
 from tacit.server.workers.jobs import AttributeJob, ValuesJob, success
 
 routes = APIRouter(tags=["values"])
@@ -89,7 +89,7 @@ class EntityValuesReply(Schema):
 
     entity: str
     name: str
-    values: list[QuantityReply]
+    values: list[EntityValue]
     """Known ones first, each kind by name."""
     whole: bool
     """Whether all attributes were looked at; otherwise time ran out."""

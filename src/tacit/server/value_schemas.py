@@ -37,6 +37,30 @@ class QuantityReply(ValueSchema):
     """How probable it is that the entity has a value at all."""
 
 
+class ValueReason(ValueSchema):
+    """Known values that a prediction was made of."""
+
+    text: str
+    attribute: str
+    entities: list[str]
+    """The names of a few of those with such a value."""
+    values: list[float | str]
+    """Theirs."""
+    relations: list[str]
+    """The names of those that lead there; none for another value of the entity itself."""
+    number: int
+    """How many such entities there are."""
+    share: float
+    """How much of the prediction they carry, from 0 to 1."""
+
+
+class EntityValue(QuantityReply):
+    """The value of an entity, with what carried a prediction."""
+
+    entity: str
+    evidence: list[ValueReason] = []
+
+
 class ComparedValue(QuantityReply):
     """A value in a comparison, with the entity that has it; without a value where none is there."""
 

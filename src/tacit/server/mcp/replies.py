@@ -75,16 +75,6 @@ class GraphReply(Schema):
     """Numbers and dates of entities, which questions compare."""
 
 
-class ValuesReply(Schema):
-    """The numbers and dates of an entity, known ones first."""
-
-    entity: str
-    name: str
-    values: list[Value]
-    whole: bool
-    """Whether all attributes were looked at; otherwise time ran out."""
-
-
 class Match(Schema):
     """An entity that a name may mean."""
 
@@ -161,6 +151,31 @@ class Value(Schema):
     """The share of true values that lie in such intervals."""
     presence: float | None = None
     """How probable it is that there is a value at all."""
+
+
+class ValueReason(Schema):
+    """Known values that a prediction was made of."""
+
+    text: str
+    share: Score
+    """How much of the prediction they carry."""
+
+
+class EntityValue(Value):
+    """A value with its evidence."""
+
+    evidence: list[ValueReason] = Field(default_factory=list)
+    """What a prediction was made of, the largest share first."""
+
+
+class ValuesReply(Schema):
+    """The numbers and dates of an entity, known ones first."""
+
+    entity: str
+    name: str
+    values: list[EntityValue]
+    whole: bool
+    """Whether all attributes were looked at; otherwise time ran out."""
 
 
 class Comparison(Schema):

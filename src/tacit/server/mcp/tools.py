@@ -278,7 +278,7 @@ _READING = (
     Tool(
         "values",
         "The numbers and dates of an entity: known values, and for missing ones predictions with "
-        "their intervals.",
+        "their intervals and the known values that they were made of.",
         arguments.Values,
         replies.ValuesReply,
         _values,

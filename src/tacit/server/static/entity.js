@@ -14,6 +14,9 @@ const EXPLAINED = { explain: true };
 const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const empty = () => ({ count: 0, facts: [] });
 
+/** What carried a predicted value, to be opened. */
+const reasons = ({ evidence = [] }) => (evidence.length ? element("details", { class: "evidence" }, element("summary", {}, "why"), element("ul", { class: "grounding" }, ...evidence.map(({ text }) => element("li", {}, text)))) : null);
+
 export class Page {
   constructor(section) {
     Object.assign(this, { section, running: null, groups: new Map() });
@@ -127,7 +130,7 @@ export class Page {
       const { values, whole } = await service.values(this.entity.entity, signal);
       this.values.hidden = !values.length && whole;
       this.values.replaceChildren(element("dl", {}, ...values.map((value) => element("div", { class: value.known ? null : "guessed" },
-        element("dt", {}, attributeLink(value.attribute, words(value.attribute))), element("dd", {}, value.text, ...(value.known ? [] : [element("span", { class: "mark" }, predictedInterval(value))]))))),
+        element("dt", {}, attributeLink(value.attribute, words(value.attribute))), element("dd", {}, value.text, ...(value.known ? [] : [element("span", { class: "mark" }, predictedInterval(value))])), reasons(value)))),
       ...(whole ? [] : [element("p", { class: "told" }, "There was no time to predict the others.")]));
     } catch (error) {
       if (error.name === "AbortError") throw error;
