@@ -115,8 +115,8 @@ def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:
 def examples(graph: Graph) -> list[dict[str, str]]:
     """One question per shape, and one that compares a value, the same on each call.
 
-    They have some but not many answers. The best has several answers, relations not shown yet, short
-    names and well-connected entities, which people know.
+    They have some but not many answers. The best has several, relations not shown yet, short names
+    and well-connected entities, which people know.
     """
     if not len(graph.train):
         return []

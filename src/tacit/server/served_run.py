@@ -18,7 +18,6 @@ from tacit.disk import reading, state
 from tacit.errors import RunError, SettingsError
 from tacit.graph.graph import Graph
 from tacit.links.training.finished import notes_on_training
-from tacit.links.values.value_files import RunValues
 from tacit.loaded_run import engine_of, read_weights
 from tacit.run.run import Run
 from tacit.run_folder.files import ENGINE_FILES, SETTINGS
@@ -118,6 +117,8 @@ class ServedRun:
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """The engine of the run; each process of a group reads only its own rows of the weights."""
+        from tacit.links.values.value_files import RunValues  # loads torch
+
         with self._unchanged():
             if group.world == 1:
                 engine = Run(RunFolder.open(self.path), device=self.device, **self.settings).engine
