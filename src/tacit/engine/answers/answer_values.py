@@ -66,6 +66,15 @@ class AnswerValue:
         return first.value if first.kind == "number" else str(first)
 
     @property
+    def quantity(self) -> Quantity:
+        """The first known value, or the median of a prediction; a date to its day."""
+        if self.predicted is None:
+            return self.known[0]
+        kind = self.attribute.kind
+        precision = "day" if kind == "date" else ""
+        return Quantity(self.predicted.median, kind, precision, self.attribute.unit)
+
+    @property
     def interval(self) -> tuple[Plain, Plain] | None:
         """The interval of a prediction; None of a known value."""
         if self.predicted is None:
