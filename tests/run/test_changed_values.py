@@ -239,6 +239,8 @@ def test_dates_are_shown_as_dates() -> None:
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 @example([1e308, -1e308, 1e-320])
 @example([1e308, 1.5e308])
+@example([-8.99e307, 8.98e307])
+@example([0.0, 1.7976931348623157e308, 1.7e308])
 @example([5e-324, 1e-323])
 def test_any_numbers_have_a_histogram(numbers: list[float]) -> None:
     rows = [(0, 0, Quantity(number), 0) for number in numbers]

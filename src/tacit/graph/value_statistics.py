@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,10 +46,11 @@ class AttributeStatistics:
 
 def attribute_statistics(graph: Graph) -> tuple[AttributeStatistics, ...]:
     """The statistics of all attributes, in their order."""
-    return tuple(_statistics(graph, id_) for id_ in range(len(graph.attributes.listed)))
+    return tuple(statistics_of(graph, id_) for id_ in range(len(graph.attributes.listed)))
 
 
-def _statistics(graph: Graph, attribute: int) -> AttributeStatistics:
+def statistics_of(graph: Graph, attribute: int) -> AttributeStatistics:
+    """The statistics of one attribute, by its id."""
     listed = graph.attributes.listed[attribute]
     rows = graph.attributes.rows[graph.attributes.rows["attribute"] == attribute]
     holders = np.unique(rows["entity"])
@@ -94,7 +94,7 @@ def _histogram(values: Floats) -> tuple[list[int], list[float], bool]:
     middle = float(np.partition(values, len(values) // 2)[len(values) // 2])
     is_log = low >= 0 and high > _WIDE * middle
     least = float(values[values > 0].min()) if is_log else low  # zeros are in its bin
-    scale = 0.5 if math.isinf(high - low) else 1.0  # the width must be finite
+    scale = 0.25 if max(-low, high) > 1 else 1.0  # so that the width is finite
     edges = np.linspace(low * scale, high * scale, BINS + 1) / scale
     if is_log:
         edges = np.geomspace(least, high, BINS + 1)

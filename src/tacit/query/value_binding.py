@@ -34,7 +34,7 @@ def bind_values(query: Query, graph: Graph) -> Query:
     """
     if not query.order and not any(isinstance(leaf, Comparison) for leaf in leaves(query.formula)):
         return query
-    binder = _Binder(graph, query.text, str(next(iter(query.targets), "?x")))
+    binder = _Binder(graph, query.text, str(query.targets[0]) if query.targets else "?x")
     order = [Ordering(binder.value(each.value), each.descending) for each in query.order]
     return Query(query.targets, binder.formula(query.formula), query.count, query.text, order)
 
@@ -66,7 +66,7 @@ class _Binder:
     def __init__(self, graph: Graph, text: str, target: str) -> None:
         self.graph = graph
         self.text = text
-        self.target = target
+        self.target = target  # for examples
 
     def formula(self, part: Formula) -> Formula:
         return (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.answers.answer_values import AnswerValue
+from tacit.engine.answers.answer_values import MOST_LISTED, AnswerValue
 from tacit.graph.attributes import Attribute
-from tacit.query.value_text import SMALLEST, range_text, sign_of
+from tacit.query.value_text import SMALLEST, end_text, range_text, sign_of
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
@@ -38,16 +39,19 @@ class WitnessComparison:
         """The comparison as plain data for JSON."""
         values = [
             {"entity": entity, "label": label, "attribute": attribute.name}
-            | ({} if value is None else value.to_dict())
+            | ({} if value is None else value.to_dict() | {"numbers": _finite(value)})
             for entity, label, attribute, value in zip(
                 self.entities, self.labels, self.attributes, self.values, strict=True
             )
         ]
         low, high = (_plain(end) for end in (self.low, self.high))
+        limited = self._limited
         return {
             "values": values,
             "low": low,
             "high": high,
+            "ends": [end_text(end, limited)[0] for end in (self.low, self.high)],
+            "sign": "" if len(self.values) == 1 else sign_of(self.low, self.high),
             "score": self.score,
             "observed": self.observed,
             "negated": self.negated,
@@ -56,7 +60,7 @@ class WitnessComparison:
     def __str__(self) -> str:
         values = [*map(self._value, range(len(self.values)))]
         if len(values) == 1:
-            before, after = range_text(self.low, self.high, self.attributes[0])
+            before, after = range_text(self.low, self.high, self._limited)
             return self._judged(f"{before}{values[0]}{after}")
         if sign := sign_of(self.low, self.high):
             return self._judged(f" {sign} ".join(values))
@@ -64,8 +68,17 @@ class WitnessComparison:
         if sum(filter(math.isfinite, (low, high))) < 0:  # positive bounds are read more easily
             values.reverse()
             low, high = -high, -low
-        before, after = range_text(low, high, _difference(self.attributes[0]))
+        before, after = range_text(low, high, self._limited)
         return self._judged(f"{' less '.join(values)}: {before}the difference{after}")
+
+    @property
+    def _limited(self) -> Attribute:
+        """The attribute that is in a range, or a difference; dates differ by days."""
+        attribute = self.attributes[0]
+        if len(self.attributes) == 1:
+            return attribute
+        is_date = attribute.kind == "date"
+        return Attribute("", unit="days") if is_date else replace(attribute, name="")
 
     def _judged(self, text: str) -> str:
         """A comparison as a text, with what became of it."""
@@ -85,11 +98,9 @@ class WitnessComparison:
         return f"{named} {'=' if value.known else 'predicted'} {value}"
 
 
-def _difference(attribute: Attribute) -> Attribute:
-    """What the differences of an attribute's values are; dates differ by days."""
-    if attribute.kind == "date":
-        return Attribute("", unit="days")
-    return replace(attribute, name="")
+def _finite(value: AnswerValue) -> list[float]:
+    numbers = value.numbers[:MOST_LISTED]
+    return [min(max(each, -sys.float_info.max), sys.float_info.max) for each in numbers]
 
 
 def _plain(end: float) -> float | None:

@@ -73,12 +73,11 @@ class _Alternative:
         for variable, value in values.items():
             ranges = self.ranges.get(variable)
             if ranges is not None:
-                formula = and_(formula, reduce(or_, ranges[1:], ranges[0]) if ranges else False)
+                nothing: Truth = False
+                formula = and_(formula, reduce(or_, ranges, nothing))
             elif value not in paired and variable not in named:
                 formula = and_(formula, value.exists())
-        for pair in self.pairs:
-            formula = and_(formula, pair)
-        return formula
+        return reduce(and_, self.pairs, formula)
 
 
 def _alternatives(
