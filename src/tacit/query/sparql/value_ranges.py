@@ -73,7 +73,10 @@ class _Alternative:
         for variable, value in values.items():
             ranges = self.ranges.get(variable)
             if ranges is not None:
-                formula = and_(formula, reduce(or_, ranges[1:], ranges[0]) if ranges else False)
+                within: Truth = False
+                for part in ranges:
+                    within = or_(within, part)
+                formula = and_(formula, within)
             elif value not in paired and variable not in named:
                 formula = and_(formula, value.exists())
         return reduce(and_, self.pairs, formula)
