@@ -31,7 +31,7 @@ from tacit.links.models import ComplEx, load_model, save_model
 from tacit.links.run_retrievers import RunRetrievers
 from tacit.links.settings import TrainSettings
 from tacit.query.formula import Query
-from tacit.query.question import parse_question
+from tacit.query.text import parse
 from tacit.run_folder.files import CODES, INDEX, MODEL
 from tacit.run_folder.folder import RunFolder
 
@@ -150,7 +150,7 @@ def questions(graph: Graph, count: int, seed: int) -> dict[str, list[Query]]:
             f"?t : exists ?v . {first}(e{head}, ?v) & {second}(?v, ?t)",
         )
         for shape, text in zip(queries, texts, strict=True):
-            queries[shape].append(parse_question(text, graph).query)
+            queries[shape].append(parse(text))
     return queries
 
 

@@ -16,6 +16,7 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+TUTORIALS = sorted((ROOT / "docs").glob("for-*.md"))
 
 
 def name(page: Path) -> str:

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from documents import PAGES, prose
+from project import EXTRAS, FOR_DEVELOPERS
 from source_tree import ROOT
 from tacit.cli import app
 
@@ -146,6 +147,13 @@ def test_the_readme_leads_to_every_page() -> None:
     assert [
         page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text
     ] == []
+
+
+def test_the_install_page_lists_every_extra() -> None:
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`.*?) \|", text, flags=re.MULTILINE)
+    listed = {extra for row in rows for extra in re.findall(r"`([\w-]+)`", row)}
+    assert listed == set(EXTRAS) - FOR_DEVELOPERS
 
 
 def deep_imports(text: str) -> set[str]:

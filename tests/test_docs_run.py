@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from documents import PAGES, Command, blocks, commands, name
+from documents import PAGES, TUTORIALS, Command, blocks, commands, name
 from project import EXTRAS, PROJECT
 from quick_world import quick_world
 from source_tree import ROOT
@@ -48,7 +48,8 @@ SMALL_CALLS: dict[str, dict[str, object]] = {
     "tacit.run.run.Run.adapt": {"steps": 2, "count": 30, "validate_every": 1, "batch": 32},
     "tacit.run.run.Run.evaluate": {"limit": 10},
 }
-RUN = [page for page in PAGES if page.name != "cli.md"]
+# those of tutorials run in full: tests/test_tutorials.py
+RUN = [page for page in PAGES if page.name != "cli.md" and page not in TUTORIALS]
 
 
 @pytest.fixture(scope="module")

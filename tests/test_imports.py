@@ -26,7 +26,8 @@ FACADE = {"tacit.__version__"}  # all that the package itself may be asked for f
 OPTIONAL = (
     "lark", "rdflib", "pyoxigraph", "rapidfuzz", "tomli_w", "pydantic", "fastapi", "uvicorn",
     "prometheus_client", "matplotlib", "pandas", "pykeen", "faiss", "marisa_trie", "duckdb", "mcp",
-    "mcp_types", "huggingface_hub", "tensorboard", "mlflow", "wandb",
+    "mcp_types", "huggingface_hub", "tensorboard", "mlflow", "wandb", "narwhals", "polars",
+    "pyarrow", "networkx", "torch_geometric",
 )  # fmt: skip
 # The modules that exist to wrap an optional package, and those that speak of its errors.
 WRAPPERS = ("tacit.query.syntax_errors", "tacit.query.sparql", "tacit.server")

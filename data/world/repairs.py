@@ -27,6 +27,9 @@ CONTINENTS = {"TL": "AS", "CC": "OC"}
 NOT_BORDERS = {("CU", "US"), ("AL", "RS"), ("IN", "LK")}
 MISSING_BORDERS = {("BW", "ZM"), ("CN", "HK"), ("CN", "MO")}
 
+# In km², of which the package keeps whole ones alone.
+AREAS = {"GI": 6.5, "MC": 1.95, "VA": 0.44}
+
 CAPITALS = {"KZ": "Astana", "PW": "Ngerulmud"}
 CITY_NAMES = {
     12492662: "Mianzhu",  # "Mianzhu, Deyang, Sichuan"

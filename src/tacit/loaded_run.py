@@ -181,6 +181,7 @@ def engine_of(
     confidences.
     """
     from tacit.engine.engine import Engine
+    from tacit.links.values.value_files import RunValues
 
     graph = folder.graph()
     scorer = weights.scorer
@@ -197,6 +198,7 @@ def engine_of(
         "retrievers": weights.retrievers,
         "encoder": encoder,
         "rules": weights.mixture,
+        "values": RunValues(folder, graph) if len(graph.attributes) else None,
     }
     config = EngineSettings.of({**defaults, **settings})
     config.check_explicit(settings)

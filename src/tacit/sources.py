@@ -16,6 +16,7 @@ from tacit.disk import exists
 from tacit.errors import DataError, SettingsError
 from tacit.fitting.progress import Progress, counting
 from tacit.graph import datasets
+from tacit.graph.formats.graph_libraries import PYKEEN
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 from tacit.run_folder.files import SETTINGS
@@ -147,6 +148,11 @@ def is_run(source: NameOrPath) -> bool:
 def is_world(source: Any) -> bool:
     """Whether a source is the name `world`, and no such path exists."""
     return str(source) == "world" and not exists(source)
+
+
+def is_data_set(source: Any) -> bool:
+    """Whether a source is the name of a data set, and no such path exists."""
+    return is_world(source) or (str(source).startswith(PYKEEN) and not exists(source))
 
 
 def names_run(source: Any) -> bool:

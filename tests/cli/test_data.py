@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -95,7 +96,9 @@ def test_notes_go_to_standard_error(tmp_path: Path) -> None:
 
 def test_world_is_written_whole(tmp_path: Path) -> None:
     graph = load("world")
-    assert f"wrote {len(graph.facts()):,} facts" in run("world", "--out", str(tmp_path / "w.tsv"))
+    assert f"wrote {len(graph.facts()):,} facts and 4,834 values" in run(
+        "world", "--out", str(tmp_path / "w.tsv")
+    )
     assert len(load(tmp_path / "w.tsv").train) == len(graph.facts())
     run("world", "--out", str(tmp_path / "w"))
     assert [len(load(tmp_path / "w").split(p)) for p in ("train", "valid", "test")] == [
@@ -136,7 +139,11 @@ def test_split_writes_parts_that_can_be_loaded(tmp_path: Path) -> None:
     parts = load(folder)
     whole = load("world")
     sizes = [len(parts.split(name)) for name in ("train", "valid", "test")]
-    assert said == "wrote {:,} train, {:,} valid, {:,} test facts to {}\n".format(*sizes, folder)
+    values = np.bincount(parts.attributes.rows["split"]).tolist()
+    counts = "{:,} train, {:,} valid, {:,} test"
+    facts = f"{counts.format(*sizes)} facts and {counts.format(*values)} values"
+    assert said == f"wrote {facts} to {folder}\n"
+    assert sum(values) == len(whole.attributes) == 4834
     assert [round(size / len(whole.facts()), 2) for size in sizes] == [0.75, 0.05, 0.2]
     assert sum(sizes) == len(whole.facts())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -41,6 +42,25 @@ def answers() -> Answers:
     tables = [np.random.default_rng(1).uniform(0.01, 0.99, (7, 7)) for _ in range(2)]
     engine = Engine(graph, FactorScorer(tables), calibration="sigmoid", loops=True)
     return engine.explain("?x : exists ?y . r(a, ?y) & q(?x, ?y)", top=5, offset=1)
+
+
+def test_frames_of_each_library_have_the_rows_of_pandas(answers: Answers) -> None:
+    expected = answers.to_pandas()
+    pd.testing.assert_frame_equal(answers.to_frame(), expected)
+    polars = answers.to_frame("polars")
+    assert polars.rows() == list(expected.itertuples(index=False, name=None))
+    assert [str(kind) for kind in polars.dtypes] == [
+        "Int64",
+        "String",
+        "String",
+        "Float64",
+        "Boolean",
+        "String",
+    ]
+    assert answers.to_frame("pyarrow").to_pylist() == polars.to_dicts()
+    nothing = replace(answers, answers=())
+    assert nothing.to_frame("polars").is_empty()
+    assert nothing.to_frame("polars").columns == nothing.to_pandas().columns.tolist()
 
 
 def test_tables_read_back(answers: Answers, tmp_path: Path) -> None:

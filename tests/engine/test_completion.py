@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import re
 import signal
 from pathlib import Path
 from threading import Event
@@ -95,6 +96,14 @@ def test_what_is_found_does_not_depend_on_how_many_rows_are_held(
     monkeypatch.setattr("tacit.engine.completion._ROWS", {"cpu": 2})
     monkeypatch.setattr("tacit.engine.completion._PAIRS", 3)
     assert by_fact(list(Completion(make_engine(), min_score=0.05))) == pytest.approx(whole)
+
+
+def test_what_is_printed_says_how_to_get_the_facts() -> None:
+    shown = repr(Completion(make_engine(), min_score=0.25))
+    assert "at least 0.25" in shown
+    calls = re.findall(r"`(\w+)\(", shown)
+    assert calls == ["to_pandas", "write"]
+    assert all(hasattr(Completion, call) for call in calls)
 
 
 def test_facts_about_entities_and_of_relations() -> None:

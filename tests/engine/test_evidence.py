@@ -415,6 +415,7 @@ def test_completions_say_which_rule_speaks_for_them_best(tmp_path: Path) -> None
     assert fact[4:] == (BECAUSE,)
     frame = missing.to_pandas()
     assert list(frame.columns) == ["subject", "relation", "object", "score", "because"]
+    assert missing.to_frame("polars").rows() == list(frame.itertuples(index=False, name=None))
     missing.write(tmp_path / "missing.tsv")
     head, row = (tmp_path / "missing.tsv").read_text(encoding="utf-8").splitlines()
     assert head.split("\t")[-1] == "because"

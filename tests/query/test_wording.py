@@ -7,7 +7,8 @@ import numpy as np
 from served_graphs import EUROPE
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
-from tacit.query.wording import QuestionReader
+from tacit.query.outline import Statement
+from tacit.query.wording import QuestionReader, fact_in_words, infinitive
 
 
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:
@@ -44,3 +45,15 @@ def test_relations_are_called_by_names_that_no_other_has() -> None:
     ]
     assert sentences[:2] == ["What does France border?"] * 2
     assert sentences[2:] == ["What is the p2 of France?", "What is the p3 of France?"]
+
+
+def test_what_somebody_did_is_not_done_to_them() -> None:
+    assert fact_in_words("diedIn", "Vermeer", "Delft") == "Vermeer died in Delft"
+    assert fact_in_words("graduated_from", "Ada", "MIT") == "Ada graduated from MIT"
+    assert fact_in_words("painted_by", "The Milkmaid", "Vermeer") == (
+        "The Milkmaid is painted by Vermeer"
+    )
+    assert infinitive(Statement("workedFor", "Acme")) == "work for Acme"
+    reader = QuestionReader(Graph.of([("Vermeer", "livedIn", "Delft")]))
+    assert reader.describe("?x : livedIn(Vermeer, ?x)")["sentence"] == "What does Vermeer live in?"
+    assert reader.describe("?x : livedIn(?x, Delft)")["sentence"] == "What lived in Delft?"

@@ -132,9 +132,9 @@ def plan(
 ) -> None:
     """Print how a question would be answered, as a tree of steps with what each costs."""
     from tacit.query.question import one_formula, parse_question
-    from tacit.sources import is_world
+    from tacit.sources import is_data_set
 
-    if exists(query) or is_world(query):
+    if exists(query) or is_data_set(query):
         raise SettingsError(
             f"'{query}' is a graph or run, and plan takes a question; name the graph by --graph"
         )
@@ -152,9 +152,9 @@ def _check_question(source: str, query: str | None, file: Path | None) -> None:
         raise SettingsError("a question and --file are given; leave one out")
     if query is None and file is None:
         from tacit.run.world import no_run
-        from tacit.sources import is_world
+        from tacit.sources import is_data_set
 
-        if not exists(source) and not is_world(source):
+        if not exists(source) and not is_data_set(source):
             raise no_run(Path(source))
         raise SettingsError(
             f"no question is given; write one after '{source}', or give many with --file"

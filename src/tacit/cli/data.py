@@ -36,6 +36,7 @@ Graphs = Annotated[
     ),
 ]
 _MISSING = "Missing: of the entities with the rarest relation that nine in ten holders have."
+MOST_SOURCES = 10
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
@@ -47,7 +48,8 @@ def list_() -> None:
     for name, description in DATASETS.items():
         graph = load(name)
         names = f"{graph.num_entities:,} entities, {graph.num_relations // 2} relations"
-        say(f"{name}  {names}, {len(graph.facts()):,} facts: {description}")
+        numbers = f"{len(graph.facts()):,} facts, {len(graph.attributes):,} values"
+        say(f"{name}  {names}, {numbers}: {description}")
     say("Any file or folder of facts does as well: tacit data describe FILE")
 
 
@@ -75,7 +77,7 @@ def world(
 
     graph = load("world")
     graph.write(out)
-    say(f"wrote {len(graph.facts()):,} facts to {out}")
+    say(f"wrote {len(graph.facts()):,} facts and {len(graph.attributes):,} values to {out}")
 
 
 @app.command("split", cls=options.FlagCommand)
@@ -230,6 +232,8 @@ def _print(statistics: Statistics) -> None:
             f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists "
             "them all\n"
         )
+    if statistics.statements:
+        console.print(f"{_statements(statistics)}\n", soft_wrap=True)
     if statistics.attributes:
         console.print(_attributes(statistics.attributes))
         console.print(f"{_MISSING}\n", soft_wrap=True)
@@ -283,6 +287,16 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
         rows.append((relation.name, *counts, *spread, ", ".join(remarks)))
     columns = ("relation", "train", "valid", "test", "tails/head", "heads/tail")
     return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
+
+
+def _statements(statistics: Statistics) -> str:
+    """What is said about facts, in a line."""
+    from tacit.graph.builder import counted
+
+    sources = [f"{name} ({count:,})" for name, count in statistics.sources[:MOST_SOURCES]]
+    more = ", ..." if len(statistics.sources) > MOST_SOURCES else ""
+    said = f"{counted(statistics.statements, 'statement')} about facts, {statistics.dated:,} dated"
+    return escape_control_chars(said + f"; sources: {', '.join(sources)}{more}" * bool(sources))
 
 
 def _attributes(attributes: Iterable[AttributeStatistics]) -> Table:

@@ -90,8 +90,16 @@ def evaluate(
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
     json_: Annotated[Path | None, Option("--json", help="Write the results to this file.")] = None,
+    attributes: Annotated[
+        bool, Option("--attributes", help="Measure predicted values of attributes instead.")
+    ] = False,
 ) -> None:
     """Rank the hard answers of queries: MRR and Hits@1, 3, 10, by BetaE's protocol."""
+    if attributes:
+        others = {"queries": queries, "shapes": shapes, **settings, **protocol}
+        split = protocol.get("split", "test")
+        _evaluate_values(source, split, json_, [n for n, v in others.items() if v is not None])
+        return
     from tacit.distributed.shards import Shards, leave, local_device
     from tacit.run.run import open as open_run
     from tacit.run.world import find_run
@@ -118,6 +126,31 @@ def evaluate(
         say(f"the results are not kept in the run: {evaluation.unstored_reason}", err=True)
     elif evaluation.outdated:
         say(f"the run keeps the results as outdated: {evaluation.outdated}", err=True)
+
+
+def _evaluate_values(source: str, split: str, out: Path | None, given: Collection[str]) -> None:
+    """Measure predicted values of attributes, and print them."""
+    from tacit.errors import SettingsError
+    from tacit.run.run import open as open_run
+    from tacit.run.world import find_run
+
+    for name in given:
+        if name not in ("split", "observed"):
+            raise SettingsError(
+                f"{name} belongs to queries; leave it out where `attributes=True`", name
+            )
+    find_run(source)
+    evaluation = open_run(source).evaluate_values(split, out=out)
+    for line in evaluation.lines():
+        say(line)
+    say(
+        f"{split} values of entities without a training value; 80 %: the share in their intervals; "
+        "median, near: the MAE of guesses by the median of all, and of the neighbours"
+    )
+    if out is not None:
+        say(f"wrote {out}", err=True)
+    if evaluation.unstored_reason:
+        say(f"the results are not kept in the run: {evaluation.unstored_reason}", err=True)
 
 
 @options.of_settings(EvaluateSettings, "protocol", only=("split", "limit", "ties"))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option, confirm
 
 from tacit.cli import data, options
 from tacit.cli.terminal import complete_relations, say
 from tacit.engine.settings import EngineSettings
+from tacit.errors import SettingsError
 from tacit.graph.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -30,7 +32,9 @@ def complete(
         Option(autocompletion=complete_relations, help="Of this relation; may be repeated."),
     ] = None,
     entity: Annotated[list[str] | None, Option(help="About this entity; may be repeated.")] = None,
-    min_score: Annotated[float, Option(help="The least score, above 0.")] = 0.5,
+    min_score: Annotated[
+        float, Option(help="The least score, above 0; of values, the least presence.")
+    ] = 0.5,
     top: Annotated[int | None, Option(help="The best ones only; all by default.")] = None,
     out: Annotated[
         Path | None,
@@ -41,8 +45,19 @@ def complete(
     ] = False,
     unadapted: options.Unadapted = False,
     device: options.Device = "auto",
+    attributes: Annotated[
+        bool, Option("--attributes", help="Predict missing values of attributes instead.")
+    ] = False,
+    attribute: Annotated[
+        list[str] | None,
+        Option(help="Values of this attribute; may be repeated. Implies --attributes."),
+    ] = None,
 ) -> None:
     """Predict the facts that a graph is missing: those that score best from both of their ends."""
+    if attributes or attribute:
+        others = {"relation": relation, "explain": explain or None, **settings, "typed": None}
+        _complete_values(source, attribute or [], entity or [], min_score, top, out, others)
+        return
     from tacit.engine.completion import ExplainedPrediction
     from tacit.fitting.interruption import stop_on_signals
     from tacit.graph.builder import counted
@@ -88,6 +103,40 @@ def complete(
         raise Exit(130)
     if not facts:
         say(f"no missing fact has a score of {min_score} or above")
+
+
+def _complete_values(
+    source: str,
+    attributes: list[str],
+    entities: list[str],
+    min_presence: float,
+    top: int | None,
+    out: Path | None,
+    of_facts: Mapping[str, Any],
+) -> None:
+    """Write or print the missing values, the surest first."""
+    from tacit.graph.builder import counted
+    from tacit.run.run import open
+
+    for name, value in of_facts.items():
+        if value is not None:
+            raise SettingsError(f"{name} belongs to facts; leave it out for values", name)
+    run = open(source, progress=True)
+    shown = _SHOWN if top is None and out is None else top
+    missing = run.complete_values(
+        attributes, entities, min_presence=min_presence, top=shown, progress=True
+    )
+    if out is not None:
+        say(f"wrote {counted(missing.write(out), 'predicted value')} to {out}")
+        return
+    values = list(missing)
+    for value in values:
+        name = run.graph.entities.name(run.graph.entities.id(value.entity))
+        say(f"{value.attribute}({name})  {value.text}  presence {value.presence:.2f}")
+    if missing.more:
+        say(f"{len(values)} shown; a higher --top or --out lists more")
+    if not values:
+        say(f"no missing value has a presence of {min_presence} or above")
 
 
 RunArgument = Annotated[str, options.run_argument("The run folder.", "RUN")]

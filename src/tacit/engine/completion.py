@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from tacit.errors import DataError, SettingsError
 from tacit.fitting.interruption import Stopped, stop_on_signals
 from tacit.fitting.progress import Progress, counting
 from tacit.graph.builder import counted
-from tacit.graph.formats.writing import check_format, data_frame, write_scored
+from tacit.graph.formats.frames import Library, make_frame
+from tacit.graph.formats.writing import NUMBER, TEXT, check_format, data_frame, write_scored
 from tacit.graph.graph import Graph
 from tacit.links.scorer import shards_of
 
@@ -142,6 +143,12 @@ class Completion:
         self.more = False
         self.form = ExplainedPrediction if explain else Prediction
 
+    def __repr__(self) -> str:
+        return (
+            f"Completion({self.engine.graph.name}, scores of at least {math.exp(self.least):g}: "
+            "iterate over it, or call `to_pandas()` or `write(path)`)"
+        )
+
     def __iter__(self) -> Iterator[Prediction | ExplainedPrediction]:
         return self.until(Event())
 
@@ -211,6 +218,11 @@ class Completion:
     def to_pandas(self) -> pd.DataFrame:
         """One row per fact."""
         return data_frame(self, self.form._fields)
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """One row per fact, as a frame of `pandas`, `polars` or `pyarrow`."""
+        columns = dict.fromkeys(self.form._fields, TEXT) | {"score": NUMBER}
+        return make_frame(columns, self, library)
 
 
 def _explained(

@@ -18,11 +18,12 @@ from tacit.graph.builder import Builder, Ranked, by_rank, with_unseen_noted
 from tacit.graph.formats.betae import is_betae, read_betae
 from tacit.graph.formats.delimited import TEXTS, table_rows
 from tacit.graph.formats.files import PACKINGS, extension, spool, unpacked
+from tacit.graph.formats.frames import is_frame
+from tacit.graph.formats.graph_libraries import PYKEEN, load_pykeen
 from tacit.graph.formats.label_tables import (
     NAMES,
     NAMING,
     TABLES,
-    is_frame,
     is_rows,
     read_frame,
     read_names,
@@ -34,21 +35,25 @@ from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names
-from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.prefixes import Prefixes, source_label
 from tacit.graph.merging import join_graphs
 from tacit.graph.recognition import Locate, recognise
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
 
 if TYPE_CHECKING:
     import pandas
+    from narwhals.typing import IntoFrame
     from numpy.typing import NDArray
 
     Rows = Sequence[Sequence[str]] | NDArray[Any]
-    Facts = str | Path | Graph | pandas.DataFrame | Rows
+    Facts = str | Path | Graph | pandas.DataFrame | IntoFrame | Rows
 
 DATASETS = {
-    "world": "countries, cities, borders, languages, currencies and time zones of the world"
+    "world": "countries and cities of the world: borders, languages, currencies, time zones, "
+    "populations, areas and coordinates"
 }
+# the attributes of data sets, which need no recognition
+ATTRIBUTES = {"world": ("population[number]", "area[km²]", "latitude[number]", "longitude[number]")}
 # the function that adds the facts of a file to a split, by the file's extension
 FORMATS: dict[str, Callable[[Path, str, Builder, ReadSettings], None]] = {
     **dict.fromkeys(TABLES, read_table),
@@ -91,6 +96,8 @@ def load(
             "says its own",
             "format",
         )
+    if reading.attributes is None and len(texts) == len(sources) == 1:
+        reading = replace(reading, attributes=ATTRIBUTES.get(texts[0]))
     with ExitStack() as stack:
         located = [_locate(item, reading, stack) for item in sources]
         for name_of_option, shown in (
@@ -305,6 +312,8 @@ def _locate(source: Any, reading: ReadSettings, stack: ExitStack) -> Any:
         exists = path.exists()
     except OSError as error:  # a name is too long, or a folder may not be opened
         raise DataError(f"cannot be read ({error.strerror or error})", f"{path!s:.80}") from None
+    if not exists and str(source).startswith(PYKEEN):
+        return load_pykeen(str(source).removeprefix(PYKEEN))
     if not exists:
         raise DataError(
             f"no such file or folder, nor a data set (there is {', '.join(DATASETS)})", path
@@ -369,7 +378,8 @@ def _read(
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
     prefixes, label = labelling(builder) if rdf else (declared, str)
-    graph = replace(builder.graph(name, label), prefixes=prefixes)
+    of_source = partial(source_label, prefixes=prefixes) if rdf else str
+    graph = replace(builder.graph(name, label, of_source), prefixes=prefixes)
     if rdf:
         coded.append(replace(graph, attributes=Attributes()))
     return graph

@@ -101,7 +101,7 @@ def one_formula(parsed: ParsedQuestion | TableQuery) -> ParsedQuestion:
     raise QueryError(
         "this SPARQL query is no single formula, for which alone this works: it is a table of "
         "answers and known facts (OPTIONAL, VALUES, COUNT(*), paths such as p+, ?p ?o, "
-        "rdfs:label), which `ask` and the endpoint /sparql answer"
+        "rdfs:label), which a question and the endpoint /sparql answer"
     )
 
 

@@ -23,21 +23,9 @@ from tacit.query.value_words import order_words
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {
-    "of",
-    "in",
-    "by",
-    "for",
-    "from",
-    "to",
-    "at",
-    "on",
-    "with",
-    "near",
-    "under",
-    "over",
-    "into",
-    "as",
-}
+    "of", "in", "by", "for", "from", "to", "at", "on", "with", "near", "under", "over",
+    "into", "as",
+}  # fmt: skip
 _CACHED = 4096  # relations whose wording is kept
 _LONGEST = 14  # letters of one word; a longer one is several without a space
 _NO_VERBS = {
@@ -53,6 +41,12 @@ _NO_VERBS = {
     "process",
     "business",
 }
+# past tenses of what the subject does itself: it is not "died in" a place
+_INTRANSITIVE = {
+    "arrived": "arrive", "belonged": "belong", "competed": "compete", "died": "die",
+    "graduated": "graduate", "lived": "live", "participated": "participate", "played": "play",
+    "resided": "reside", "served": "serve", "studied": "study", "worked": "work",
+}  # fmt: skip
 # words without an article
 _BARE = re.compile(
     r"(?:\w+(?:ed|en|rn)|held|found|made|built|set|sung|cast|known|adjacent|next|close|similar)"
@@ -79,6 +73,8 @@ class Words:
         first, _, remainder = self.verb.partition(" ")
         if first == "has":
             first = "have"
+        elif first in _INTRANSITIVE:
+            first = _INTRANSITIVE[first]
         elif re.search(r"(?:ss|sh|ch|x|zz|o)es$", first):
             first = first[:-2]
         elif first.endswith("ies") and len(first) > 4:  # carries, but not lies
@@ -143,6 +139,8 @@ def words_of(relation: str) -> Words:
         apart = remainder and remainder.split(" ")[0] not in _PREPOSITIONS
         return Words("verb", first, remainder) if apart else Words("verb", words)
     if remainder and words.split(" ")[-1] in _PREPOSITIONS:
+        if first in _INTRANSITIVE:
+            return Words("verb", words)
         # of "athlete plays for", what the athlete does
         clause = re.search(r" ([a-z]+[^s\W]s [a-z]+)$", words)
         if clause:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.engine.completion import Completion
     from tacit.engine.engine import Engine
     from tacit.engine.entity_facts import EntityFacts
+    from tacit.engine.entity_values import EntityValue, ValueCompletion
     from tacit.engine.question_files import AskedFile
     from tacit.engine.questions import ListLength, Question
     from tacit.fitting.progress import Progress
@@ -169,6 +170,43 @@ class QuestionAnswering(ABC):
         labels = ([names] if isinstance(names, str) else names for names in (relations, entities))
         options: dict[str, Any] = {"top": top, "explain": explain, "progress": progress}
         return Completion(engine, *labels, min_score=min_score, **options)
+
+    def value(self, entity: str, attribute: str, *, level: float = 0.8) -> EntityValue | None:
+        """The value of an attribute of an entity: known, or predicted with an interval.
+
+        `level` is the share of true values that intervals are to hold. `evidence` lists the known
+        values that a prediction was made of. None where nothing is known and none is predicted.
+        """
+        from tacit.engine.entity_values import find_value
+
+        return find_value(self.engine, entity, attribute, level)
+
+    def complete_values(
+        self,
+        attributes: str | Iterable[str] = (),
+        entities: str | Iterable[str] = (),
+        *,
+        min_presence: float = 0.5,
+        level: float = 0.8,
+        top: int | None = None,
+        progress: Progress | bool = False,
+    ) -> ValueCompletion:
+        """Predict the missing values of all or some attributes and entities, the surest first.
+
+        One iterates over them, or has them written, as with `complete`. `min_presence` is the least
+        probability that an entity has a value at all, and `level` that of the intervals.
+        """
+        from tacit.engine.entity_values import ValueCompletion
+
+        labels = ([names] if isinstance(names, str) else names for names in (attributes, entities))
+        return ValueCompletion(
+            self.engine,
+            *labels,
+            min_presence=min_presence,
+            level=level,
+            top=top,
+            progress=progress,
+        )
 
     def plan(self, question: Question, /, **parameters: str) -> str:
         """The plan of a question, as a tree of steps with their costs."""

@@ -15,7 +15,8 @@ from tacit import __version__, disk
 from tacit.engine.answers.aligned_cells import escape_control_chars
 from tacit.errors import LimitError, RunError, SettingsError, TacitError
 from tacit.graph.builder import counted
-from tacit.graph.formats.label_tables import is_frame, is_rows
+from tacit.graph.formats.frames import is_frame
+from tacit.graph.formats.label_tables import is_rows
 from tacit.graph.graph import Graph
 from tacit.graph.stored import fingerprint
 from tacit.links.rules.settings import RuleSettings
@@ -23,7 +24,7 @@ from tacit.run.world import find_run, no_run, runs_in
 from tacit.run_folder.files import FORMAT
 from tacit.run_folder.folder import RunFolder
 from tacit.run_folder.run_cache import cache_folder, check_not_saved, shrink_cache, sole_writer
-from tacit.sources import is_run, is_saved, is_world, load
+from tacit.sources import is_data_set, is_run, is_saved, is_world, load
 
 # Imports of torch are local.
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def holds_facts(source: Any) -> TypeGuard[Facts]:
     if is_world(source) or is_run(source) or is_saved(source):
         return False
     path = Path(source)
-    if not disk.exists(source):
+    if not disk.exists(source) and not is_data_set(source):
         raise no_run(path, "run or graph")
     if path.is_dir() and (runs_in(path) or not any(path.iterdir())):
         raise no_run(path)

@@ -61,6 +61,7 @@ def train_rules(
     """
     from tacit.distributed.shards import world_size
     from tacit.links.rules.rule_files import mine_timed, write_rules_run
+    from tacit.links.values.value_files import complete_values
 
     reading = take_reading(settings)
     check_predictor(settings)
@@ -82,9 +83,10 @@ def train_rules(
             )
         stored = {name: v for name, v in folder.settings["train"].items() if name != "model"}
         config = RuleSettings.of(stored).continued(**mining)
-        if folder.has(RULES):
-            return Run(folder)
-    rules, seconds = mine_timed(graph, config, progress)
-    if not resumes:
-        RunFolder(out).check_free(force)  # another training may have been faster
-    return Run(write_rules_run(out, graph, config, rules, seconds))
+    if not (resumes and folder.has(RULES)):
+        rules, seconds = mine_timed(graph, config, progress)
+        if not resumes:
+            RunFolder(out).check_free(force)  # another training may have been faster
+        folder = write_rules_run(out, graph, config, rules, seconds)
+    complete_values(folder, graph, progress)
+    return Run(folder)

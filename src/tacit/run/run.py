@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tacit.distributed.shards import Shards
     from tacit.engine.engine import Engine
     from tacit.evaluate.evaluation import Evaluation
+    from tacit.evaluate.value_evaluation import ValueEvaluation
     from tacit.fitting.progress import Progress
     from tacit.graph.datasets import Facts
     from tacit.query.sampling.queries import QuerySet
@@ -320,6 +321,28 @@ class Run(RunSharing):
         if processes is not None and not processes.leads:
             return evaluation
         evaluation = store_evaluation(loaded.folder, evaluation, loaded.weights)
+        if out is not None:
+            evaluation.write(out)
+        return evaluation
+
+    def evaluate_values(
+        self, split: str = "test", *, out: NameOrPath | None = None
+    ) -> ValueEvaluation:
+        """Compare predicted values of attributes with those of a split, and keep the results.
+
+        Beside them stand two guesses: the median of all training values, and that of the values of
+        an entity's neighbours. `out` is a JSON file to write.
+        """
+        from tacit.engine.entity_values import fitted_values
+        from tacit.evaluate.evaluation import check_writable
+        from tacit.evaluate.value_evaluation import evaluate_values, store_values
+
+        if out is not None:
+            check_writable(Path(out))
+        loaded = self._loaded
+        values = fitted_values(loaded.engine)
+        evaluation = evaluate_values(loaded.engine.graph, values, split)
+        evaluation = store_values(loaded.folder, evaluation)
         if out is not None:
             evaluation.write(out)
         return evaluation

@@ -58,8 +58,9 @@ def train(
     batch, lr, reg, device, seed and so on; the defaults of rank, epochs, batch and reg depend on
     the size of the graph. Rules are mined as well, by `RuleSettings`, and mixed into the scores,
     unless `rules=False`. With `model="rules"` they are those of `RuleSettings`, and the run is
-    written once all rules are mined. Ctrl-C saves the run before it raises `KeyboardInterrupt`.
-    Options of `tacit.load`, such as `columns`, say how the graph is read.
+    written once all rules are mined. Attributes are learned at the end. Ctrl-C saves the run before
+    it raises `KeyboardInterrupt`. Options of `tacit.load`, such as `columns`, say how the graph is
+    read.
     """
     _check_either(resume, force)
     check_tracker(track, settings.get("model"))
@@ -70,6 +71,7 @@ def train(
     from tacit.links.models import pick_device
     from tacit.links.training.link_training import joined_shards, meet_others
     from tacit.links.training.link_training import train as fit
+    from tacit.links.values.value_files import complete_values
     from tacit.run.mixed_training import complete_rules
 
     reading = take_reading(settings)
@@ -109,6 +111,7 @@ def train(
         fit(loaded, config, folder, progress, resume=resume, validate=validate)
         if shards.leads:
             complete_rules(loaded, folder, config, mining, shards.world == 1, progress)
+            complete_values(folder, loaded, progress)
     # read at the first use, since weights of several processes need not fit into one
     return Run(RunFolder.open(out), device=folder.settings["train"]["device"])
 

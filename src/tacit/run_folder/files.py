@@ -15,6 +15,7 @@ MODEL = "model.safetensors"
 ADAPTER = "adapter.safetensors"
 ENCODER = "encoder.safetensors"
 RULES = "rules.safetensors"
+VALUES = "values.safetensors"  # what predicts missing values of attributes
 # checkpoints
 CHECKPOINT = "checkpoint.safetensors"
 ADAPTATION = "adaptation.safetensors"
@@ -38,6 +39,7 @@ COMMAND_FILES = (
     ADAPTER,
     ENCODER,
     RULES,
+    VALUES,
     CHECKPOINT,
     ADAPTATION,
     ENCODING,

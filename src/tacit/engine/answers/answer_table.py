@@ -171,9 +171,12 @@ class AnswerTable:
     @property
     def below(self) -> str:
         """How many known answers a least score leaves out; empty where it leaves none out."""
-        if not (number := self.answers.known_below):
+        answers = self.answers
+        if not answers.misses_known or answers.cut_by is not None:
             return ""
-        known = "at least " * self.answers.known_at_least + counted(number, "known answer")
+        listed = answers.offset + sum(answer.known for answer in answers)
+        number = (answers.known_total or 0) - listed
+        known = "at least " * answers.known_at_least + counted(number, "known answer")
         return f"{known} {'scores' if known.startswith('1 ') else 'score'} less"
 
     @property

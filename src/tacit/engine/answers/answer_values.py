@@ -51,7 +51,7 @@ class AnswerValue:
     def plain(self) -> Plain:
         """The first known value, or the median of a prediction."""
         if self.predicted is not None:
-            return _plain(self.predicted.median, self.attribute)
+            return plain_value(self.predicted.median, self.attribute)
         first = self.known[0]
         return first.value if first.kind == "number" else str(first)
 
@@ -70,7 +70,7 @@ class AnswerValue:
         if self.predicted is None:
             return None
         low, high = self.predicted.low, self.predicted.high
-        return _plain(low, self.attribute), _plain(high, self.attribute)
+        return plain_value(low, self.attribute), plain_value(high, self.attribute)
 
     def __str__(self) -> str:
         if self.predicted is not None:
@@ -118,7 +118,8 @@ def order_by_values(
     return places
 
 
-def _plain(value: float, attribute: Attribute) -> Plain:
+def plain_value(value: float, attribute: Attribute) -> Plain:
+    """A number, or a date or duration as a text."""
     if attribute.kind == "number":
         return value
     precision = "day" if attribute.kind == "date" else ""

@@ -13,6 +13,7 @@ from tacit.engine.answers import answer_files
 from tacit.engine.answers.answer_values import AnswerValue
 from tacit.engine.answers.witnesses import Witness
 from tacit.errors import QueryError
+from tacit.graph.formats.frames import Library, make_frame
 from tacit.graph.formats.writing import data_frame
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.sparql.terms import Term
@@ -97,8 +98,9 @@ class Answers(Sequence[Answer]):
     the `variables`; `truth`, a single answer without values; or `count`, none, with `counted` in
     their place.
 
-    `entities` are their labels; `to_pandas()`, `to_json()` and `to_dict()` convert them, `to_csv`,
-    `to_parquet` and `to_rdf` write them to files; a notebook shows them as HTML.
+    `entities` are their labels; `to_pandas()`, `to_frame("polars")`, `to_json()` and `to_dict()`
+    convert them, `to_csv`, `to_parquet` and `to_rdf` write them to files; a notebook shows them as
+    HTML.
     """
 
     query: str
@@ -195,13 +197,6 @@ class Answers(Sequence[Answer]):
         return self.left_out is None and (self.known_total or 0) > listed
 
     @property
-    def known_below(self) -> int:
-        """How many known answers score less than the least score of a list that ends by it."""
-        if not self.misses_known or self.cut_by is not None:
-            return 0
-        return (self.known_total or 0) - self.offset - sum(answer.known for answer in self)
-
-    @property
     def uncalibrated(self) -> str:
         """A note that scores are no probabilities; empty where they are."""
         name = self.ordered_by
@@ -244,6 +239,10 @@ class Answers(Sequence[Answer]):
         Further columns are the variables of the first witness.
         """
         return data_frame(answer_files.rows(self), answer_files.columns(self))
+
+    def to_frame(self, library: Library = "pandas") -> Any:
+        """The table of `to_pandas` as a frame of `pandas`, `polars` or `pyarrow`."""
+        return make_frame(answer_files.columns(self), answer_files.rows(self), library)
 
     def to_csv(self, path: str | Path) -> None:
         """Write the table of `to_pandas` as CSV, with a header line."""

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit.graph.fact_index import FactIndex, Flags, Ints, spread
+from tacit.graph.value_index import ValueIndex
 from tacit.query.plans.fold import EvalContext, Visitor
 from tacit.query.plans.plan import (
     At,
     Best,
     Complement,
     Cutset,
+    Difference,
     Edge,
     Everything,
     Intersect,
@@ -35,6 +37,7 @@ from tacit.query.plans.plan import (
     Target,
     Unequal,
     Union,
+    Within,
     asserted_children,
 )
 
@@ -57,8 +60,10 @@ class Grounding(Visitor[Arrival, None]):
         num_entities: int,
         targets: Ints,
         random: np.random.Generator,
+        values: ValueIndex | None = None,
     ) -> None:
         self.plan = plan
+        self.values = values
         self.index = index
         self.num_entities = num_entities
         self.random = random
@@ -105,6 +110,11 @@ class Grounding(Visitor[Arrival, None]):
 
     def everything(self, step: Everything, place: Context) -> None:
         pass
+
+    def within(self, step: Within, place: Context) -> None:
+        if self.values is not None and not step.minus:
+            fits = self.values.within(step.attribute, step.low, step.high)
+            self.alive &= fits[place.end[0]]
 
     def _fill(self, slot: int, entities: Ints) -> None:
         if slot < self.plan.num_entities:
@@ -196,6 +206,10 @@ class _Edges(Visitor[Arrival, Arrival]):
         (targets, _) = place.end
         self.grounding.alive &= arrival[0] != targets
         return arrival[0], None
+
+    def difference(self, step: Difference, place: Context) -> Arrival:
+        # which pairs have values in the range is left to their answers
+        return place.source or self.grounding.anywhere()
 
     def intersect(self, step: Intersect[Edge] | Union[Edge], place: Context) -> Arrival:
         arrivals = []

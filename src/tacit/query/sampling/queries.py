@@ -110,10 +110,13 @@ def easy_and_hard(
     BetaE's files.
     """
     smaller, larger = GRAPHS[split]
-    both = answers(plan, entities, relations, graph.index(*larger), graph.num_entities)
+    size = graph.num_entities
+    values = graph.values(*larger)
+    both = answers(plan, entities, relations, graph.index(*larger), size, values)
     if not smaller:
         return AnswerSets.none(len(both)), both
-    easy = answers(plan, entities, relations, graph.index(*smaller), graph.num_entities)
+    values = graph.values(*smaller)
+    easy = answers(plan, entities, relations, graph.index(*smaller), size, values)
     return easy, both.minus(easy)
 
 

@@ -27,6 +27,11 @@ from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import fingerprint
 from tacit.query.plans.sets import AnswerSets
 from tacit.query.sampling import sampling
+from tacit.query.sampling.comparison_shapes import (
+    check_unwritten,
+    comparison_shapes,
+    take_comparison_shapes,
+)
 from tacit.query.sampling.queries import (
     QuerySet,
     has_queries,
@@ -225,9 +230,10 @@ def sample(
     """Samples queries with easy and hard answers; `out` also writes them as a BetaE folder.
 
     `shapes` are names as in `2i,3i,2in`, or all, positive, negative; `templates` are questions
-    whose names stand for any. `force` replaces queries of the split in the folder. `progress` hears
-    an `Event` of each shape as its queries are drawn, or True shows it. The queries of `2i` are
-    `["2i"].queries`.
+    whose names stand for any. `2ia`, `pa` and `ina` are hops with a comparison, one shape for each
+    attribute above and below its median, which share `count`. `force` replaces queries of the split
+    in the folder. `progress` hears an `Event` of each shape as its queries are drawn, or True shows
+    it. The queries of `2i` are `["2i"].queries`.
 
     Settings are those of `SampleSettings`. Each shape gets `count` queries, of at most
     `max_answers` hard answers, about the facts of a `split`, drawn by a `seed`; it is given up when
@@ -243,16 +249,24 @@ def sample(
             f"holds {split} queries; choose another folder, or replace them by `force=True`", out
         )
     links = None if options.missing is None else missing_range(options.missing, split)
-    requested = shapes_of(shapes, templates, links)
+    compared, plain = take_comparison_shapes(shapes)
+    if compared:
+        check_unwritten(compared[0], {"out": out, "missing": links})
+    requested = shapes_of(plain, templates, links) if plain or templates or not compared else {}
     if out is not None:
         for shape in requested.values():
             shape.encoded()  # what no file can hold is refused before it is drawn
     loaded = load(graph, **reading)
     values = options.to_dict()
+    by_comparison = comparison_shapes(loaded, compared)
+    few = max(1, options.count * len(compared) // max(1, len(by_comparison)))
+    requested |= by_comparison
     samples = {}
     with counting(progress) as counts:
         for name, shape in requested.items():
-            result = sampling.sample(loaded, shape, progress=counts(name, options.count), **values)
+            count = few if name in by_comparison else options.count
+            own = {**values, "count": count}
+            result = sampling.sample(loaded, shape, progress=counts(name, count), **own)
             encoding: Encoding = "dm" if name != shape.name else "dnf"
             queries = replace(result.queries, encoding=encoding, stamp=loaded.label_stamp())
             samples[name] = replace(result, queries=queries)

@@ -14,12 +14,14 @@ import numpy as np
 
 from tacit.errors import SettingsError
 from tacit.graph.fact_index import Flags, Ids, Ints
-from tacit.graph.graph import Graph
+from tacit.graph.graph import SPLITS, Graph
 from tacit.query.plans.plan import (
     Complement,
+    Difference,
     Everything,
     NodeOrEdge,
     Plan,
+    Within,
     map_children,
     single_atom,
 )
@@ -96,7 +98,8 @@ def sample(
     Its other hard answers count as easy ones, so that they are not ranked and do not compete.
     """
     options = SampleSettings.of({**settings, "split": split, "count": count})
-    if not len(graph.split(split)):
+    values = any(graph.attributes.rows["split"] == SPLITS.index(split))
+    if not len(graph.split(split)) and not (values and shape.plan.has(Within, Difference)):
         raise SettingsError(
             f"the graph has no {split} facts to ask about; split some off", command="data split"
         )
@@ -152,8 +155,8 @@ class _Sampler:
         relations = relations[unseen]
 
         def answers_of(plan: Plan, splits: Sequence[str]) -> AnswerSets:
-            index = self.graph.index(*splits)
-            return answers(plan, entities, relations, index, self.graph.num_entities)
+            index, values = self.graph.index(*splits), self.graph.values(*splits)
+            return answers(plan, entities, relations, index, self.graph.num_entities, values)
 
         plan = self.shape.plan
         negated = plan.has(Complement)
@@ -202,7 +205,9 @@ class _Sampler:
             return entities.astype(np.int32), relations.astype(np.int32) ^ atom[1].flip
         targets = self._heads[self.random.integers(0, len(self._heads), size)]
         index = self.graph.index(*GRAPHS[self.split][1])
-        ground = Grounding(self.shape.plan, index, self.graph.num_entities, targets, self.random)
+        values = self.graph.values(*GRAPHS[self.split][1])
+        plan = self.shape.plan
+        ground = Grounding(plan, index, self.graph.num_entities, targets, self.random, values)
         unordered = ground.entities.copy(), ground.relations.copy()
         repeated = ground.put_in_order(self.shape.plan.root)
         entities, relations = unordered if self.mirrored else (ground.entities, ground.relations)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PlainSerializer, model_validator
 
-from tacit.server.schemas import CountReply, Schema
+from tacit.server.schemas import CountReply, Schema, Statement
 
 # four digits say all that a score can
 Score = Annotated[float, PlainSerializer(lambda score: float(f"{score:.4g}"), return_type=float)]
@@ -129,6 +129,8 @@ class ReasonAtom(Schema):
     """Whether the graph has it; otherwise it is predicted."""
     negated: bool
     """Whether the question denies it, so that a low score speaks for the answer."""
+    statements: list[Statement] | None = None
+    """Where a known fact comes from, and when it holds."""
     evidence: list[Evidence] | None = None
     """The rules that speak for it, best first; absent of what is known, and without rules."""
     analogies: list[Fact] | None = None

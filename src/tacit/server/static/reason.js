@@ -37,6 +37,7 @@ function fact(atom, denied) {
     {},
     factCode(atom, atom.negated !== denied ? element("span", { class: "not" }, "not ") : null),
     element("span", { class: `mark ${atom.observed ? "known" : "predicted"}` }, atom.observed ? "known" : "predicted"),
+    atom.statements ? element("span", { class: "mark" }, atom.statements.map((each) => each.text).join("; ")) : null,
     typeof atom.follows_by === "number" ? element("span", { class: "mark" }, `follows by rule ${atom.follows_by}`) : null,
     element("span", { class: "score" }, shown(atom.score)),
     evidence(atom, { denied: atom.negated }),
