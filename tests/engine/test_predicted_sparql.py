@@ -150,3 +150,9 @@ def test_a_wrong_attribute_is_noted_and_a_graph_without_any_reads_filters() -> N
     assert (len(found), "did you mean 'population'?" in found.unknown[0]) == (0, True)
     plain = Engine.of_facts(Graph.of([("a", "p", "b")]))
     assert len(plain.ask(f"{PREFIX} SELECT ?c {{ ?c :size ?p FILTER(?p > 5) }}")) == 0
+
+
+def test_filters_with_too_many_alternatives_are_refused_at_once() -> None:
+    either = " && ".join("(?p > 5 || ?a > 5)" for _ in range(30))
+    with pytest.raises(QueryError, match="more than 64 alternatives"):
+        engine().ask(f"{PREFIX} SELECT ?c {{ ?c :population ?p ; :area ?a FILTER({either}) }}")
