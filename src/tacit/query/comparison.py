@@ -205,14 +205,19 @@ class Comparison(Leaf):
         high = None if self.low is None else -self.low
         return replace(self, left=self.right, right=self.left, low=low, high=high)
 
+    @property
+    def sign(self) -> str:
+        """The operator between two values; empty where their difference is in another range."""
+        return "" if self.right is None else _SIGNS.get((self.low, self.high), "")
+
     def __str__(self) -> str:
         low = self.low
         high = self.high
         if self.name:
             return f"?{self.name} = {self.left}"
         subject: object = self.left if self.right is None else Difference(*self.values)
-        if self.right is not None and (low, high) in _SIGNS:
-            return f"{self.left} {_SIGNS[low, high]} {self.right}"
+        if self.sign:
+            return f"{self.left} {self.sign} {self.right}"
         if low is not None and high is not None:
             if low == high and not low.open:
                 return f"{subject} = {low}"

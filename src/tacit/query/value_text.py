@@ -10,6 +10,7 @@ from tacit.graph.attributes import Attribute
 from tacit.graph.quantities import Quantity
 
 _SCALES = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
+_LARGEST = 1e15  # from here on a number is written with its power of ten
 SMALLEST = 1e-300  # nearer to zero is an open end at zero
 
 
@@ -55,8 +56,8 @@ def range_text(low: float, high: float, attribute: Attribute) -> tuple[str, str]
     >>> range_text(*days, Attribute("founded", "date"))
     ('1900 <= ', ' < 1950')
     """
-    least, has_low = _end_text(low, attribute)
-    most, has_high = _end_text(high, attribute)
+    least, has_low = end_text(low, attribute)
+    most, has_high = end_text(high, attribute)
     if low == high:
         return "", f" = {least}"
     if high == math.inf:
@@ -78,7 +79,7 @@ def sign_of(low: float, high: float) -> str:
     return signs.get((low, high), "")
 
 
-def _end_text(value: float, attribute: Attribute) -> tuple[str, bool]:
+def end_text(value: float, attribute: Attribute) -> tuple[str, bool]:
     """An end of a range, and whether it belongs to it; empty where there is none."""
     if math.isinf(value):
         return "", True
@@ -112,6 +113,8 @@ def _rounded(value: float, attribute: Attribute, like: float = 0.0) -> tuple[str
         return str(Quantity(float(math.floor(value)), "date", "year")), ""
     if attribute.kind == "duration":
         return str(Quantity(float(f"{value:.2g}"), "duration")), ""
+    if max(abs(value), abs(like)) >= _LARGEST:
+        return f"{value:.2g}", ""
     for scale, word in _SCALES:
         if max(abs(value), abs(like)) >= scale:
             shown = value / scale

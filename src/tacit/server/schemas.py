@@ -108,9 +108,9 @@ class ReadReply(Schema):
     query: str
     outline: dict[str, Any] | None = Field(
         description=(
-            "Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like "
-            "this one, or a step with `relation`, its `words`, `inverse`, `not`, and an `entity` "
-            "with its `name`, or a group `of` more."
+            "Groups of `join`, `not` and `parts`: groups; steps of `relation`, `words`, `inverse`, "
+            "`not`, an `entity` with its `name` or a group `of` more; comparisons of `attribute`,"
+            " `operator`, `literals` or `than`. The outermost has `columns` shown and the `order`."
         )
     )
     undrawable: str | None

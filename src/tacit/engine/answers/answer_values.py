@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
     from tacit.links.values.predictor import PredictedValue
 
+MOST_LISTED = 100  # known values of one entity in plain data
+_SHOWN = 5  # of them in a text
 Plain = float | str  # a number; a date or a duration as ISO 8601 writes it
 
 
@@ -48,6 +51,13 @@ class AnswerValue:
         return max(values) if descending else min(values)
 
     @property
+    def numbers(self) -> tuple[float, ...]:
+        """The known values as they are compared, or the median and the interval of a prediction."""
+        if self.predicted is not None:
+            return self.predicted.median, self.predicted.low, self.predicted.high
+        return tuple(quantity.value for quantity in self.known)
+
+    @property
     def plain(self) -> Plain:
         """The first known value, or the median of a prediction."""
         if self.predicted is not None:
@@ -76,7 +86,9 @@ class AnswerValue:
         if self.predicted is not None:
             ends = self.predicted.low, self.predicted.high
             return predicted_text(self.predicted.median, *ends, self.attribute)
-        return " or ".join(map(value_text, self.known))
+        texts = [value_text(quantity) for quantity in self.known[:_SHOWN]]
+        more = len(self.known) - len(texts)
+        return " or ".join([*texts, *([f"{more:,} more"] if more else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data for JSON."""
@@ -90,7 +102,9 @@ class AnswerValue:
         }
         if len(self.known) > 1:
             numbers = self.attribute.kind == "number"
-            data["values"] = [each.value if numbers else str(each) for each in self.known]
+            known = self.known[:MOST_LISTED]
+            data["values"] = [each.value if numbers else str(each) for each in known]
+            data["count"] = len(self.known)
         if self.predicted is not None and self.interval is not None:
             data["low"], data["high"] = self.interval
             data["level"] = self.predicted.level
@@ -120,6 +134,7 @@ def order_by_values(
 
 def plain_value(value: float, attribute: Attribute) -> Plain:
     """A number, or a date or duration as a text."""
+    value = min(max(value, -sys.float_info.max), sys.float_info.max)  # JSON has no infinity
     if attribute.kind == "number":
         return value
     precision = "day" if attribute.kind == "date" else ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.answers.answer_values import AnswerValue
+from tacit.engine.answers.answer_values import MOST_LISTED, AnswerValue
 from tacit.graph.attributes import Attribute
-from tacit.query.value_text import SMALLEST, range_text, sign_of
+from tacit.query.value_text import SMALLEST, end_text, range_text, sign_of
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
@@ -38,16 +39,19 @@ class WitnessComparison:
         """The comparison as plain data for JSON."""
         values = [
             {"entity": entity, "label": label, "attribute": attribute.name}
-            | ({} if value is None else value.to_dict())
+            | ({} if value is None else value.to_dict() | {"numbers": _finite(value)})
             for entity, label, attribute, value in zip(
                 self.entities, self.labels, self.attributes, self.values, strict=True
             )
         ]
         low, high = (_plain(end) for end in (self.low, self.high))
+        limited = self.attributes[0] if len(self.values) == 1 else Attribute("")
         return {
             "values": values,
             "low": low,
             "high": high,
+            "ends": [end_text(end, limited)[0] for end in (self.low, self.high)],
+            "sign": "" if len(self.values) == 1 else sign_of(self.low, self.high),
             "score": self.score,
             "observed": self.observed,
             "negated": self.negated,
@@ -77,6 +81,11 @@ class WitnessComparison:
         if value is None:
             return f"{named} unknown"
         return f"{named} {'=' if value.known else 'predicted'} {value}"
+
+
+def _finite(value: AnswerValue) -> list[float]:
+    numbers = value.numbers[:MOST_LISTED]
+    return [min(max(each, -sys.float_info.max), sys.float_info.max) for each in numbers]
 
 
 def _plain(end: float) -> float | None:
