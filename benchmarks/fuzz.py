@@ -41,7 +41,7 @@ from tacit.errors import TacitError
 from tacit.fitting.checkpoint import CheckpointStore
 from tacit.fitting.tensor_files import RunFiles
 from tacit.graph.datasets import load
-from tacit.graph.formats.label_tables import write_tsv
+from tacit.graph.formats.fact_files import write_facts
 from tacit.links.imports import read_kbc
 from tacit.query.sampling.queries import read_queries
 from tacit.run_folder.files import CHECKPOINT, SETTINGS
@@ -268,7 +268,7 @@ def parquet(folder: Path) -> None:
 
 def named(folder: Path) -> None:
     """Writes a folder of tables with names and prefixes."""
-    write_tsv(tiny_graph(), folder)
+    write_facts(tiny_graph(), folder)
     (folder / "names.tsv").write_text("France\tLa France\nSpain\tEspaña\n", encoding="utf-8")
     (folder / "prefixes.tsv").write_text(
         "geo:\thttp://a.example/\n:\thttp://b.example/\n", encoding="utf-8"

@@ -14,10 +14,13 @@ from tacit.engine.engine import Engine
 from tacit.engine.reasoner import SymbolicReasoner
 from tacit.engine.settings import EngineSettings
 from tacit.errors import PlanError
+from tacit.graph.attributes import Attribute, Attributes
 from tacit.graph.graph import Graph, no_triples
+from tacit.graph.quantities import Quantity
 from tacit.links.rules.rule_scorer import RuleScorer
 from tacit.links.rules.rule_set import Rule, RuleSet
 from tacit.links.scorer import GraphScorer
+from tacit.links.values.predictor import PredictedValue, ValuePredictor
 from tacit.query.plans.plan import Complement, Plan
 from tacit.server.served_run import ALONE, ServiceGroup
 
@@ -217,7 +220,70 @@ class EncodedAtlas(Atlas):
         return self
 
 
+POPULATIONS = {"France": 68e6, "Spain": 48e6, "Portugal": 10.5e6, "Italy": 59e6, "Germany": 84e6}
+FOUNDED = {"France": "0843", "Portugal": "1143-10-05", "Germany": "1871-01-18"}
+LARGEST = 1.5e308
+
+
+def measured() -> Graph:
+    """Europe with populations, areas and dates, one label that is markup, and a huge number."""
+    graph = europe()
+    listed = [
+        Attribute("population"),
+        Attribute("area", unit="km²"),
+        Attribute("founded", "date"),
+        Attribute(WICKED),
+    ]
+    ids = graph.entities.id
+    values = [(ids(country), 0, Quantity(value), 0) for country, value in POPULATIONS.items()]
+    values += [
+        (ids("France"), 1, Quantity(551_695.0), 0),
+        (ids("France"), 1, Quantity(643_801.0), 0),
+    ]
+    for country, text in FOUNDED.items():
+        date = Quantity.parse(text, "date")
+        assert date is not None
+        values.append((ids(country), 2, date, 0))
+    values += [(ids("Spain"), 3, Quantity(LARGEST), 0), (ids("Italy"), 3, Quantity(-LARGEST), 0)]
+    return replace(graph, attributes=Attributes.of(listed, values), name="measured")
+
+
+class Guesses(ValuePredictor):
+    """Predicts of every country a population of 38 million, evenly from 28 to 48 million."""
+
+    def __init__(self, graph: Graph) -> None:
+        countries = {country for pair in BORDERS for country in pair}
+        self.countries = torch.tensor([label in countries for label in graph.entities])
+
+    def probability(self, attribute: int, low: float, high: float) -> torch.Tensor:
+        """The share of the range, of countries alone."""
+        share = (min(high, 48e6) - max(low, 28e6)) / 20e6
+        return self.countries * (max(0.0, share) * (attribute == 0))
+
+    def difference(
+        self, left: int, right: int, sources: torch.Tensor, low: float, high: float
+    ) -> torch.Tensor:
+        """Even chances."""
+        return torch.full((len(sources), len(self.countries)), 0.5)
+
+    def predicted(self, attribute: int, entity: int, level: float = 0.8) -> PredictedValue | None:
+        """The same for every country."""
+        presence = float(self.countries[entity])
+        return PredictedValue(38e6, 30e6, 46e6, level, presence) if attribute == 0 else None
+
+
+@dataclass(frozen=True)
+class Measured(Made):
+    """A graph with numbers, and an engine that predicts some of them."""
+
+    def engine(self, group: ServiceGroup = ALONE) -> Engine:
+        """What a worker opens."""
+        graph = self.graph()
+        return Engine(graph, TroubledScorer(graph), calibration="sigmoid", values=Guesses(graph))
+
+
 EUROPE = Made(europe)
 MARKUP = Made(wicked)
 RULED = Ruled(europe, ("borders", "speaks"))
 RULED_MARKUP = Ruled(wicked, (SCRIPT, "<b>bold</b>"))
+MEASURED = Measured(measured)

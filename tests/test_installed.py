@@ -228,11 +228,6 @@ LACKING = {
         for tracker in ("tensorboard", "mlflow", "wandb")
     },
     "large": ["tacit data describe f.parquet", f"python -c \"{ASKING}.to_parquet('a.parquet')\""],
-    "hub": ["tacit ask hf://someone/mine '?c : borders(France, ?c)'"],
-    **{
-        tracker: [f"tacit train world --out mine --epochs 1 --track {tracker}"]
-        for tracker in ("tensorboard", "mlflow", "wandb")
-    },
 }
 
 

@@ -103,6 +103,22 @@ class Client:
         """The relations that complete a typed text."""
         return list(self._call("/relations", None, {"q": typed, "limit": limit})["matches"])
 
+    def attributes(self, typed: str = "", limit: int = 10) -> list[dict[str, Any]]:
+        """The attributes that complete a typed text, each with `kind`, `unit` and `range`."""
+        return list(self._call("/attributes", None, {"q": typed, "limit": limit})["matches"])
+
+    def attribute(self, label: str, **page: Any) -> dict[str, Any]:
+        """An attribute with its statistics, and its entities by value as `rows`.
+
+        The page is given by `limit`, `offset` and `descending`.
+        """
+        return self._call("/attribute", None, {"label": label, **page})
+
+    def values(self, entity: str, attribute: str | None = None) -> list[dict[str, Any]]:
+        """The numbers and dates of an entity, known ones, else predicted ones."""
+        one = {} if attribute is None else {"attribute": attribute}
+        return list(self._call("/entity/values", None, {"label": entity, **one})["values"])
+
     def health(self) -> dict[str, Any]:
         """The description and state of the service."""
         return self._call("/health")

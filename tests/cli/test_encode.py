@@ -23,7 +23,7 @@ from rank_processes import in_processes
 from tacit.cli import app, main
 from tacit.errors import RunError, SettingsError
 from tacit.evaluate.protocol import evaluate
-from tacit.graph.formats.label_tables import write_tsv
+from tacit.graph.formats.fact_files import write_facts
 from tacit.query.sampling.shapes import SHAPES
 from tacit.run.compare import compare
 from tacit.run_folder.files import ENCODER, ENCODING
@@ -61,7 +61,7 @@ def refused(
 
 
 def test_a_run_is_encoded_asked_and_evaluated(tmp_path: Path) -> None:
-    write_tsv(families(), tmp_path / "families")
+    write_facts(families(), tmp_path / "families")
     out = str(tmp_path / "run")
     output = printed(
         "encode", str(tmp_path / "families"), "--out", out, *FLAGS, "--steps", "3", "--model", "q2b"
@@ -252,7 +252,7 @@ def killed(
 def test_what_was_killed_goes_on_by_its_own_settings(tmp_path: Path) -> None:
     flags = [*FLAGS, "--steps", "24", "--validate-every", "0.5", "--checkpoint-seconds", "0"]
     facts, folder, whole = (tmp_path / name for name in ("facts", "killed", "whole"))
-    write_tsv(families(), facts)
+    write_facts(families(), facts)
     assert in_processes(1, tmp_path, killed, facts, folder, whole, flags) == [(True, True)]
     ids = torch.arange(4).view(2, 2)
     one, other = (

@@ -33,6 +33,7 @@ def test_every_setting_is_an_option(command: str, kind: type[Settings]) -> None:
         assert option.help == field.metadata["help"]
         assert option.opts[0] in (
             f"--{field.name.replace('_', '-')}",
+            "--source",
             "--trust-host",
             "--trust-proxy",
         )

@@ -15,7 +15,7 @@ import pytest
 from seeds import seeds
 from tacit.errors import DataError
 from tacit.graph.datasets import load
-from tacit.graph.formats.label_tables import write_tsv
+from tacit.graph.formats.fact_files import write_facts
 from tacit.graph.graph import Graph
 
 FACTS = [
@@ -219,7 +219,7 @@ def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("name", ["out.tsv", *(f"out.txt{packing}" for packing in PACK)])
 def test_written_files_read_back(tmp_path: Path, name: str) -> None:
     graph = Graph.of(FACTS)
-    write_tsv(graph, tmp_path / "deep" / name)
+    write_facts(graph, tmp_path / "deep" / name)
     written = (tmp_path / "deep" / name).read_bytes()
     assert UNPACK.get(Path(name).suffix, bytes)(written).decode() == lines(FACTS)
     assert facts(load(tmp_path / "deep" / name)) == FACTS
@@ -228,7 +228,7 @@ def test_written_files_read_back(tmp_path: Path, name: str) -> None:
 
 def test_written_folders_read_back(tmp_path: Path) -> None:
     graph = Graph.of(FACTS[:1], [("Spain", "borders", "France")], FACTS[:1:-1])
-    write_tsv(graph, tmp_path / "out")
+    write_facts(graph, tmp_path / "out")
     back = load(tmp_path / "out")
     for part in ("train", "valid", "test"):
         assert facts(back, part) == facts(graph, part)
@@ -244,12 +244,12 @@ def test_written_folders_read_back(tmp_path: Path) -> None:
 def test_a_first_fact_that_looks_like_a_header_reads_back(
     tmp_path: Path, first: tuple[str, str, str]
 ) -> None:
-    write_tsv(Graph.of([first, *FACTS]), tmp_path / "out.tsv")
+    write_facts(Graph.of([first, *FACTS]), tmp_path / "out.tsv")
     assert facts(load(tmp_path / "out.tsv")) == [first, *FACTS]
 
 
 def test_valid_and_test_may_be_empty(tmp_path: Path) -> None:
-    write_tsv(Graph.of(FACTS), tmp_path / "out")
+    write_facts(Graph.of(FACTS), tmp_path / "out")
     assert facts(load(tmp_path / "out")) == FACTS
 
 
@@ -258,22 +258,22 @@ def test_a_label_that_would_break_the_file_is_refused_and_nothing_is_written(
 ) -> None:
     (tmp_path / "out.tsv").write_text("kept")
     with pytest.raises(DataError, match="tab"):
-        write_tsv(Graph.of([("a\tb", "r", "c")]), tmp_path / "out.tsv")
+        write_facts(Graph.of([("a\tb", "r", "c")]), tmp_path / "out.tsv")
     assert (tmp_path / "out.tsv").read_text() == "kept"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_no_other_extension_is_written_and_no_file_replaced_by_a_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"out\.csv: must end in \.tsv"):
-        write_tsv(Graph.of(FACTS), tmp_path / "out.csv")
+        write_facts(Graph.of(FACTS), tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
     (tmp_path / "out").write_text("")
     with pytest.raises(DataError, match="is a file where a folder is to be written"):
-        write_tsv(Graph.of(FACTS), tmp_path / "out")
+        write_facts(Graph.of(FACTS), tmp_path / "out")
 
 
 def test_a_label_that_begins_with_a_byte_order_mark_keeps_it(tmp_path: Path) -> None:
     # as where files that begin with one were joined
     facts = [("\ufeffa", "r", "b"), ("b", "r", "\ufeffa")]
-    write_tsv(Graph.of(facts), tmp_path / "facts.tsv")
+    write_facts(Graph.of(facts), tmp_path / "facts.tsv")
     assert load(tmp_path / "facts.tsv").entities.labels == ["\ufeffa", "b"]

@@ -10,7 +10,7 @@ from tacit.engine.engine import Engine
 from tacit.errors import DataError, UnknownName
 from tacit.graph.datasets import load
 from tacit.graph.formats.betae import write_betae
-from tacit.graph.formats.label_tables import write_tsv
+from tacit.graph.formats.fact_files import write_facts
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.split import split
@@ -104,7 +104,7 @@ def test_labels_of_rdf_are_names_and_no_facts(tmp_path: Path) -> None:
     assert len(load(tmp_path / "g.ttl", literals=True).train) == 4
 
 
-@pytest.mark.parametrize("write", [write_tsv, write_betae])
+@pytest.mark.parametrize("write", [write_facts, write_betae])
 def test_names_survive_splitting_writing_and_reading(tmp_path: Path, write) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "g.ttl").write_text(TURTLE)
     graph = split(load(tmp_path / "g.ttl"), 0.2, 0.2)

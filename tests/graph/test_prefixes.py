@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.graph.datasets import load
 from tacit.graph.formats.betae import write_betae
-from tacit.graph.formats.label_tables import write_tsv
+from tacit.graph.formats.fact_files import write_facts
 from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.split import split
@@ -138,7 +138,7 @@ def test_prefixes_survive_splitting_writing_and_reading(tmp_path: Path, form: st
     if form != "file":
         graph = split(graph, 0.2, 0.2)
     if form == "folder":
-        write_tsv(graph, tmp_path / "out")
+        write_facts(graph, tmp_path / "out")
         graph = load(tmp_path / "out")
     if form == "BetaE folder":
         write_betae(graph, tmp_path / "out")
@@ -153,7 +153,7 @@ def test_prefixes_survive_splitting_writing_and_reading(tmp_path: Path, form: st
 def test_prefixes_of_an_earlier_graph_do_not_stay_behind(tmp_path: Path) -> None:
     graph = Graph.of([("geo:a", "r", "b")], [("b", "r", "geo:a")], [("b", "r", "b")])
     (tmp_path / "prefixes.tsv").write_text("geo:\thttp://a.org/\n")
-    write_tsv(graph, tmp_path)
+    write_facts(graph, tmp_path)
     assert load(tmp_path).iri("geo:a") is None
     (tmp_path / "prefixes.tsv").write_text("geo:\thttp://a.org/\n:\thttp://b.org/\n")
     assert load(tmp_path).iri("geo:a") == "http://a.org/a"

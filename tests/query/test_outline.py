@@ -24,8 +24,9 @@ from tacit.query.formula import (
     Variable,
 )
 from tacit.query.outline import Conditions, Statement, outline
+from tacit.query.question_reader import QuestionReader
 from tacit.query.text import parse
-from tacit.query.wording import QuestionReader, in_words, sentence
+from tacit.query.wording import in_words, sentence
 
 NUMBERS = count()
 

@@ -74,12 +74,12 @@ def test_reads_the_columns(text: str, columns: list[tuple[str, str, str]]) -> No
         (
             "SELECT ?x { ?x :p :a ; answer:score ?s } ORDER BY ?s",
             42,
-            "ORDER BY of anything but DESC",
+            "ORDER BY of anything but values of attributes and DESC",
         ),
         (
             "SELECT ?x { ?x :p :a ; answer:score ?s } ORDER BY DESC(?x)",
             42,
-            "ORDER BY of anything but DESC",
+            "ORDER BY of anything but values of attributes and DESC",
         ),
         (
             "SELECT ?x { ?x :p :a ; answer:score ?s FILTER(?s < 0.5) }",

@@ -8,7 +8,8 @@ from served_graphs import EUROPE
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.outline import Statement
-from tacit.query.wording import QuestionReader, fact_in_words, infinitive
+from tacit.query.question_reader import QuestionReader
+from tacit.query.wording import fact_in_words, infinitive
 
 
 def test_the_label_of_an_inverse_reads_as_the_relation_backwards() -> None:

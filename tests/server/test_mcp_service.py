@@ -210,16 +210,6 @@ def test_keys_and_limits_are_those_of_the_service() -> None:
         assert 'tacit_requests_total{route="/mcp",status="200"}' in metrics
 
 
-def test_the_program_on_the_page_prints_answers(
-    europe_service: Running, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (program,) = (block.text for block in blocks(PAGE) if block.language == "python")
-    exec(program.replace("http://127.0.0.1:8000/", europe_service.url), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in lines} == {"Spain", "Italy", "Germany"}
-    assert all(line.endswith(" known") for line in lines)
-
-
 def test_the_page_shows_what_the_tools_are_and_say() -> None:
     text = PAGE.read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|", text, flags=re.MULTILINE))

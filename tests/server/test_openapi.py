@@ -38,6 +38,9 @@ def test_every_route_is_described_with_its_errors(service: Running) -> None:
         "/metrics",
         "/entity",
         "/entity/predictions",
+        "/entity/values",
+        "/attributes",
+        "/attribute",
     }
     assert set(document["paths"]) == expected
     for path, methods in document["paths"].items():

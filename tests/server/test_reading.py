@@ -10,9 +10,9 @@ from tacit.engine.reasoner import Explanation
 from tacit.graph.graph import Graph
 from tacit.query.plans.compile import compile_query
 from tacit.query.question import bind, parse_question
+from tacit.query.question_reader import QuestionReader
 from tacit.query.suggestions import Completions
 from tacit.query.text import parse
-from tacit.query.wording import QuestionReader
 
 
 def test_a_question_is_read_in_every_form_it_has(service: Running) -> None:

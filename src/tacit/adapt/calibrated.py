@@ -12,6 +12,7 @@ from tacit.adapt.adapter import Adapter
 from tacit.distributed.shards import Shards
 from tacit.engine.atoms.calibration import EVERY, ByRow, Calibration, Tails
 from tacit.engine.atoms.known_facts import KnownFacts
+from tacit.engine.atoms.mixture import RuleMixture
 from tacit.engine.logic import LOG2_E, log1mexp, steadily
 
 
@@ -97,6 +98,12 @@ class Adapted(Calibration):
         if scale.shape[1] == 1:
             return torch.addcmul(shift, logits, scale, out=logits)
         return logits.mul_(scale).add_(shift)
+
+    def with_rules(self, rules: RuleMixture | None) -> Adapted:
+        """The same adapter with other rules, where it has any."""
+        if rules is self.rules or self.rules is None:
+            return self
+        return Adapted(self.calibration.with_rules(rules), self.adapter)
 
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Adapted:
         """The same adapter over a calibration with other facts to count and other shards."""

@@ -35,7 +35,8 @@ Graphs = Annotated[
         "one graph.",
     ),
 ]
-_MISSING = "Missing: of the entities with the rarest relation that nine in ten holders have."
+_MISSING = "Missing: the share without a value, of the entities that have the relation beside it."
+MOST_SOURCES = 10
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 
 
@@ -231,6 +232,8 @@ def _print(statistics: Statistics) -> None:
             f"  ... and {len(statistics.relations) - MOST_RELATIONS} more relations: --json lists "
             "them all\n"
         )
+    if statistics.statements:
+        console.print(f"{_statements(statistics)}\n", soft_wrap=True)
     if statistics.attributes:
         console.print(_attributes(statistics.attributes))
         console.print(f"{_MISSING}\n", soft_wrap=True)
@@ -284,6 +287,16 @@ def _relations(relations: Sequence[RelationStatistics]) -> Table:
         rows.append((relation.name, *counts, *spread, ", ".join(remarks)))
     columns = ("relation", "train", "valid", "test", "tails/head", "heads/tail")
     return _table("Relations", columns, rows, ["remarks" if any(row[-1] for row in rows) else ""])
+
+
+def _statements(statistics: Statistics) -> str:
+    """What is said about facts, in a line."""
+    from tacit.graph.builder import counted
+
+    sources = [f"{name} ({count:,})" for name, count in statistics.sources[:MOST_SOURCES]]
+    more = ", ..." if len(statistics.sources) > MOST_SOURCES else ""
+    said = f"{counted(statistics.statements, 'statement')} about facts, {statistics.dated:,} dated"
+    return escape_control_chars(said + f"; sources: {', '.join(sources)}{more}" * bool(sources))
 
 
 def _attributes(attributes: Iterable[AttributeStatistics]) -> Table:

@@ -35,6 +35,7 @@ Shapes = Annotated[
 ]
 NewRun = Annotated[Path, typer.Option("--out", help="The run folder to make.")]
 ReplaceRun = Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")]
+FLAGS = {"fact_sources": "--source"}  # of settings whose flags have other names
 Command = Callable[..., None]
 Values = dict[str, Any]  # of the settings that a command line has
 # A parameter in an error, alone or with a value: `k`, `k=64`.
@@ -78,7 +79,7 @@ def of_settings(
     have a field of the same name.
     """
     fields = {field.name: field for field in settings_of(kind) if not only or field.name in only}
-    spellings = {name: _flag(name) for name in fields} | dict(flags or {})
+    spellings = {name: FLAGS.get(name, _flag(name)) for name in fields} | dict(flags or {})
     usual = {name: field.default for name, field in fields.items()} | dict(defaults or {})
 
     def decorate(command: Command) -> Command:

@@ -106,7 +106,8 @@ class Engine:
             )
         graph = load(source, **reading)
         own = EngineSettings.of({"calibration": "sigmoid", **settings, "search": "symbolic"})
-        return cls(graph, GraphScorer(graph.index(*own.observed), graph.num_entities), own)
+        facts = graph.selected(own.selection).index(*own.observed)
+        return cls(graph, GraphScorer(facts, graph.num_entities), own)
 
     def with_settings(self, *, adapted: bool | None = None, **changes: Any) -> Engine:
         """Return an engine of the same parts with other settings.
@@ -173,7 +174,7 @@ class Engine:
         settings = self.settings
         if not (settings.new and settings.observed):
             return self.search
-        facts = self.graph.index(*settings.observed)
+        facts = self.parts.selected.index(*settings.observed)
         return NewAnswers(self.search, facts, self.parts.known_values)
 
     def ask(

@@ -44,7 +44,7 @@ class ValueReason:
     def to_dict(self) -> dict[str, Any]:
         """The reason as plain data for JSON."""
         numbers = (value.value if value.kind == "number" else str(value) for value in self.values)
-        data = {**vars(self), "values": [*numbers]}
+        data = {**vars(self), "values": [*numbers], "text": str(self)}
         del data["years"]
         return data
 
@@ -110,9 +110,21 @@ def find_value(engine: Engine, entity: str, attribute: str, level: float) -> Ent
     predicted = engine.parts.values.predicted(which, at, level)
     if predicted is None:
         return None
-    found = find_evidence(graph, fitted_values(engine), which, at, _WALKS, _EXAMPLES)
-    reasons = tuple(_reason(engine, at, each) for each in found)
-    return EntityValue(listed, (), predicted, years, label, reasons)
+    fitted_values(engine)  # an error where there are none
+    return with_reasons(engine, at, AnswerValue(listed, (), predicted, years))
+
+
+def with_reasons(engine: Engine, entity: int, value: AnswerValue) -> EntityValue:
+    """A value of an entity, by its id, with what carried a prediction of a run."""
+    graph = engine.graph
+    reasons: tuple[ValueReason, ...] = ()
+    if value.predicted is not None and isinstance(engine.parts.values, RunValues):
+        which = graph.attributes.names.id(value.attribute.name)
+        fitted = engine.parts.values.fitted
+        found = find_evidence(graph, fitted, which, entity, _WALKS, _EXAMPLES)
+        reasons = tuple(_reason(engine, entity, each) for each in found)
+    own = value.attribute, value.known, value.predicted, value.years
+    return EntityValue(*own, graph.entities[entity], reasons)
 
 
 def check_level(level: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,7 @@ class EngineParts:
 
     def __post_init__(self) -> None:
         check_sizes("link predictor", self.scorer, self.graph)
+        _ = self.selected  # an unknown source is an error
         if self.rules is not None:
             check_sizes("rules", self.rules.scorer, self.graph)
         for name in ("adapter", "reasoner", "encoder"):
@@ -80,13 +81,34 @@ class EngineParts:
                 "rules",
             )
 
-    @property
+    @cached_property
+    def selected(self) -> Graph:
+        """The graph of the facts that may count as known, by their sources and times."""
+        return self.graph.selected(self.settings.selection)
+
+    @cached_property
     def mixture(self) -> RuleMixture | None:
         """The rules that the settings mix into scores; None where there are none.
 
         An index that a large graph takes by default has its lists by the link predictor alone.
         """
-        return self.rules if self.settings.rules and not self._prefers_index else None
+        if self.rules is None or not self.settings.rules or self._prefers_index:
+            return None
+        if self.selected is self.graph:
+            return self.rules
+        return replace(self.rules, scorer=self._over_selected(self.rules.scorer))
+
+    @cached_property
+    def predictor(self) -> Scorer:
+        """The scorer; if it is one of rules, its bodies are looked up in the selected facts."""
+        scorer = self.scorer
+        return self._over_selected(scorer) if isinstance(scorer, RuleScorer) else scorer
+
+    def _over_selected(self, rules: RuleScorer) -> RuleScorer:
+        """Rules over the selected facts; the same object where all are selected."""
+        if self.selected is self.graph:
+            return rules
+        return replace(rules, index=self.selected.index("train"))
 
     @cached_property
     def _prefers_index(self) -> bool:
@@ -102,8 +124,8 @@ class EngineParts:
     @property
     def rule_scorer(self) -> RuleScorer | None:
         """The rules that scores come from, mixed with a link predictor's or alone."""
-        if isinstance(self.scorer, RuleScorer):
-            return self.scorer
+        if isinstance(self.predictor, RuleScorer):
+            return self.predictor
         return None if self.mixture is None else self.mixture.scorer
 
     @property
@@ -147,7 +169,7 @@ class EngineParts:
         rules = self.rule_scorer
         if rules is None or not self.settings.observed:
             return None
-        facts = self.graph.index(*self.settings.observed)
+        facts = self.selected.index(*self.settings.observed)
         return rules.deductions(facts, lambda id: named_rule(self.graph, rules.rules[id], id))
 
     def deduced_by(self, head: int, relation: int, tail: int) -> int | None:
@@ -161,7 +183,7 @@ class EngineParts:
         if not self.settings.observed:
             return None
         deductions = self.deductions
-        facts = self.graph.index(*self.settings.observed)
+        facts = self.selected.index(*self.settings.observed)
         return facts if deductions is None else deductions.index
 
     @cached_property
@@ -190,10 +212,12 @@ class EngineParts:
         """Calibrated scores of atoms."""
         settings = self.settings
         device = self.scorer.device
-        facts = self.facts or KnownFacts(self.graph.index("train"), device)
-        kind = self.adapter or mixed(calibration(settings.calibration, facts), self.mixture)
+        facts = self.facts or KnownFacts(self.selected.index("train"), device)
+        kind = mixed(calibration(settings.calibration, facts), self.mixture)
+        if self.adapter is not None:
+            kind = self.adapter.with_rules(self.mixture)
         return Atoms(
-            self.scorer,
+            self.predictor,
             kind.counting(facts, shards_of(self.scorer)),
             self.facts,
             observed=settings.observed_score,

@@ -12,6 +12,7 @@ from tacit.settings import Settings, setting
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.calibration import Calibration
+    from tacit.graph.qualifiers import FactSelection
 
 SEARCHES = ("auto", "beam", "exact", "certified", "continuous", "symbolic", "encoder")
 LOGICS = ("product", "godel", "lukasiewicz")
@@ -64,6 +65,13 @@ def observed_splits(splits: str | Iterable[str]) -> tuple[str, ...]:
                 "observed",
             )
     return tuple(name for name in SPLITS if name in names)
+
+
+def _date(text: str) -> str:
+    """A date as it is written, or a `SettingsError`."""
+    from tacit.graph.qualifiers import parsed_as_of
+
+    return str(parsed_as_of(str(text)))
 
 
 @dataclass(frozen=True)
@@ -123,6 +131,16 @@ class FactSettings:
         "all",
         "Splits whose facts count as known: all, none, or names joined by +.",
         read=observed_splits,
+    )
+    fact_sources: tuple[str, ...] = setting(
+        (),
+        "A source whose facts alone count as known; may be repeated. By default all facts do.",
+    )
+    as_of: str | None = setting(
+        None,
+        "A day, month or year, as in 2015 or 2015-06-30: only facts that hold then, and those "
+        "without dates, count as known.",
+        read=_date,
     )
     observed_score: float = setting(
         1.0 - 2.0**-10, "The score of a fact that counts as known.", above=0.5, most=1
@@ -233,6 +251,13 @@ class EngineSettings(ComputeSettings, FactSettings, ScoreSettings, SearchSetting
                         f"leave it out, or ask with `search='{search}'`",
                         name,
                     )
+
+    @property
+    def selection(self) -> FactSelection:
+        """The facts that may count as known, by source and time."""
+        from tacit.graph.qualifiers import FactSelection, parsed_as_of
+
+        return FactSelection(parsed_as_of(self.as_of) if self.as_of else None, self.fact_sources)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain values for settings files and results."""

@@ -218,11 +218,11 @@ def relevant_settings(engine: Engine) -> dict[str, Any]:
     if engine.parts.rules is None:
         del settings["rules"]
     # optional settings only count if they are set
-    for name in ("new", "preset", "ceiling"):
+    for name in ("new", "preset", "ceiling", "fact_sources", "as_of"):
         if not settings[name]:
             del settings[name]
     if not engine.search.calibrated:
-        names = ("search", "observed", "new", *engine.search.config)
+        names = ("search", "observed", "fact_sources", "as_of", "new", *engine.search.config)
         return {name: settings[name] for name in names if name in settings}
     ignored = set(_NEUTRAL)
     for search, names in _OF_SEARCH.items():

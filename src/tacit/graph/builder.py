@@ -15,6 +15,8 @@ from tacit.graph.attributes import VALUE_ROW, Attribute, Attributes, Rows
 from tacit.graph.fact_index import Ids, Ints, paired, within
 from tacit.graph.graph import INVERSE, SPLITS, Graph, Triples, directed, no_triples
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.qualifiers import STATEMENT_ROW, Qualifiers, triples_of
+from tacit.graph.qualifiers import Rows as Statements
 from tacit.graph.quantities import PRECISIONS, Quantity
 
 # readable names of each term, with ranks: the lower, the better
@@ -39,6 +41,8 @@ class Builder:
         self.attributes: defaultdict[Attribute, int] = defaultdict(count().__next__)
         self._chunks: dict[str, list[Triples]] = {split: [] for split in SPLITS}
         self._values: list[Rows] = []
+        self.sources: defaultdict[str, int] = defaultdict(count().__next__)  # of facts
+        self._statements: list[Statements] = []
         self.names: Ranked = {}
         self.notes: list[str] = []
         self.prefixes: dict[str, str] = {}  # that files declare
@@ -92,25 +96,60 @@ class Builder:
         attributes = [Attribute(name, each.kind, each.unit) for _, name, each in values]
         self.add_values([entity for entity, _, _ in values], attributes, rows)
 
+    def add_statements(
+        self,
+        entities: Sequence[str],
+        relations: Sequence[str],
+        sources: Sequence[str],
+        rows: Statements,
+    ) -> None:
+        """Adds statements about facts, whose rows have positions in lists of labels.
+
+        A source of -1 is none. A statement about anything but a fact is dropped and noted.
+        """
+        rows = rows.copy()
+        entity_ids = _ids(self.entities, entities)
+        rows["head"], rows["tail"] = entity_ids[rows["head"]], entity_ids[rows["tail"]]
+        rows["relation"] = _ids(self.relations, relations)[rows["relation"]]
+        rows["source"] = np.append(_ids(self.sources, sources), np.int32(-1))[rows["source"]]
+        self._statements.append(rows)
+
     def facts(self, split: str) -> Triples:
         """The facts of a split so far, as term ids."""
         self._chunks[split] = [np.concatenate([no_triples(), *self._chunks[split]])]
         return self._chunks[split][0]
 
     def terms(self) -> Iterator[str]:
-        """Every entity, relation and attribute so far, as passed to `add`."""
-        return chain(self.entities, self.relations, (each.name for each in self.attributes))
+        """Every entity, relation, attribute and source so far, as passed to `add`."""
+        attributes = (each.name for each in self.attributes)
+        return chain(self.entities, self.relations, attributes, self.sources)
 
-    def graph(self, name: str, label: Callable[[str], str] = str) -> Graph:
+    def graph(
+        self,
+        name: str,
+        label: Callable[[str], str] = str,
+        source_label: Callable[[str], str] = str,
+    ) -> Graph:
         """Builds the graph of all facts added; `label` maps terms to labels where they differ."""
         splits = [self.facts(split) for split in SPLITS]
         self._chunks.clear()
-        forward = _without_inverses(list(map(label, self.relations)), splits)
+        statements = np.concatenate([np.empty(0, STATEMENT_ROW), *self._statements])
+        self._statements.clear()
+        stated = triples_of(statements)
+        forward = _without_inverses(list(map(label, self.relations)), [*splits, stated])
+        for column, ids in zip(("head", "relation", "tail"), stated.T, strict=True):
+            statements[column] = ids
         # the vocabulary takes the dict over
         entities = Vocabulary(self.entities if label is str else map(label, self.entities))
         graph = assemble(entities, directed(forward), splits, name, self.notes)
         attributes, notes = self._attributes(label)
-        graph = replace(graph, attributes=attributes, notes=(*graph.notes, *notes))
+        qualifiers = Qualifiers(tuple(map(source_label, self.sources)), statements)
+        about = qualifiers.about(graph.facts())
+        if lost := len(qualifiers) - len(about):
+            notes.append(f"{counted(lost, 'statement')} about what is no fact here skipped")
+        graph = replace(
+            graph, attributes=attributes, qualifiers=about, notes=(*graph.notes, *notes)
+        )
         known = {*self.relations, *(each.name for each in self.attributes)}
         names = {
             label(term): by_rank(ranked)

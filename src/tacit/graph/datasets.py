@@ -35,7 +35,7 @@ from tacit.graph.formats.neo4j import Export, read_neo4j
 from tacit.graph.formats.rdf import RDF_FORMATS, labelling, read_rdf
 from tacit.graph.graph import SPLITS, Graph
 from tacit.graph.labels.near_duplicates import quoted_pair, repeated_names
-from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.labels.prefixes import Prefixes, source_label
 from tacit.graph.merging import join_graphs
 from tacit.graph.recognition import Locate, recognise
 from tacit.graph.settings import STANDARD_INPUT, ReadSettings
@@ -378,7 +378,8 @@ def _read(
     for term in (term for term in builder.names if term.startswith("<")):
         names.setdefault(term[1:-1], []).extend(builder.names[term])
     prefixes, label = labelling(builder) if rdf else (declared, str)
-    graph = replace(builder.graph(name, label), prefixes=prefixes)
+    of_source = partial(source_label, prefixes=prefixes) if rdf else str
+    graph = replace(builder.graph(name, label, of_source), prefixes=prefixes)
     if rdf:
         coded.append(replace(graph, attributes=Attributes()))
     return graph

@@ -21,6 +21,7 @@ from tacit.graph.conversions import Conversions
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.qualifiers import FactSelection, Qualifiers
 
 if TYPE_CHECKING:
     from tacit.graph.statistics import Statistics
@@ -99,6 +100,7 @@ class Graph(Conversions):
     notes: tuple[str, ...] = ()
     prefixes: Prefixes = field(default_factory=Prefixes)  # of labels that stand for IRIs
     attributes: Attributes = field(default_factory=Attributes)  # numbers and dates of entities
+    qualifiers: Qualifiers = field(default_factory=Qualifiers)  # sources and times of facts
 
     @classmethod
     def of(
@@ -259,16 +261,13 @@ class Graph(Conversions):
         return Statistics.of(self, hubs)
 
     def write(self, path: str | Path) -> None:
-        """Writes facts and values to a `.tsv`, `.txt` or `.nt` file, or its splits to a folder.
+        """Writes facts to one `.tsv`, `.txt`, `.nt` or `.ttl` file, or its splits to a folder.
 
         The file may be packed.
         """
-        from tacit.graph.formats.files import extension
-        from tacit.graph.formats.label_tables import write_tsv
-        from tacit.graph.formats.writing import write_n_triples
+        from tacit.graph.formats.fact_files import write_facts
 
-        write = write_n_triples if extension(Path(path)) == ".nt" else write_tsv
-        write(self, path)
+        write_facts(self, path)
 
     def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (default: all), in both directions; cached."""
@@ -282,6 +281,27 @@ class Graph(Conversions):
     @cached_property
     def indexes(self) -> dict[tuple[str, ...], FactIndex]:
         """The indexes that were built before or read from files, by their splits."""
+        return {}
+
+    def selected(self, selection: FactSelection) -> Graph:
+        """The same graph with the facts and statements of a selection alone; cached.
+
+        Without a selection it is this graph.
+        """
+        if not selection:
+            return self
+        if selection not in self._selections:
+            self.qualifiers.check(selection)
+            splits = map(self.split, SPLITS)
+            train, valid, test = (f[self.qualifiers.selects(f, selection)] for f in splits)
+            said = self.qualifiers.where(self.qualifiers.admitted(selection))
+            self._selections[selection] = replace(
+                self, train=train, valid=valid, test=test, qualifiers=said
+            )
+        return self._selections[selection]
+
+    @cached_property
+    def _selections(self) -> dict[FactSelection, Graph]:
         return {}
 
     def values(self, *splits: str) -> ValueIndex:

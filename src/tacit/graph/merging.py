@@ -13,10 +13,11 @@ import numpy as np
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, as_forward, counted, fact_keys
 from tacit.graph.fact_index import distinct, within
-from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute
-from tacit.graph.labels.prefixes import Prefixes
+from tacit.graph.graph import SPLITS, Graph, Triples, directed, is_absolute, no_triples
+from tacit.graph.labels.prefixes import Prefixes, relabelled_source
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.merged_values import absent_values, check_alike, with_values, without_values
+from tacit.graph.qualifiers import Qualifiers, triples_of
 from tacit.graph.recognition import recognise
 
 _LISTED_FACTS = 3  # missing facts in a message
@@ -50,6 +51,16 @@ def join_graphs(graphs: Sequence[Graph], name: str) -> Graph:
         for attribute in listed:
             check_alike(builder.attributes, attribute, graph.name)
         builder.add_values(labels, listed, graph.attributes.rows)
+        if len(graph.qualifiers):
+            sources = [
+                relabelled_source(each, graph.prefixes, prefixes)
+                for each in graph.qualifiers.sources
+            ]
+            rows = graph.qualifiers.rows.copy()
+            rows["relation"] >>= 1
+            builder.add_statements(
+                labels, [*map(label, graph.relations.labels[0::2])], sources, rows
+            )
         for known, more in graph.names.items():
             builder.names.setdefault(label(known), []).extend((0, name) for name in more)
         builder.notes += [f"{graph.name}: {note}" for note in graph.notes]
@@ -91,6 +102,7 @@ class Merged(NamedTuple):
     # facts or values to remove that the graph lacks, each with similar ones that it has
     absent: tuple[str, ...] = ()
     values: int = 0  # of attributes, among the changed
+    statements: int = 0  # new ones about facts
 
 
 def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
@@ -129,9 +141,28 @@ def with_facts(graph: Graph, more: Graph, *, apart: bool = True) -> Merged:
     added = facts[np.sort(first[~within(new[first], np.sort(present))])]
     larger = replace(larger, train=np.concatenate((graph.train, added)))
     attributes, values = with_values(larger, more, heads, lookup.find_or_name)
-    merged = _add_names(replace(larger, attributes=attributes), more, heads, forward)
+    qualifiers = graph.qualifiers.joined(_statements(larger, more, heads, forward))
+    larger = replace(larger, attributes=attributes, qualifiers=qualifiers)
+    merged = _add_names(larger, more, heads, forward)
     unchanged = len(first) - len(added) + len(more.attributes) - values
-    return Merged(merged, len(added) + values, unchanged, (), values)
+    statements = len(qualifiers) - len(graph.qualifiers)
+    return Merged(merged, len(added) + values, unchanged, (), values, statements)
+
+
+def _statements(
+    graph: Graph, more: Graph, heads: Sequence[str], forward: Sequence[str]
+) -> Qualifiers:
+    """The statements of another graph in the ids of this one."""
+    qualifiers = more.qualifiers
+    if not len(qualifiers):
+        return qualifiers
+    stated = replace(more, train=triples_of(qualifiers.rows), valid=no_triples(), test=no_triples())
+    rows = qualifiers.rows.copy()
+    facts = _facts_in_ids(graph, stated, heads, forward)
+    for column, ids in zip(("head", "relation", "tail"), facts.T, strict=True):
+        rows[column] = ids
+    sources = (relabelled_source(s, more.prefixes, graph.prefixes) for s in qualifiers.sources)
+    return Qualifiers(tuple(sources), rows)
 
 
 def _check_columns(graph: Graph, larger: Graph, facts: Triples) -> None:
@@ -190,7 +221,10 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
         raise DataError(f"{graph.name} has {none}: {'; '.join(absences)}")
     train, valid, test = remaining
     why = tuple(absences) if absent else ()
-    less_known = replace(graph, train=train, valid=valid, test=test, attributes=attributes)
+    qualifiers = graph.qualifiers.about(np.concatenate(remaining))
+    less_known = replace(
+        graph, train=train, valid=valid, test=test, attributes=attributes, qualifiers=qualifiers
+    )
     return Merged(less_known, removed + values, absent, why, values)
 
 

@@ -282,6 +282,11 @@ def _without(graph: Graph, facts: _Facts, taken: Flags, values: Attributes) -> G
     gone[rest[:, 1]] = False
     forward = ~gone[0::2]
     new_entities, new_relations = (np.cumsum(each, dtype=np.int32) - 1 for each in (kept, forward))
+    qualifiers = graph.qualifiers.about(rest)
+    notes = graph.notes
+    if lost := len(graph.qualifiers) - len(qualifiers):
+        notes = (*notes, f"{counted(lost, 'statement')} about values of attributes skipped")
+    qualifiers = qualifiers.renumbered(new_entities, new_relations)
     rest[:, [0, 2]] = new_entities[rest[:, [0, 2]]]
     rest[:, 1] = 2 * new_relations[rest[:, 1] >> 1]
     values.rows["entity"] = new_entities[values.rows["entity"]]
@@ -291,5 +296,12 @@ def _without(graph: Graph, facts: _Facts, taken: Flags, values: Attributes) -> G
     relations = directed(compress(graph.relations[0::2], forward))
     relations = Vocabulary(relations.labels, "relation", graph.relations.names)
     return replace(
-        graph, entities=entities, relations=relations, train=train, valid=valid, test=test
+        graph,
+        entities=entities,
+        relations=relations,
+        train=train,
+        valid=valid,
+        test=test,
+        qualifiers=qualifiers,
+        notes=notes,
     )

@@ -11,10 +11,10 @@ STANDARD_INPUT = "-"  # where the path of a file is expected
 
 
 def _joined(columns: object) -> str:
-    """Columns as one text, with commas; a `TypeError` where they are no three names."""
+    """Columns as one text, with commas; a `TypeError` where they are no three names or more."""
     if isinstance(columns, str):
         return columns
-    if not isinstance(columns, list | tuple) or len(columns) != 3:
+    if not isinstance(columns, list | tuple) or len(columns) < 3:
         raise TypeError
     if not all(isinstance(column, str | int) for column in columns):
         raise TypeError
@@ -45,7 +45,7 @@ class ReadSettings(Settings):
     columns: str | None = setting(
         None,
         "Head, relation and tail in a table: their names or positions, as in head,tail,relation or "
-        "1,3,2.",
+        "1,3,2; then those that qualify facts, as in 1,3,2,source=4,valid_from=begin.",
         read=_joined,
     )
     skip_bad: bool = setting(

@@ -86,6 +86,9 @@ class Statistics:
     relations: tuple[RelationStatistics, ...]  # the most frequent first
     values: tuple[ValueRelation, ...]  # the relations with numbers or dates as entities
     attributes: tuple[AttributeStatistics, ...]
+    statements: int  # about facts
+    dated: int  # of these, the statements that say when a fact holds
+    sources: tuple[tuple[str, int], ...]  # with their statements, the most frequent first
     notes: tuple[str, ...]
 
     @classmethod
@@ -106,6 +109,9 @@ class Statistics:
             _relations(graph),
             values(graph),
             attribute_statistics(graph),
+            len(graph.qualifiers),
+            int(graph.qualifiers.dated.sum()),
+            graph.qualifiers.source_counts(),
             graph.notes,
         )
 

@@ -25,6 +25,7 @@ from tacit.graph.graph import SPLITS, Graph, NamesByLabel, names_both_ways
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.labels.spelling import is_large
 from tacit.graph.labels.vocabulary import LabelTrie, Vocabulary, trie_of
+from tacit.graph.qualifiers import QUALIFIERS, STATEMENT_ROW, Qualifiers
 from tacit.graph.quantities import PRECISIONS
 
 ENTITIES = "entities.txt"
@@ -39,6 +40,8 @@ TRIE_IDS = "entities-ids.npy"
 WORDS = "entities-words.npy"
 FOLDED = "entities-folded.npy"
 VALUES = "values.npy"
+STATEMENTS = "statements.npy"
+SOURCES = "sources.txt"
 GRAPH_FILES = (
     ENTITIES,
     RELATIONS,
@@ -52,6 +55,8 @@ GRAPH_FILES = (
     WORDS,
     FOLDED,
     VALUES,
+    STATEMENTS,
+    SOURCES,
 )
 _OF_FACTS = (FACTS, KEYS, OFFSETS, TAILS)
 _KINDS = {  # types and shapes of arrays; -1 is any number
@@ -60,6 +65,7 @@ _KINDS = {  # types and shapes of arrays; -1 is any number
     TAILS: (np.int32, (-1,)),
     **dict.fromkeys((TRIE_IDS, WORDS, FOLDED), (np.int32, (2, -1))),
     VALUES: (VALUE_ROW, (-1,)),
+    STATEMENTS: (STATEMENT_ROW, (-1,)),
 }
 _UNESCAPED = {r"\\": "\\", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 _READ_WHOLE = 1 << 24  # bytes of an array that is read to be checked
@@ -71,7 +77,7 @@ class Fingerprint(NamedTuple):
     """Short hashes of the labels and facts that weights and checkpoints depend on."""
 
     labels: str  # in the order of their ids
-    facts: str  # of each split in turn, and the values of attributes if there are any
+    facts: str  # of each split in turn, and of values and statements if there are any
 
 
 def fingerprint(graph: Graph) -> Fingerprint:
@@ -86,6 +92,9 @@ def fingerprint(graph: Graph) -> Fingerprint:
     if graph.attributes.listed:
         facts.update(repr(graph.attributes.listed).encode("utf-8", "surrogatepass"))
         facts.update(np.ascontiguousarray(graph.attributes.rows).view(np.uint8).data)
+    if len(graph.qualifiers):
+        facts.update(_label_lines(graph.qualifiers.sources).encode("utf-8", "surrogatepass"))
+        facts.update(np.ascontiguousarray(graph.qualifiers.rows).view(np.uint8).data)
     return Fingerprint(labels.hexdigest()[:32], facts.hexdigest()[:32])
 
 
@@ -127,6 +136,9 @@ def write_graph(graph: Graph, folder: Path) -> dict[str, Table]:
             "kinds": [attribute.kind for attribute in listed],
             "units": [attribute.unit for attribute in listed],
         }
+    if len(graph.qualifiers):
+        arrays[STATEMENTS] = graph.qualifiers.rows
+        _write_text(folder / SOURCES, _label_lines(graph.qualifiers.sources))
     for name, array in arrays.items():
         write_array(folder / name, array)
     described = {
@@ -161,7 +173,7 @@ def read_graph(folder: Path, tables: Mapping[str, Table]) -> Graph:
     try:
         same = {name for name in present if digest(folder / name) == files.get(name)}
         for name in sorted(present - same - {NAMES}, key=GRAPH_FILES.index):
-            kind = "facts" if name in (*_OF_FACTS, VALUES) else "labels"
+            kind = "facts" if name in (*_OF_FACTS, VALUES, STATEMENTS, SOURCES) else "labels"
             changed = (
                 f"the {kind} in '{folder}' are not those the run was made with ({name} was changed)"
             )
@@ -209,7 +221,15 @@ def _read(folder: Path, tables: Mapping[str, Table], present: set[str], same: se
     name = str(described.get("name", "graph"))
     attributes = _read_attributes(folder, tables, names, len(entities))
     graph = Graph(
-        entities, relations, train, valid, test, name, prefixes=prefixes, attributes=attributes
+        entities,
+        relations,
+        train,
+        valid,
+        test,
+        name,
+        prefixes=prefixes,
+        attributes=attributes,
+        qualifiers=_read_qualifiers(folder, len(entities), len(relations)),
     )
     graph.indexes[SPLITS] = FactIndex.of_arrays(keys, offsets, tails, graph.num_relations)
     return graph
@@ -239,6 +259,29 @@ def _read_attributes(
         if (np.diff(rows["attribute"].astype(np.int64) * entities + rows["entity"]) < 0).any():
             raise ValueError(f"{VALUES} is not in order")
     return Attributes.of_sorted(listed, rows).named(names)
+
+
+def _read_qualifiers(folder: Path, entities: int, relations: int) -> Qualifiers:
+    """The statements about the facts of a folder, which are mapped."""
+    if not (folder / STATEMENTS).is_file():
+        return Qualifiers()
+    sources = _read_labels(folder / SOURCES)
+    rows = _array(folder / STATEMENTS)
+    if rows.nbytes <= _READ_WHOLE:
+        precisions = len(PRECISIONS)
+        for key, least, limit in (
+            ("head", 0, entities),
+            ("relation", 0, relations),
+            ("tail", 0, entities),
+            ("source", -1, len(sources)),
+            ("from_precision", 0, precisions),
+            ("until_precision", 0, precisions),
+        ):
+            if ((rows[key] < least) | (rows[key] >= limit)).any():
+                raise ValueError(f"{STATEMENTS} has a {key} out of range")
+        if any(np.isnan(rows[key]).any() for key in QUALIFIERS[1:]):
+            raise ValueError(f"{STATEMENTS} has qualifiers that are no numbers")
+    return Qualifiers.of_sorted(sources, rows)
 
 
 def _array(path: Path) -> NDArray[Any]:

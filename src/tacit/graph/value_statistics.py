@@ -46,10 +46,11 @@ class AttributeStatistics:
 
 def attribute_statistics(graph: Graph) -> tuple[AttributeStatistics, ...]:
     """The statistics of all attributes, in their order."""
-    return tuple(_statistics(graph, id_) for id_ in range(len(graph.attributes.listed)))
+    return tuple(statistics_of(graph, id_) for id_ in range(len(graph.attributes.listed)))
 
 
-def _statistics(graph: Graph, attribute: int) -> AttributeStatistics:
+def statistics_of(graph: Graph, attribute: int) -> AttributeStatistics:
+    """The statistics of one attribute, by its id."""
     listed = graph.attributes.listed[attribute]
     rows = graph.attributes.rows[graph.attributes.rows["attribute"] == attribute]
     holders = np.unique(rows["entity"])
@@ -90,9 +91,13 @@ def _histogram(values: Floats) -> tuple[list[int], list[float], bool]:
     low, high = float(values.min()), float(values.max())
     if low == high:
         return [len(values)], [low, high], False
-    is_log = low >= 0 and high > _WIDE * float(np.median(values))
+    middle = float(np.partition(values, len(values) // 2)[len(values) // 2])
+    is_log = low >= 0 and high > _WIDE * middle
     least = float(values[values > 0].min()) if is_log else low  # zeros are in its bin
-    edges = np.geomspace(least, high, BINS + 1) if is_log else np.linspace(low, high, BINS + 1)
+    scale = 0.25 if max(-low, high) > 1 else 1.0  # so that the width is finite
+    edges = np.linspace(low * scale, high * scale, BINS + 1) / scale
+    if is_log:
+        edges = np.geomspace(least, high, BINS + 1)
     edges[0], edges[-1] = low, high  # not a rounding away from them
     counts = np.histogram(values, edges)[0]
     return counts.tolist(), edges.tolist(), is_log

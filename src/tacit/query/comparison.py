@@ -205,14 +205,19 @@ class Comparison(Leaf):
         high = None if self.low is None else -self.low
         return replace(self, left=self.right, right=self.left, low=low, high=high)
 
+    @property
+    def sign(self) -> str:
+        """The operator between two values; empty where their difference is in another range."""
+        return "" if self.right is None else _SIGNS.get((self.low, self.high), "")
+
     def __str__(self) -> str:
         low = self.low
         high = self.high
         if self.name:
             return f"?{self.name} = {self.left}"
         subject: object = self.left if self.right is None else Difference(*self.values)
-        if self.right is not None and (low, high) in _SIGNS:
-            return f"{self.left} {_SIGNS[low, high]} {self.right}"
+        if self.sign:
+            return f"{self.left} {self.sign} {self.right}"
         if low is not None and high is not None:
             if low == high and not low.open:
                 return f"{subject} = {low}"
@@ -287,8 +292,8 @@ def literal(text: str, unit: str = "") -> Quantity:
         if (quantity := Quantity.parse(written)) is not None:
             return replace(quantity, unit=its_unit)
     raise QueryError(
-        f"'{text}' is no number, date or duration; write one such as 10_000_000, 5e6, 1950-06 or "
-        "PT2H"
+        f"'{text:.40}' is no number, date or duration; write one such as 10_000_000, 5e6, 1950-06 "
+        "or PT2H"
     )
 
 
@@ -331,6 +336,29 @@ def value_columns(query: Query) -> dict[str, Value]:
         if each.value not in columns.values():
             columns[str(each.value)] = each.value
     return columns
+
+
+def value_ranges(query: Query) -> dict[Value, tuple[float, float]]:
+    """The range in which a value of each answer must lie, for those that have bounds.
+
+    >>> c = Variable("c")
+    >>> value_ranges(Query(c, (c.value("area") > 5) & (c.value("area") <= 9)))
+    {Value(attribute='area', term=Variable(name='c')): (5.000000000000001, 9.0)}
+    """
+    ranges: dict[Value, tuple[float, float]] = {}
+
+    def walk(part: Formula) -> None:
+        if isinstance(part, Comparison) and part.right is None:
+            low, high = ranges.get(part.left, (-math.inf, math.inf))
+            ranges[part.left] = max(low, part.interval[0]), min(high, part.interval[1])
+        elif isinstance(part, And) or (
+            isinstance(part, Exists) and part.variable not in query.targets
+        ):
+            for each in children(part):
+                walk(each)
+
+    walk(query.formula)
+    return ranges
 
 
 def check_values(query: Query) -> None:

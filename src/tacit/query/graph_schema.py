@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.graph.graph import Graph
 from tacit.graph.statistics import is_symmetric
+from tacit.query.attribute_words import AttributeWords
 from tacit.query.formula import quoted
 from tacit.query.suggestions import Completions
 from tacit.query.wording import in_words
@@ -51,6 +52,7 @@ class GraphSchema:
     def __init__(self, graph: Graph, names: Completions | None = None) -> None:
         self.graph = graph
         self.names = names or Completions(graph)
+        self._attributes = AttributeWords(graph)
 
     @cached_property
     def counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -80,6 +82,16 @@ class GraphSchema:
             if any(part in form.casefold() for form in self._forms(r))
         ]
         return sorted(found, key=lambda r: (-int(self.counts[r]), r))
+
+    def attributes(self, text: str = "") -> list[dict[str, Any]]:
+        """The attributes whose label, name or words contain a text, as plain data for JSON."""
+        part = text.casefold().strip()
+        rows = (self._attributes.describe(name) for name in self.graph.attributes.names)
+        return [
+            row
+            for row in rows
+            if any(part in row[form].casefold() for form in ("label", "name", "words"))
+        ]
 
     def describe(self, relation: int) -> dict[str, Any]:
         """A relation by its id, as plain data for JSON."""

@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from tacit.errors import SettingsError
-from tacit.graph.fact_index import Ids
+from tacit.graph.fact_index import Ids, Integers
 from tacit.graph.graph import INVERSE, Graph
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.graph.quantities import Quantity
+from tacit.query.attribute_words import AttributeWords
 from tacit.query.formula import Query, quoted
 from tacit.query.outline import outline
+from tacit.query.question_reader import QuestionReader
 from tacit.query.sampling.sampling import sample
 from tacit.query.sampling.shapes import SHAPES
 from tacit.query.text import parse
-from tacit.query.wording import QuestionReader, in_words
+from tacit.query.wording import in_words
 
 _CACHED_ENDS = 64  # ends of relations whose entities are kept
 _MOST_ENTITIES = 20_000  # at one end that are looked through for what was typed
@@ -33,6 +37,7 @@ class Completions:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._attributes = AttributeWords(graph)
         self._column = lru_cache(_CACHED_ENDS)(self._most_frequent)
 
     def relations(self, typed: str, limit: int) -> Matches:
@@ -42,16 +47,31 @@ class Completions:
         ids = [i for i in map(words.id, words.complete(typed, 2 * limit)) if i % 2 == 0]
         return [row | {"words": in_words(row["name"])} for row in _rows(words, ids[:limit])]
 
+    def attributes(self, typed: str, limit: int) -> list[dict[str, Any]]:
+        """Attributes that complete a prefix."""
+        _check(typed, limit)
+        found = self.graph.attributes.names.complete(typed, limit) if limit else []
+        return [self._attributes.describe(label) for label in found]
+
     def entities(
         self, typed: str, limit: int, relation: str | None = None, end: str = "object"
     ) -> Matches:
-        """Entities that complete a prefix, those at an end of a relation first."""
+        """Entities that complete a prefix, those at an end of a relation first.
+
+        In place of the relation an attribute may stand: those with values come first.
+        """
         _check(typed, limit)
         if end not in ("subject", "object"):
             raise SettingsError(f"end is {end!r}; it must be one of subject, object", "end")
         words = self.graph.entities
         known = None if relation is None else self.graph.relations.get(relation)
-        at_end = [] if known is None else words.complete(typed, limit, self._at_end(known, end))
+        attribute = None if relation is None else self.graph.attributes.names.get(relation)
+        first: list[int] = []
+        if known is not None:
+            first = self._at_end(known, end)
+        elif attribute is not None:
+            first = np.unique(self.graph.attributes.column(attribute)[0])[:_MOST_ENTITIES].tolist()
+        at_end = words.complete(typed, limit, first) if first else []
         ids = dict.fromkeys(map(words.id, (*at_end, *words.complete(typed, limit))))
         return _rows(words, list(ids)[:limit])
 
@@ -93,10 +113,10 @@ def _rows(words: Vocabulary, ids: Iterable[int]) -> Matches:
 
 
 def examples(graph: Graph) -> list[dict[str, str]]:
-    """One question per shape with some but not many answers, the same on each call.
+    """One question per shape, and one that compares a value, the same on each call.
 
-    The best has several answers, relations not shown yet, short names and well-connected entities,
-    which people know.
+    They have some but not many answers. The best has several, relations not shown yet, short names
+    and well-connected entities, which people know.
     """
     if not len(graph.train):
         return []
@@ -121,7 +141,43 @@ def examples(graph: Graph) -> list[dict[str, str]]:
             query = _written(shape, graph, sampled.entities[best], sampled.relations[best])
             title = reader.sentence(outline(query))
             shown.append({"query": str(query), "shape": shape, "title": title})
+    compared = _comparison_example(graph, degrees)
+    if compared is not None:
+        title = reader.sentence(outline(compared))
+        shown.append({"query": str(compared), "shape": "2ia", "title": title})
     return shown
+
+
+def _comparison_example(graph: Graph, degrees: Integers) -> Query | None:
+    """A question whose answers an attribute's median divides; None where none does."""
+    attributes = graph.attributes
+    if not len(attributes):
+        return None
+    attribute = int(np.argmax(np.bincount(attributes.rows["attribute"])))
+    listed = attributes.listed[attribute]
+    holders, values = attributes.column(attribute)
+    median = Quantity(float(np.sort(values)[(len(values) - 1) // 2]), listed.kind, "year")
+    literal = f"{median.value:.1g}" if listed.kind == "number" else str(median)
+    quantity = Quantity.parse(literal, listed.kind)
+    if quantity is None:
+        return None
+    above = holders[values > quantity.last]
+    sampled = sample(
+        graph, SHAPES["1p"], "train", _SAMPLED, max_answers=_MOST_ANSWERS, waste=0.95
+    ).queries
+    ranks = []
+    for row in range(len(sampled)):
+        (entity,) = sampled.entities[row]
+        answers = sampled.hard[row]
+        kept = int(np.isin(answers, above).sum())
+        divided = 0 < kept < int(np.isin(answers, holders).sum())
+        short = len(graph.entities[entity]) <= _LONGEST_NAME
+        ranks.append((divided, short, kept, int(degrees[entity])))
+    if not ranks or not max(ranks)[0]:
+        return None
+    best = ranks.index(max(ranks))
+    query = _written("1p", graph, sampled.entities[best], sampled.relations[best])
+    return parse(f"{query} & {quoted(listed.name)}({query.target}) > {quantity}")
 
 
 def _written(shape: str, graph: Graph, entities: Ids, relations: Ids) -> Query:

@@ -34,7 +34,7 @@ def bind_values(query: Query, graph: Graph) -> Query:
     """
     if not query.order and not any(isinstance(leaf, Comparison) for leaf in leaves(query.formula)):
         return query
-    binder = _Binder(graph, query.text)
+    binder = _Binder(graph, query.text, str(query.targets[0]) if query.targets else "?x")
     order = [Ordering(binder.value(each.value), each.descending) for each in query.order]
     return Query(query.targets, binder.formula(query.formula), query.count, query.text, order)
 
@@ -63,9 +63,10 @@ def attributes_of(query: Query, graph: Graph) -> tuple[Attribute, ...]:
 
 
 class _Binder:
-    def __init__(self, graph: Graph, text: str) -> None:
+    def __init__(self, graph: Graph, text: str, target: str) -> None:
         self.graph = graph
         self.text = text
+        self.target = target  # for examples
 
     def formula(self, part: Formula) -> Formula:
         return (
@@ -84,7 +85,7 @@ class _Binder:
             if relation is None:
                 raise
             name = quoted(value.attribute)
-            other = "?x" if isinstance(value.term, Entity) else "France"
+            other = self.target if isinstance(value.term, Entity) else "France"
             example = f"{name}({value.term}, {other})"
             raise self._error(
                 value, f"{name} is a relation; a relation takes two arguments, as in {example}"
@@ -116,8 +117,8 @@ class _Binder:
         """A bound in the kind and the unit of what it limits."""
         attribute = kinds[0]
         quantity = bound.quantity
-        if len(kinds) > 1 and not quantity.value:
-            return replace(bound, quantity=Quantity(0.0))
+        if len(kinds) > 1 and quantity == Quantity(0.0):
+            return bound
         read = _difference_of(quantity, attribute) if len(kinds) > 1 else _read(quantity, attribute)
         if read is None:
             what = (

@@ -11,6 +11,7 @@ from tacit.graph.quantities import Quantity
 from tacit.graph.value_index import ValueIndex
 
 _SCALES = ((1e12, " T"), (1e9, " B"), (1e6, " M"))
+_LARGEST = 1e15  # from here on a number is written with its power of ten
 SMALLEST = 1e-300  # nearer to zero is an open end at zero
 _YEARS = 1000, 2999
 
@@ -39,13 +40,15 @@ def value_text(quantity: Quantity, years: bool = False) -> str:
     return _with_unit(_number_text(quantity, years), quantity.unit)
 
 
-def rounded_text(value: float, attribute: Attribute) -> str:
+def rounded_text(value: float, attribute: Attribute, years: bool = False) -> str:
     """A predicted value, to two or three digits; a date to its year.
 
     >>> population = Attribute("population")
     >>> [rounded_text(value, population) for value in (1_134_000, 592_431, 12.345, 0.00421)]
     ['1.1 M', '592,000', '12.3', '0.0042']
     """
+    if years:
+        return f"{value:.0f}"
     number, scale = _rounded(value, attribute)
     return _with_unit(number + scale, attribute.unit)
 
@@ -57,6 +60,8 @@ def predicted_text(
 
     >>> predicted_text(1.1e6, 0.72e6, 1.84e6, Attribute("population"))
     '1.1 M (0.7–1.8 M)'
+    >>> predicted_text(2e300, 1e16, 4e300, Attribute("size"))
+    '2e+300 (1e+16–4e+300)'
     >>> predicted_text(1987.3, 1949.6, 2004.1, Attribute("founded"), years=True)
     '1987 (1950–2004)'
     """
@@ -80,8 +85,8 @@ def range_text(
     >>> range_text(*days, Attribute("founded", "date"))
     ('1900 <= ', ' < 1950')
     """
-    least, has_low = _end_text(low, attribute, years)
-    most, has_high = _end_text(high, attribute, years)
+    least, has_low = end_text(low, attribute, years)
+    most, has_high = end_text(high, attribute, years)
     if low == high:
         return "", f" = {least}"
     if high == math.inf:
@@ -103,7 +108,7 @@ def sign_of(low: float, high: float) -> str:
     return signs.get((low, high), "")
 
 
-def _end_text(value: float, attribute: Attribute, years: bool) -> tuple[str, bool]:
+def end_text(value: float, attribute: Attribute, years: bool = False) -> tuple[str, bool]:
     """An end of a range, and whether it belongs to it; empty where there is none."""
     if math.isinf(value):
         return "", True
@@ -127,7 +132,7 @@ def _precision(days: float) -> str:
 def _number_text(quantity: Quantity, years: bool) -> str:
     if quantity.kind != "number" or years:
         return str(quantity)
-    whole = abs(quantity.value) < 1e15 and int(quantity.value) == quantity.value
+    whole = abs(quantity.value) < _LARGEST and int(quantity.value) == quantity.value
     return f"{int(quantity.value):,}" if whole else f"{quantity.value:,}"
 
 
@@ -137,6 +142,8 @@ def _rounded(value: float, attribute: Attribute, like: float = 0.0) -> tuple[str
         return str(Quantity(float(math.floor(value)), "date", "year")), ""
     if attribute.kind == "duration":
         return str(Quantity(float(f"{value:.2g}"), "duration")), ""
+    if max(abs(value), abs(like)) >= _LARGEST:
+        return f"{value:.2g}", ""
     for scale, word in _SCALES:
         if max(abs(value), abs(like)) >= scale:
             shown = value / scale

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
-from typing import Any
 
-from tacit.errors import QueryError, TacitError
-from tacit.graph.graph import Graph
-from tacit.graph.statistics import is_symmetric
-from tacit.query.comparison import value_columns
-from tacit.query.formula import Query
-from tacit.query.outline import Conditions, Statement, outline, with_statements
-from tacit.query.question import one_formula, parse_question
-from tacit.query.sparql.writer import to_sparql
-from tacit.query.value_binding import bind_values
-from tacit.query.value_words import order_words
+from tacit.query.outline import Conditions, Part, Statement, ValueCondition
+from tacit.query.value_words import value_predicate
 
 _JOINTS = re.compile(r"[\s_\-.]+|(?<=[a-z0-9])(?=[A-Z])")
 _PREPOSITIONS = {
@@ -113,6 +103,8 @@ def sentence(question: Conditions) -> str:
     >>> print(sentence(outline(parse("?c : eats(Tom, ?c)"))))
     What does Tom eat?
     """
+    if not question.parts:
+        return "What is there?"
     if (step := _lone_clause(question)) is not None:
         return f"What {_inverse_question(step)}?"
     return f"What {_predicates(question)}?"
@@ -204,12 +196,12 @@ def _inverse_question(step: Statement) -> str:
     return f"is {other} {negated}{words.verb}"
 
 
-def _predicate(part: Statement | Conditions) -> str:
+def _predicate(part: Part) -> str:
     """Words a statement about a thing, as the predicate of a sentence."""
     if isinstance(part, Conditions):
         return "is nothing that " * part.denied + _grouped(part)
-    if part.compared:
-        return _value_predicate(part)
+    if isinstance(part, ValueCondition):
+        return _value_predicate([part])
     words = words_of(part.relation)
     other = _object_phrase(part)
     negated = part.denied
@@ -235,13 +227,25 @@ def _predicate(part: Statement | Conditions) -> str:
     return f"is {'not ' * negated}{words.verb}{noun} {other}"
 
 
-def _value_predicate(part: Statement) -> str:
-    """Words what is said of an attribute's value."""
-    words = in_words(part.relation)
-    if _BARE.fullmatch(words):
-        return f"was {'not ' * part.denied}{words} {part.other}".strip()
-    has = "does not have" if part.denied else "has"
-    return f"{has} {_article(words)} {words} {part.other}".strip()
+def _value_predicate(parts: Sequence[ValueCondition]) -> str:
+    """Words comparisons of one value."""
+    others = [in_words(part.other.attribute) if part.other else "" for part in parts]
+    return value_predicate(parts, in_words(parts[0].attribute), others)
+
+
+def _predicate_texts(parts: Iterable[Part], join: str) -> list[str]:
+    """Words parts in their order; what must hold of one value is said at once."""
+
+    def value(part: Part) -> object:
+        is_limit = isinstance(part, ValueCondition) and join == "and" and not part.denied
+        return part.attribute if is_limit else id(part)  # type: ignore[union-attr]
+
+    texts = []
+    for _, grouped in groupby(parts, key=value):
+        same = list(grouped)
+        limits = [part for part in same if isinstance(part, ValueCondition)]
+        texts.append(_value_predicate(limits) if limits else _predicate(same[0]))
+    return texts
 
 
 def _clause(step: Statement) -> str:
@@ -265,9 +269,9 @@ def _object_phrase(step: Statement) -> str:
 def _predicates(group: Conditions) -> str:
     """Words all statements about the thing in question, negated ones last."""
     if group.join == "or":
-        return _listing([_predicate(part) for part in group.parts], "or")
+        return _listing(_predicate_texts(group.parts, "or"), "or")
     listings = [
-        _listing([_predicate(part) for part in parts], "and")
+        _listing(_predicate_texts(parts, "and"), "and")
         for _, parts in groupby(_ordered(group), key=lambda part: part.denied)
     ]
     return f"{',' * bool(_OPEN.search(listings[0]))} but ".join(listings)
@@ -275,7 +279,7 @@ def _predicates(group: Conditions) -> str:
 
 def _grouped(group: Conditions) -> str:
     """Words a group inside a sentence, opened by a word that keeps it apart."""
-    parts = [_predicate(part) for part in _ordered(group)]
+    parts = _predicate_texts(_ordered(group), group.join)
     if len(parts) == 1:
         return parts[0]
     if group.join == "or":
@@ -283,12 +287,14 @@ def _grouped(group: Conditions) -> str:
     return f"{'both' if len(parts) == 2 else 'at once'} {_listing(parts, 'and')}"
 
 
-def _ordered(group: Conditions) -> list[Statement | Conditions]:
+def _ordered(group: Conditions) -> list[Part]:
     """Orders a group: predicates of the thing first, then clauses, negations last."""
 
-    def clauses(part: Statement | Conditions) -> int:
+    def clauses(part: Part) -> int:
         if isinstance(part, Conditions):
             return 3
+        if isinstance(part, ValueCondition):
+            return 0
         return 2 if isinstance(part.other, Conditions) else int(not _can_be_subject(part))
 
     return sorted(group.parts, key=lambda part: (part.denied, clauses(part)))
@@ -297,100 +303,3 @@ def _ordered(group: Conditions) -> list[Statement | Conditions]:
 def _listing(parts: Sequence[str], word: str) -> str:
     before = ", ".join(parts[:-1])
     return f"{before}{',' * bool(_OPEN.search(before))} {word} {parts[-1]}" if before else parts[0]
-
-
-def _order_sentence(query: Query) -> str:
-    """Says by what the answers are ordered; empty where that is their score."""
-    orders = [order_words(each, in_words(each.value.attribute)) for each in query.order]
-    return f" Ordered by {', then '.join(orders)}." if orders else ""
-
-
-class QuestionReader:
-    """Describes questions about a graph in words."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self._is_symmetric = cache(partial(is_symmetric, graph))
-
-    def describe(self, text: str) -> dict[str, Any]:
-        """A question as text, outline, sentence and SPARQL; None for those it lacks."""
-        parsed = one_formula(parse_question(text, self.graph))
-        query = parsed.query
-        with suppress(TacitError):  # which the reader sees when asking
-            query = bind_values(query, self.graph)
-        data: dict[str, Any] = {
-            "query": str(parsed.query),
-            "outline": None,
-            "undrawable": None,
-            "sentence": None,
-            "sparql": None,
-        }
-        # no formula restricts a target to some entities
-        if parsed.among is not None:
-            return data | {"undrawable": "VALUES names what may answer it", "sparql": text}
-        if (values := value_columns(query)) and not query.targets:
-            (value,) = list(values.values())[:1]
-            name = self._name(value.term.name)
-            data["sentence"] = f"What is the {in_words(value.attribute)} of {name}?"
-        try:
-            group = with_statements(outline(query), self._forward)
-            data["sentence"] = self.sentence(group) + _order_sentence(query)
-            data["outline"] = self._as_data(group)
-        except QueryError as error:
-            data["undrawable"] = str(error)
-        with suppress(QueryError):
-            data["sparql"] = to_sparql(query, self.graph.prefixes)
-        return data
-
-    def sentence(self, group: Conditions) -> str:
-        """Conditions as a sentence; a symmetric relation is read the shorter way."""
-        return sentence(with_statements(group, self._with_names))
-
-    def _forward(self, step: Statement) -> Statement:
-        """Rewrites a statement by the forward relation, which may have an inverse label."""
-        if step.compared:
-            return step
-        relations = self.graph.relations
-        i = relations.get(step.relation) or 0
-        return replace(step, relation=relations[i ^ 1], inverse=not step.inverse) if i % 2 else step
-
-    def _with_names(self, step: Statement) -> Statement:
-        """A statement with the readable name of its relation, where unambiguous."""
-        if step.compared:
-            return step
-        relations = self.graph.relations
-        i = relations.get(step.relation)
-        other = self._name(step.other) if isinstance(step.other, str) else step.other
-        if i is None:
-            return replace(step, other=other)
-        name = relations.name(i)
-        if relations.resolve(name) != [i]:
-            name = step.relation
-        return Statement(name, other, step.inverse and not self._is_symmetric(i), step.denied)
-
-    def _as_data(self, part: Conditions | Statement) -> dict[str, Any]:
-        """An outline as plain data, with readable names."""
-        if isinstance(part, Conditions):
-            return {
-                "join": part.join,
-                "not": part.denied,
-                "parts": [self._as_data(each) for each in part.parts],
-            }
-        if part.compared:
-            raise QueryError(f"it compares values of {part.relation}, for which there are no boxes")
-        if not part.relation:
-            raise QueryError(f"it says what is not '{part.other}' ('!='), which takes no relation")
-        i = self.graph.relations.get(part.relation)
-        step = {
-            "relation": part.relation,
-            "words": in_words(part.relation if i is None else self.graph.relations.name(i)),
-            "inverse": part.inverse,
-            "not": part.denied,
-        }
-        if isinstance(part.other, Conditions):
-            return step | {"of": self._as_data(part.other)}
-        return step | {"entity": part.other, "name": self._name(part.other)}
-
-    def _name(self, entity: str) -> str:
-        i = self.graph.entities.get(entity)
-        return entity if i is None else self.graph.entities.name(i)

@@ -220,7 +220,7 @@ class QuestionAnswering(ABC):
         A question without an outline has no sentence, and `undrawable` says why; `sparql` is None
         where SPARQL cannot express the question.
         """
-        from tacit.query.wording import QuestionReader
+        from tacit.query.question_reader import QuestionReader
 
         return QuestionReader(self.graph).describe(question)
 

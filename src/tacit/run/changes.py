@@ -49,6 +49,7 @@ class Change:
     removed: int = 0
     unchanged: int = 0  # facts and values already known, or to be removed and unknown
     values: int = 0  # of attributes, among those added or removed
+    statements: int = 0  # new ones about the sources and times of facts
     names: int = 0  # new readable ones
     seconds: float = 0.0
     index_removed: bool = False  # because it was one of the old weights
@@ -90,6 +91,8 @@ class Change:
             parts.append(f"{number}: {join_names(self.new_names.relations)}")
         if attributes := self.new_names.attributes:
             parts.append(f"{counted(len(attributes), 'new attribute')}: {join_names(attributes)}")
+        if self.statements:
+            parts.append(f"{counted(self.statements, 'statement')} about facts added")
         if self.names:
             parts.append(f"{counted(self.names, 'name')} added")
         return "; ".join(parts)
@@ -210,12 +213,12 @@ def _change(
     with folder.exchange() as (run, draft):
         graph, change = _plan_change(run, facts, merge)
         check(change.new_names)
-        if change.added or change.removed:
+        if change.added or change.removed or change.statements:
             _write(run, draft, graph, change, progress)
         elif change.names:  # no weights or results depend on names
             write_names(graph, run.path)
     change = replace(change, seconds=round(time.perf_counter() - began, 3))
-    if change.added or change.removed or change.names:
+    if change.added or change.removed or change.statements or change.names:
         counts = {
             name: value for name, value in change.to_dict().items() if name not in _NOT_TRACED
         }
@@ -229,15 +232,16 @@ def _plan_change(
     """The graph that a run will have, and the change that leads to it."""
     _check_finished(run)
     before = run.graph()
-    graph, count, unchanged, absent, values = merge(before, facts)
+    graph, count, unchanged, absent, values, statements = merge(before, facts)
     is_removal = merge is without_facts
     change = Change(
         added=0 if is_removal else count,
         removed=count if is_removal else 0,
         unchanged=unchanged,
         values=values,
+        statements=statements,
         names=sum(map(len, graph.names.values())) - sum(map(len, before.names.values())),
-        index_removed=count > 0 and run.has(INDEX),
+        index_removed=(count > 0 or statements > 0) and run.has(INDEX),
         notes=facts.notes,
         new_names=NewNames.of(before, graph),
         absent=absent,

@@ -89,8 +89,8 @@ class ListedRule(NamedRule):
         """The rule as plain data for JSON."""
         data = {name: value for name, value in vars(self).items() if name != "_source"}
         return data | {
-            "examples": [vars(fact) | {} for fact in self.examples(examples)],
-            "counter_examples": [vars(fact) | {} for fact in self.counter_examples(examples)],
+            "examples": [fact.to_dict() for fact in self.examples(examples)],
+            "counter_examples": [fact.to_dict() for fact in self.counter_examples(examples)],
         }
 
 

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from tacit import __version__
 from tacit.errors import TacitError
-from tacit.server import fact_routes, routes, rule_routes, sparql_protocol
+from tacit.server import fact_routes, routes, rule_routes, sparql_protocol, value_routes
 from tacit.server.admission import OPEN, Admission
 from tacit.server.mcp import transports
 from tacit.server.middleware import Guard
@@ -154,6 +154,7 @@ def create_app(served: Mapping[str, Served], settings: ServerSettings | None = N
         routes.about_entities,
         fact_routes.routes,
         rule_routes.routes,
+        value_routes.routes,
     )
     for router in routers:
         app.include_router(router)

@@ -28,7 +28,7 @@ class Example(Schema):
 
     query: str
     shape: str
-    """The name of its structure in the BetaE benchmarks."""
+    """The name of its structure in the BetaE benchmarks; `2ia` compares a value."""
     title: str
     """The question as a sentence."""
 

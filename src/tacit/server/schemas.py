@@ -108,9 +108,9 @@ class ReadReply(Schema):
     query: str
     outline: dict[str, Any] | None = Field(
         description=(
-            "Nested conditions on what is asked for: `join`, `not` and `parts`, each a group like "
-            "this one, or a step with `relation`, its `words`, `inverse`, `not`, and an `entity` "
-            "with its `name`, or a group `of` more."
+            "Groups of `join`, `not` and `parts`: groups; steps of `relation`, `words`, `inverse`, "
+            "`not`, an `entity` with its `name` or a group `of` more; comparisons of `attribute`,"
+            " `operator`, `literals` or `than`. The outermost has `columns` shown and the `order`."
         )
     )
     undrawable: str | None
@@ -121,8 +121,18 @@ class ReadReply(Schema):
     """A SPARQL query with the same answers."""
 
 
+class Statement(Schema):
+    """Where a fact comes from and when it holds, as one source says, and all as a `text`."""
+
+    source: str | None
+    valid_from: str | None
+    valid_until: str | None
+    confidence: float | None
+    text: str
+
+
 class EvidenceFact(Schema):
-    """A known fact, by names and by labels."""
+    """A known fact, by names and labels, and the statements about it."""
 
     subject: str
     relation: str
@@ -130,6 +140,7 @@ class EvidenceFact(Schema):
     subject_label: str
     relation_label: str
     object_label: str
+    statements: list[Statement] | None = None
 
 
 class EvidencePath(Schema):
@@ -197,6 +208,7 @@ class WitnessAtom(Schema):
     """How much of its score rules carry, from 0 to 1."""
     analogies: list[EvidenceFact] | None = None
     """The most similar known facts of the relation, where no rule speaks for the atom."""
+    statements: list[Statement] | None = None
     follows_by: int | None = None
     """The rule that a known atom follows by, where it is no fact of the graph."""
 

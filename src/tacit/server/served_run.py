@@ -117,10 +117,14 @@ class ServedRun:
 
     def engine(self, group: ServiceGroup = ALONE) -> Engine:
         """The engine of the run; each process of a group reads only its own rows of the weights."""
+        from tacit.links.values.value_files import RunValues  # loads torch
+
         with self._unchanged():
             if group.world == 1:
                 engine = Run(RunFolder.open(self.path), device=self.device, **self.settings).engine
                 _ = engine.reasoner  # opens the index before a change of facts deletes it
+                if isinstance(engine.parts.values, RunValues):
+                    _ = engine.parts.values.fitted  # that no question waits for it
                 return engine
             folder = RunFolder.open(self.path)
             shards, device = group.joined(int(folder.settings["graph"]["entities"]), self.device)

@@ -200,6 +200,7 @@ class Service:
                 "entities": graph.num_entities,
                 "relations": graph.num_relations // 2,
                 "facts": len(graph.train) + len(graph.valid) + len(graph.test),
+                "attributes": len(graph.attributes.listed),
             },
             "model": pool.settings.get("model"),
             "encoder": pool.settings.get("encoder"),

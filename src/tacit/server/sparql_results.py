@@ -18,7 +18,7 @@ from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.query.question import Column
 from tacit.query.sparql.table_query import TableQuery
-from tacit.query.sparql.terms import Term, term_of
+from tacit.query.sparql.terms import Term, quantity_term, term_of
 
 JSON = "application/sparql-results+json"
 XML = "application/sparql-results+xml"
@@ -146,6 +146,9 @@ def _cell(column: Column, answer: Answer, graph: Graph) -> dict[str, str] | None
             return _literal("double", answer.score)
         case "known":
             return _literal("boolean", str(answer.known).lower())
+    if (name := f"?{column.name}") in answer.quantities:
+        value = answer.quantities[name]
+        return None if value is None else _as_json(quantity_term(value.quantity))
     if answer.terms is None:
         return term(column.label or answer.values[column.name], graph.prefixes)
     bound = answer.terms.get(column.name)

@@ -22,7 +22,9 @@ class QuantityReply(ValueSchema):
     value: float | str | None = None
     """A number; a date or a duration as ISO 8601 writes it. Of a prediction, the median."""
     values: list[float | str] = []
-    """All known values, where there are several."""
+    """Known values, where there are several, at most 100."""
+    count: int | None = None
+    """How many there are."""
     text: str = ""
     """The value as people read it."""
     known: bool = False
@@ -35,11 +37,38 @@ class QuantityReply(ValueSchema):
     """How probable it is that the entity has a value at all."""
 
 
+class ValueReason(ValueSchema):
+    """Known values that a prediction was made of."""
+
+    text: str
+    attribute: str
+    entities: list[str]
+    """The names of a few of those with such a value."""
+    values: list[float | str]
+    """Theirs."""
+    relations: list[str]
+    """The names of those that lead there; none for another value of the entity itself."""
+    number: int
+    """How many such entities there are."""
+    share: float
+    """How much of the prediction they carry, from 0 to 1."""
+
+
+class EntityValue(QuantityReply):
+    """The value of an entity, with what carried a prediction."""
+
+    entity: str
+    evidence: list[ValueReason] = []
+
+
 class ComparedValue(QuantityReply):
     """A value in a comparison, with the entity that has it; without a value where none is there."""
 
     entity: str
     label: str
+    numbers: list[float] = []
+    """The known values as they are compared: dates in days, durations in seconds; of a prediction
+    the median and both ends of the interval."""
 
 
 class WitnessComparison(ValueSchema):
@@ -49,6 +78,10 @@ class WitnessComparison(ValueSchema):
     low: float | None
     """The lower end of the range; dates count in days, durations in seconds."""
     high: float | None
+    ends: list[str] = []
+    """The ends as people read them; empty for none."""
+    sign: str = ""
+    """The operator between two values; empty for one, or for a range of their difference."""
     score: float
     observed: bool
     """Whether all values are known."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.graph.attributes import Attribute
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
     from tacit.links.values.predictor import PredictedValue
 
+EVERY_VALUE = -math.inf, math.inf
+MOST_LISTED = 100  # known values of one entity in plain data
+_SHOWN = 5  # of them in a text
 Plain = float | str  # a number; a date or a duration as ISO 8601 writes it
 
 
@@ -38,6 +43,13 @@ class AnswerValue:
         predicted = comparisons.predicted(attribute, entity)
         return None if predicted is None else cls(listed, (), predicted, years)
 
+    def selected(self, limits: tuple[float, float], descending: bool) -> AnswerValue:
+        """The value by the known ones that a question is about: those in a range, in its order."""
+        low, high = limits
+        inside = [each for each in self.known if low <= each.value <= high]
+        known = sorted(inside or self.known, key=lambda each: each.value, reverse=descending)
+        return replace(self, known=tuple(known))
+
     @property
     def mark(self) -> str:
         """`known` or `predicted`."""
@@ -51,12 +63,26 @@ class AnswerValue:
         return max(values) if descending else min(values)
 
     @property
+    def numbers(self) -> tuple[float, ...]:
+        """The known values as they are compared, or the median and the interval of a prediction."""
+        if self.predicted is not None:
+            return self.predicted.median, self.predicted.low, self.predicted.high
+        return tuple(quantity.value for quantity in self.known)
+
+    @property
     def plain(self) -> Plain:
         """The first known value, or the median of a prediction."""
-        if self.predicted is not None:
-            return plain_value(self.predicted.median, self.attribute)
-        first = self.known[0]
+        first = self.quantity
         return first.value if first.kind == "number" else str(first)
+
+    @property
+    def quantity(self) -> Quantity:
+        """The first known value, or the median of a prediction; a date to its day."""
+        if self.predicted is None:
+            return self.known[0]
+        kind = self.attribute.kind
+        precision = "day" if kind == "date" else ""
+        return Quantity(self.predicted.median, kind, precision, self.attribute.unit)
 
     @property
     def interval(self) -> tuple[Plain, Plain] | None:
@@ -70,7 +96,9 @@ class AnswerValue:
         if self.predicted is not None:
             ends = self.predicted.low, self.predicted.high
             return predicted_text(self.predicted.median, *ends, self.attribute, self.years)
-        return " or ".join(value_text(each, self.years) for each in self.known)
+        texts = [value_text(quantity, self.years) for quantity in self.known[:_SHOWN]]
+        more = len(self.known) - len(texts)
+        return " or ".join([*texts, *([f"{more:,} more"] if more else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain data for JSON."""
@@ -84,7 +112,9 @@ class AnswerValue:
         }
         if len(self.known) > 1:
             numbers = self.attribute.kind == "number"
-            data["values"] = [each.value if numbers else str(each) for each in self.known]
+            known = self.known[:MOST_LISTED]
+            data["values"] = [each.value if numbers else str(each) for each in known]
+            data["count"] = len(self.known)
         if self.predicted is not None and self.interval is not None:
             data["low"], data["high"] = self.interval
             data["level"] = self.predicted.level
@@ -114,6 +144,7 @@ def order_by_values(
 
 def plain_value(value: float, attribute: Attribute) -> Plain:
     """A number, or a date or duration as a text."""
+    value = min(max(value, -sys.float_info.max), sys.float_info.max)  # JSON has no infinity
     if attribute.kind == "number":
         return value
     precision = "day" if attribute.kind == "date" else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.graph.graph import Graph
+from tacit.graph.qualifiers import Statement, in_words
 from tacit.query.rule_words import rule_formula, rule_in_words, statistic_in_words
 from tacit.query.wording import fact_in_words
 
@@ -32,9 +33,18 @@ class EvidenceFact:
     subject_label: str
     relation_label: str
     object_label: str
+    statements: tuple[Statement, ...] = ()  # where it comes from, and when it holds
 
     def __str__(self) -> str:
-        return fact_in_words(self.relation, self.subject, self.object)
+        said = f" ({in_words(self.statements)})" if self.statements else ""
+        return fact_in_words(self.relation, self.subject, self.object) + said
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fact as plain data for JSON; only one about which there are statements has them."""
+        data = {name: value for name, value in vars(self).items() if name != "statements"}
+        if self.statements:
+            data["statements"] = [statement.to_dict() for statement in self.statements]
+        return data
 
     @classmethod
     def of(cls, graph: Graph, triple: Triple) -> EvidenceFact:
@@ -42,7 +52,8 @@ class EvidenceFact:
         s, r, o = triple
         entities = graph.entities
         names = entities.name(s), graph.relations.name(r), entities.name(o)
-        return cls(*names, entities[s], graph.relations[r], entities[o])
+        labels = entities[s], graph.relations[r], entities[o]
+        return cls(*names, *labels, graph.qualifiers.statements(s, r, o))
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ class Evidence:
     def to_dict(self) -> dict[str, Any]:
         """The evidence as plain data for JSON."""
         paths = [
-            {"text": path.text, "facts": [vars(fact) | {} for fact in path.facts]}
+            {"text": path.text, "facts": [fact.to_dict() for fact in path.facts]}
             for path in self.paths
         ]
         more = {"more": self.more, "more_at_least": self.more_at_least}
@@ -168,7 +179,7 @@ class AtomEvidence:
         if self.share is not None:
             data["rule_share"] = self.share
         if self.analogies:
-            data["analogies"] = [vars(fact) | {} for fact in self.analogies]
+            data["analogies"] = [fact.to_dict() for fact in self.analogies]
         return data
 
 

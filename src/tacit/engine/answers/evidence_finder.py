@@ -27,6 +27,7 @@ from tacit.engine.atoms.known_facts import KnownFacts
 from tacit.engine.logic import at
 from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph
+from tacit.graph.qualifiers import in_words
 from tacit.links.rules.rule_scorer import Firing, RuleScorer
 from tacit.links.rules.rule_set import Rule
 from tacit.links.scorer import VectorScorer, shards_of
@@ -75,8 +76,11 @@ def _evidence(graph: Graph, firing: Firing, count: int, shown: set[frozenset[Tri
         if len(paths) < count and used.isdisjoint(facts):
             used.update(facts)
             shown.add(facts)
-            named = (EvidenceFact.of(graph, fact) for fact in path_facts(firing.rule, path))
-            paths.append(EvidencePath(path_in_words(graph, firing.rule, path), tuple(named)))
+            named = tuple(EvidenceFact.of(graph, fact) for fact in path_facts(firing.rule, path))
+            text = path_in_words(graph, firing.rule, path)
+            if len(named) == 1 and named[0].statements:
+                text += f" ({in_words(named[0].statements)})"
+            paths.append(EvidencePath(text, named))
     more = firing.total - (len(grounded) - len(fresh)) - len(paths)
     rule = NamedRule.of(graph, firing.rule, firing.id)
     return Evidence(rule, tuple(paths), more, not firing.exact)
@@ -122,7 +126,7 @@ class EvidenceFinder:
         if not self._predicts:
             return NO_EVIDENCE
         if rules is not None:
-            graph = self.parts.graph
+            graph = self.parts.selected
             found = evidence_for(graph, rules, subject, relation, obj, top=1)
             found += evidence_for(graph, rules, obj, relation ^ 1, subject, top=1)
             if found:
@@ -152,7 +156,7 @@ class EvidenceFinder:
         ]
         total = firing.total - len(firing.paths) + len(earlier)
         firing = firing._replace(id=id, paths=earlier[:_LOOKED_AT], total=total)
-        return AtomEvidence((_evidence(self.parts.graph, firing, PATHS, set()),))
+        return AtomEvidence((_evidence(self.parts.selected, firing, PATHS, set()),))
 
     @property
     def _predicts(self) -> bool:
@@ -168,10 +172,10 @@ class EvidenceFinder:
         found: tuple[Evidence, ...] = ()
         share = None
         if rules is not None:
-            found = evidence_for(self.parts.graph, rules, head, relation, tail)
+            found = evidence_for(self.parts.selected, rules, head, relation, tail)
             share = self._rule_share(head, relation, tail, score=score) if found else 0.0
             # a rule may say of heads what none says of tails
-            found = found or evidence_for(self.parts.graph, rules, tail, relation ^ 1, head)
+            found = found or evidence_for(self.parts.selected, rules, tail, relation ^ 1, head)
         analogies = () if found or denied else self.analogies(head, relation, tail)
         return AtomEvidence(found, analogies, share)
 
@@ -216,7 +220,7 @@ class EvidenceFinder:
     @cached_property
     def _index(self) -> FactIndex:
         """The facts that analogies come from."""
-        return self.parts.graph.index(*(self.parts.settings.observed or ("train",)))
+        return self.parts.selected.index(*(self.parts.settings.observed or ("train",)))
 
     def analogies(
         self, head: int, relation: int, tail: int, top: int = ANALOGIES
@@ -235,7 +239,8 @@ class EvidenceFinder:
             self._relations[relation] = _RelationVectors.of(scorer, self._index, relation)
         nearest = self._relations[relation].nearest(head, tail, top)
         return tuple(
-            EvidenceFact.of(self.parts.graph, (subject, relation, obj)) for subject, obj in nearest
+            EvidenceFact.of(self.parts.selected, (subject, relation, obj))
+            for subject, obj in nearest
         )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
@@ -23,7 +24,7 @@ from tacit.query.question import ParsedQuestion
 from tacit.query.sparql.known_graph import KnownGraph
 from tacit.query.sparql.table_query import ANSWER, CaseQuestion, TableQuery
 from tacit.query.sparql.tables import Cell
-from tacit.query.sparql.terms import Term
+from tacit.query.sparql.terms import Term, quantity_of, quantity_term
 
 if TYPE_CHECKING:
     from tacit.engine.parts import EngineParts
@@ -43,11 +44,12 @@ class Found(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a table: the cells of its columns, and the score of its answer."""
+    """A row of a table: the cells of its columns, the score of its answer, and what orders it."""
 
     cells: tuple[Cell, ...]
     score: float
     known: bool
+    order: tuple[Cell, ...] = ()
 
 
 def answer_table(parts: EngineParts, query: TableQuery, options: AskOptions) -> Answers:
@@ -71,7 +73,7 @@ class TableExecution:
         self.query = query
         self.options = options
         index = parts.index or FactIndex(no_triples(), parts.graph.num_relations)
-        self.known = KnownGraph(parts.graph, index)
+        self.known = KnownGraph(parts.graph, index, parts.comparisons.known.attributes)
         self.new = options.new or parts.settings.new or query.known is False
         self.min_score = max(options.min_score, query.min_score)
         self.bound: list[BoundQuery | None] = [
@@ -92,7 +94,8 @@ class TableExecution:
         asked = isinstance(self.options.top, int) and not self.query.likely
         limited = asked or self.query.limit is not None
         start, stop = self._span()
-        rows = self._best(stop) if limited else self._listed(self._found(None, likely=True))
+        by_score = limited and not self.query.order
+        rows = self._best(stop) if by_score else self._listed(self._found(None, likely=True))
         if not self.query.columns:
             best = rows[0] if rows else Row((), 0.0, False)
             return self._collect([best], (), None)
@@ -153,9 +156,10 @@ class TableExecution:
                 )
             self.certified = answers.certified
             found += [
-                Found(case, self._cells(question, each), each.score, each.known)
+                Found(case, cells, each.score, each.known)
                 for each in answers
                 if self._is_listed(each, answers.kind, likely)
+                for cells in self._cells(question, each)
             ]
         return found
 
@@ -169,28 +173,53 @@ class TableExecution:
             return answer.score >= LIKELY
         return answer.score >= self.min_score and not (self.query.known and not answer.known)
 
-    def _cells(self, question: BoundQuery, answer: Answer) -> dict[str, Cell]:
+    def _cells(self, question: BoundQuery, answer: Answer) -> Iterator[dict[str, Cell]]:
+        """The rows of an answer: one for each of its known values that the query asks for."""
         cell = self.known.relation if question.query.kind == "relations" else self.known.entity
-        return {name: cell(label) for name, label in answer.values.items()}
+        cells = {name: cell(label) for name, label in answer.values.items()}
+        names = tuple(question.query.values)
+        for values in product(*(self._values(answer, name) for name in names)):
+            yield cells | dict(zip(names, values, strict=True))
+
+    def _values(self, answer: Answer, name: str) -> list[Term]:
+        """The known values of a column that pass its filters, or what is predicted."""
+        value = answer.quantities[f"?{name}"]
+        if value is None:
+            return []
+        terms = [quantity_term(each) for each in value.known]
+        passed = [term for term in terms if self.query.has_value(name, term, self.known)]
+        return passed if terms else [quantity_term(value.quantity)]
 
     def _listed(self, found: Sequence[Found]) -> list[Row]:
         """The distinct rows of answers with what the facts add, best first."""
         numbered = ((each.case, each.cells, at) for at, each in enumerate(found))
         table = self.query.solutions(numbered, self.known)
-        best: dict[tuple[Cell, ...], Found] = {}
-        for *cells, number in table.selected((*self.query.names, ANSWER)).rows:
+        best: dict[tuple[Cell, ...], Row] = {}
+        names = [name for name, _ in self.query.order]
+        width = len(self.query.names)
+        for *cells, number in table.selected((*self.query.names, *names, ANSWER)).rows:
             each = found[number] if isinstance(number, int) else None
             if each is None:
                 continue
-            row = tuple(cells)
+            row = tuple(cells[:width])
             if row not in best or each.score > best[row].score:
-                best[row] = each
-        rows = [Row(cells, each.score, each.known) for cells, each in best.items()]
+                best[row] = Row(row, each.score, each.known, tuple(cells[width:]))
+        rows = list(best.values())
         denied = any(each is not None and each.compiled.plan.has(Complement) for each in self.bound)
         by_score = self.query.by_score or denied
-        if len(self.query.questions) == 1 and not self.query.by_score:
-            return rows
-        return sorted(rows, key=lambda row: (not by_score and not row.known, -row.score))
+        if len(self.query.questions) != 1 or self.query.by_score:
+            rows.sort(key=lambda row: (not by_score and not row.known, -row.score))
+        for at, (_, down) in reversed([*enumerate(self.query.order)]):
+            rows.sort(key=lambda row, at=at: self._rank(row.order[at]), reverse=down)  # type: ignore[misc]
+        return rows
+
+    def _rank(self, cell: Cell) -> tuple[int, float, str]:
+        """What a cell is ordered by: those without a value first, then other terms, then values."""
+        if cell is None:
+            return 0, 0.0, ""
+        term = self.known.term(cell)
+        quantity = quantity_of(term)
+        return (1, 0.0, str(term)) if quantity is None else (2, quantity.value, "")
 
     def _collect(self, rows: Sequence[Row], names: Sequence[str], cut: str | None) -> Answers:
         """The rows as answers, which have the terms of their cells."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tacit.engine.answers.answer_values import AnswerValue
+from tacit.engine.answers.answer_values import MOST_LISTED, AnswerValue
 from tacit.graph.attributes import Attribute
-from tacit.query.value_text import SMALLEST, range_text, sign_of
+from tacit.query.value_text import SMALLEST, end_text, range_text, sign_of
 
 if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
@@ -38,33 +39,55 @@ class WitnessComparison:
         """The comparison as plain data for JSON."""
         values = [
             {"entity": entity, "label": label, "attribute": attribute.name}
-            | ({} if value is None else value.to_dict())
+            | ({} if value is None else value.to_dict() | {"numbers": _finite(value)})
             for entity, label, attribute, value in zip(
                 self.entities, self.labels, self.attributes, self.values, strict=True
             )
         ]
         low, high = (_plain(end) for end in (self.low, self.high))
+        limited = self._limited, self._years
         return {
             "values": values,
             "low": low,
             "high": high,
+            "ends": [end_text(end, *limited)[0] for end in (self.low, self.high)],
+            "sign": "" if len(self.values) == 1 else sign_of(self.low, self.high),
             "score": self.score,
             "observed": self.observed,
             "negated": self.negated,
         }
 
     def __str__(self) -> str:
-        one = len(self.values) == 1
-        limited = self.attributes[0] if one else Attribute("")
-        years = one and any(value.years for value in self.values if value)
-        before, after = range_text(self.low, self.high, limited, years)
-        sign = "" if one else sign_of(self.low, self.high)
-        if sign:
-            before = after = ""
-        values = f" {sign or 'less'} ".join(map(self._value, range(len(self.values))))
-        if not one and not sign:
-            before, after = "", f": {before}the difference{after}"
-        text = f"{'not ' * self.negated}{before}{values}{after}"
+        values = [*map(self._value, range(len(self.values)))]
+        if len(values) == 1:
+            before, after = range_text(self.low, self.high, self._limited, self._years)
+            return self._judged(f"{before}{values[0]}{after}")
+        if sign := sign_of(self.low, self.high):
+            return self._judged(f" {sign} ".join(values))
+        low, high = self.low, self.high
+        if sum(filter(math.isfinite, (low, high))) < 0:  # positive bounds are read more easily
+            values.reverse()
+            low, high = -high, -low
+        before, after = range_text(low, high, self._limited)
+        return self._judged(f"{' less '.join(values)}: {before}the difference{after}")
+
+    @property
+    def _limited(self) -> Attribute:
+        """The attribute that is in a range, or a difference; dates differ by days."""
+        attribute = self.attributes[0]
+        if len(self.attributes) == 1:
+            return attribute
+        is_date = attribute.kind == "date"
+        return Attribute("", unit="days") if is_date else replace(attribute, name="")
+
+    @property
+    def _years(self) -> bool:
+        """Whether ends of the range look like years."""
+        return len(self.values) == 1 and any(value.years for value in self.values if value)
+
+    def _judged(self, text: str) -> str:
+        """A comparison as a text, with what became of it."""
+        text = f"{'not ' * self.negated}{text}"
         if None in self.values:
             return f"{text}: no value"
         if not self.observed:
@@ -78,6 +101,11 @@ class WitnessComparison:
         if value is None:
             return f"{named} unknown"
         return f"{named} {'=' if value.known else 'predicted'} {value}"
+
+
+def _finite(value: AnswerValue) -> list[float]:
+    numbers = value.numbers[:MOST_LISTED]
+    return [min(max(each, -sys.float_info.max), sys.float_info.max) for each in numbers]
 
 
 def _plain(end: float) -> float | None:
@@ -94,11 +122,14 @@ def witness_comparison(
     assert proof.compared is not None
     sides, low, high = proof.compared
     attributes = comparisons.known.attributes
+    values = [AnswerValue.of(comparisons, *side) for side in sides]
+    if len(values) == 1 and values[0] is not None:  # of several values those that satisfy it
+        values = [values[0].selected((low, high), descending=False)]
     return WitnessComparison(
         tuple(graph.entities.name(entity) for _, entity in sides),
         tuple(graph.entities[entity] for _, entity in sides),
         tuple(attributes.listed[attributes.names.id(name)] for name, _ in sides),
-        tuple(AnswerValue.of(comparisons, *side) for side in sides),
+        tuple(values),
         low,
         high,
         math.exp(proof.score),

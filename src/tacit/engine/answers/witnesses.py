@@ -15,6 +15,7 @@ from tacit.engine.answers.evidence import (
     EvidenceFact,
 )
 from tacit.engine.answers.witness_comparison import WitnessComparison, witness_comparison
+from tacit.graph.qualifiers import Statement, in_words
 
 if TYPE_CHECKING:
     from tacit.engine.answers.evidence_finder import EvidenceFinder
@@ -29,7 +30,8 @@ class WitnessAtom:
 
     A predicted atom has `evidence`, the rules that speak for it, and `rule_share`, how much of its
     score they carry (None without rules). Where none does, `analogies` are similar known facts. A
-    known atom that is no fact of the graph `follows_by` the rule with an id.
+    known atom that is no fact of the graph `follows_by` the rule with an id; `statements` say where
+    a fact comes from and when it holds.
     """
 
     subject: str
@@ -42,6 +44,7 @@ class WitnessAtom:
     object_label: str = ""
     found: AtomEvidence = NO_EVIDENCE
     follows_by: int | None = None
+    statements: tuple[Statement, ...] = ()
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -60,14 +63,20 @@ class WitnessAtom:
 
     def to_dict(self) -> dict[str, Any]:
         """The atom as plain data for JSON."""
-        absent = {"found"} if self.follows_by is not None else {"found", "follows_by"}
+        absent = {"found", "statements"}
+        if self.follows_by is None:
+            absent.add("follows_by")
         data = {name: value for name, value in vars(self).items() if name not in absent}
+        if self.statements:
+            data["statements"] = [statement.to_dict() for statement in self.statements]
         return data | self.found.to_dict()
 
     def __str__(self) -> str:
         mark = "known" if self.observed else "predicted"
         if self.follows_by is not None:
             mark += f", follows by rule {self.follows_by}"
+        if self.statements:
+            mark += f", {in_words(self.statements)}"
         atom = f"{'not ' * self.negated}{self.relation}({self.subject}, {self.object})"
         return f"{atom}  {self.score:.3f} {mark}"
 
@@ -300,10 +309,13 @@ class _Naming:
         if self.finder is not None and proof.scored is not None and not proof.observed:
             found = self.finder.of(*proof.scored, negated, proof.score)
         rule = None
+        statements: tuple[Statement, ...] = ()
         if self.finder is not None and proof.observed:
-            rule = self.finder.parts.deduced_by(s, r, o)
+            parts = self.finder.parts
+            rule = parts.deduced_by(s, r, o)
+            statements = parts.selected.qualifiers.statements(s, r, o)
         if self.finder is not None and rule is not None:
             found = self.finder.of_deduction(s, r, o, rule)
         labels = entities[s], entities[o]
         score = math.exp(proof.score)
-        return WitnessAtom(*named, score, proof.observed, negated, *labels, found, rule)
+        return WitnessAtom(*named, score, proof.observed, negated, *labels, found, rule, statements)

@@ -76,6 +76,10 @@ class Calibration(nn.Module):
         # engine settings that an adapter replaces, as they are without it
         self.unadapted_defaults: dict[str, Any] = {}
 
+    def with_rules(self, rules: RuleMixture | None) -> Calibration:
+        """The same calibration with these in the place of its rules, where it has any."""
+        return self
+
     def forward(
         self, logits: Tensor, heads: Tensor, relations: Tensor, tails: Tails = EVERY
     ) -> Tensor:

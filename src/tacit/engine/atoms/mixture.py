@@ -154,6 +154,12 @@ class Mixed(Calibration):
         lifted = torch.maximum(before, whole.masked_fill(torch.isneginf(before), -torch.inf))
         return scores.index_put((rows, columns), lifted)
 
+    def with_rules(self, rules: RuleMixture | None) -> Mixed:
+        """The same calibration with other rules."""
+        if rules is None or rules is self.rules:
+            return self
+        return Mixed(self.calibration, rules, self.shards)
+
     def counting(self, facts: KnownFacts, shards: Shards | None = None) -> Mixed:
         """The same rules beside a calibration with other facts to count and other shards."""
         return Mixed(self.calibration.counting(facts, shards), self.rules, shards)

@@ -13,8 +13,9 @@ from tacit.errors import DataError
 from tacit.graph.builder import as_forward, assemble, fact_keys
 from tacit.graph.fact_index import Flags, Ints
 from tacit.graph.formats.delimited import table_fields
+from tacit.graph.formats.fact_files import write_naming
 from tacit.graph.formats.files import atomic_folder, lines
-from tacit.graph.formats.label_tables import NAMING, write_naming
+from tacit.graph.formats.label_tables import NAMING
 from tacit.graph.formats.pickles import load_pickle
 from tacit.graph.graph import SPLITS, Graph, Triples
 from tacit.graph.labels.vocabulary import Vocabulary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tacit.errors import DataError, SettingsError
 from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.delimited import COLUMNS, SEPARATORS, BadLines, separator_of
 from tacit.graph.formats.files import extension
+from tacit.graph.qualifiers import qualifier_of
 
 Order = tuple[int, ...]  # the positions of head, relation and tail
 USUAL: Order = (0, 1, 2)
@@ -168,7 +169,7 @@ def resolve_order(
     header: Sequence[str], columns: str | None, usual: Order, path: Path, line: int | None = None
 ) -> tuple[Order, bool]:
     """The positions of head, relation and tail, and whether an option or header states them."""
-    stated = header_order(header) if columns is None else column_order(columns, header)
+    stated = _stated_order(header) if columns is None else column_order(columns, header)
     order = stated or usual
     if stated is None and len(header) != 3:
         wide = f"; {_choice(header)}{_MELTING}" if len(header) > 3 else ""
@@ -187,6 +188,12 @@ def resolve_order(
         problem = f"columns '{columns}' ask for column {max(order) + 1}"
         raise SettingsError(f"{problem}, and {path} has {len(header)}", "columns")
     return order, stated is not None
+
+
+def _stated_order(header: Sequence[str]) -> Order | None:
+    """The order that a header states, in which `source` may be a qualifier beside a head."""
+    unqualified = ["" if qualifier_of(word) else word for word in header]
+    return header_order(header) or (header_order(unqualified) if len(header) > 3 else None)
 
 
 def _choice(header: Sequence[str]) -> str:
@@ -218,10 +225,11 @@ def check_table(
     columns: str | None,
     explicit: bool,
     facts: int,
+    qualified: Mapping[str, int],
 ) -> None:
     """Notes what was skipped or guessed of a table; a train table without facts is an error.
 
-    A guessed order of columns that looks wrong is noted, or an error.
+    A guessed order of columns that looks wrong is noted, or an error. So are `qualified` columns.
     """
     path = bad.path
     bad.good = facts
@@ -235,10 +243,10 @@ def check_table(
     if not facts and split == "train":  # the other splits may be empty
         raise DataError("holds no facts; expected rows of head, relation and tail", path)
     if columns is None and len(header) > 3:
-        names = ", ".join(header[i] for i in order)
-        builder.notes.append(
-            f"{split}: of {path.name} the columns {names} were read as {', '.join(COLUMNS)}"
-        )
+        names = ", ".join(header[i] for i in (*order, *qualified.values()))
+        roles = ", ".join((*COLUMNS, *qualified))
+        read = f"{names} were read" + f" as {roles}" * (names != roles or not qualified)
+        builder.notes.append(f"{split}: of {path.name} the columns {read}")
     elif columns is None and order != USUAL:
         names = ", ".join(COLUMNS[order.index(i)] for i in range(3))
         builder.notes.append(f"{split}: the columns of {path.name} were read as {names}")

@@ -90,7 +90,7 @@ def table_fields(
     separator = separator_of(path)
     if extension(path) == ".csv":
         yield from batch_rows(
-            _check_row(row, columns, separator, bad, line)
+            check_row(row, columns, separator, bad, line)
             for line, row in _csv_rows(path, separator)
         )
         bad.check()
@@ -105,7 +105,7 @@ def table_fields(
             yield [
                 field
                 for number, row in rows
-                for field in _check_row(row, columns, separator, bad, number)
+                for field in check_row(row, columns, separator, bad, number)
             ]
     bad.check()
 
@@ -179,7 +179,7 @@ def chosen_fields(path: Path, order: Sequence[int], bad: BadLines) -> Iterator[l
     """Reads some columns of a wider table as flat lists, block by block."""
     rows = table_rows(path, bad)
     yield from batch_rows(
-        _check_row([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows
+        check_row([row[i] for i in order], COLUMNS, "", bad, line) for line, row in rows
     )
     bad.check()
 
@@ -202,7 +202,7 @@ def batch_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
         yield batch
 
 
-def _check_row(
+def check_row(
     row: list[str], columns: Sequence[str], separator: str, bad: BadLines, line: int
 ) -> list[str]:
     """The stripped labels of a row; empty for a bad one."""

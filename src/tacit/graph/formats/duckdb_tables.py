@@ -134,6 +134,30 @@ def add_parquet(
     return len(coded[2])
 
 
+def parquet_rows(
+    path: Path,
+    order: Sequence[int],
+    more: Sequence[int],
+    bad: BadLines,
+    values: bool = True,
+) -> Iterator[tuple[int, list[str]]]:
+    """Reads head, relation, tail and `more` columns of a Parquet file as numbered rows of texts.
+
+    Tails may be `values`, as in `add_parquet`. A missing text of further columns is empty.
+    """
+    with _reading(path) as (connection, available):
+        columns = [available[at] for at in order]
+        roles = dict(zip("hrt", COLUMNS, strict=True))
+        further = [available[at] for at in more]
+        _create_facts(connection, path, columns, roles, bad, values, further)
+        connection.execute("SELECT * FROM facts ORDER BY rowid")
+        number = 0
+        while rows := connection.fetchmany(10_000):
+            for row in rows:
+                number += 1
+                yield number, list(row)
+
+
 def parquet_columns(path: Path) -> list[str]:
     """The names of the columns of a Parquet file."""
     with _reading(path) as (_, available):
@@ -285,10 +309,12 @@ def _create_facts(
     roles: Mapping[str, str],
     bad: BadLines,
     values: bool = False,
+    further: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Creates the table `facts` from label columns, named as `roles`; empty labels are bad.
 
-    The tail may hold `values`, of which those that are not finite are bad, too.
+    The tail may hold `values`, of which those that are not finite are bad, too. Cells of `further`
+    columns may be empty, and a moment at midnight is a day.
     """
     chosen = []
     for (name, kind), (short, role) in zip(columns, roles.items(), strict=True):
@@ -299,6 +325,14 @@ def _create_facts(
         if is_value and kind in ("DOUBLE", "FLOAT"):
             column = f"(CASE WHEN isfinite({column}) THEN {column} END)"
         chosen.append(f"trim({column}::VARCHAR, ' ') AS {short}")
+    for place, (name, kind) in enumerate(further):
+        if not (_VALUES.fullmatch(kind) or _LABELS.fullmatch(kind)):
+            raise DataError(f"column '{name}' holds {kind}; expected text, numbers or dates", path)
+        column = '"{}"'.format(name.replace('"', '""'))
+        text = f"coalesce({column}::VARCHAR, '')"
+        if kind.startswith("TIMESTAMP"):
+            text = f"replace({text}, ' 00:00:00', '')"
+        chosen.append(f"trim({text}, ' ') AS q{place}")
     connection.execute(
         f"CREATE TABLE facts AS SELECT {', '.join(chosen)} FROM {_OF_PARQUET}", [_pattern_of(path)]
     )
@@ -306,7 +340,9 @@ def _create_facts(
     ((count,),) = connection.execute(f"SELECT count(*) FROM facts WHERE {empty}").fetchall()
     if not count:
         return
-    first = f"SELECT rowid, * FROM facts WHERE {empty} ORDER BY rowid LIMIT {SHOWN}"
+    first = (
+        f"SELECT rowid, {', '.join(roles)} FROM facts WHERE {empty} ORDER BY rowid LIMIT {SHOWN}"
+    )
     for row, *labels in connection.execute(first).fetchall():
         role = next(role for role, label in zip(roles.values(), labels, strict=True) if not label)
         bad.add(row + 1, f"the {role} is empty", f"expected {join_words(tuple(roles.values()))}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, islice
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -23,15 +23,12 @@ from tacit.graph.formats.columns import (
     check_table,
     header_in,
     header_names,
-    header_order,
-    is_half_a_header,
     resolve_order,
 )
 from tacit.graph.formats.delimited import (
     COLUMNS,
     TEXTS,
     BadLines,
-    check_writable,
     chosen_fields,
     join_words,
     table_fields,
@@ -43,10 +40,17 @@ from tacit.graph.formats.duckdb_tables import (
     add_text,
     parquet_columns,
     parquet_fields,
+    parquet_rows,
 )
-from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
+from tacit.graph.formats.files import extension
 from tacit.graph.formats.frames import frame_columns
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.formats.statement_columns import (
+    add_stated,
+    is_named,
+    qualifier_places,
+    split_columns,
+)
+from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import Prefixes
 from tacit.graph.quantities import Quantity
 from tacit.graph.settings import ReadSettings
@@ -69,18 +73,40 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
 
     The order of its columns is that of `columns`, or else of a header, or else of the tables before
     it; columns that look swapped are noted, or refused if there is little doubt. `columns` or a
-    header must choose three of more columns.
+    header must choose three of more columns, and may name those that qualify facts.
     """
-    columns = reading.columns
+    columns, qualified = split_columns(reading.columns)
     if extension(path) == PARQUET:
         bad = BadLines(path, reading.skip_bad, "row")
         header = parquet_columns(path)
         order, explicit = resolve_order(header, columns, builder.order, path)
-        facts = add_parquet(path, split, builder, order, bad, reading.attributes != ())
+        places = qualifier_places(header, order, qualified, path)
+        values = reading.attributes != ()
+        if places:
+            rows = parquet_rows(path, order, [*places.values()], bad, values)
+            facts = add_stated(rows, [*places], split, builder, bad)
+        else:
+            facts = add_parquet(path, split, builder, order, bad, values)
     else:
         bad = BadLines(path, reading.skip_bad)
         header = next((row for _, row in table_rows(path)), [])
-        order, explicit, facts = _add_text(split, builder, columns, header, bad)
+        order, explicit = builder.order, False
+        if header and (len(header) > 3 or columns is not None):
+            order, explicit = resolve_order(header, columns, order, path, 1)
+        places = qualifier_places(header, order, qualified, path) if header else {}
+        if places:
+            chosen = (*order, *places.values())
+            rows = ((line, [row[i] for i in chosen]) for line, row in table_rows(path, bad))
+            if is_named(header, places, qualified) or header_in(
+                _first_facts(path, order), columns, order, explicit, path
+            ):
+                builder.notes.append(_header_skipped(split, path))
+                next(rows)
+            facts = add_stated(rows, [*places], split, builder, bad)
+        else:
+            order, explicit, facts = _add_text(
+                split, builder, columns, order, explicit, len(header) > 3, bad
+            )
         first = [header[i] for i in order] if len(header) > max(order) else []
         if first and facts >= _JUDGED and _stands_alone(builder, split, *first):
             names = header_names(first)
@@ -89,24 +115,25 @@ def read_table(path: Path, split: str, builder: Builder, reading: ReadSettings) 
                 f"{split}: the first line of {path.name} has nothing in common with any other; if "
                 f"it is a header, {advice}"
             )
-    check_table(bad, split, builder, header, order, columns, explicit, facts)
+    check_table(bad, split, builder, header, order, columns, explicit, facts, places)
     if len(header) <= 3:
         builder.order = order
 
 
 def _add_text(
-    split: str, builder: Builder, columns: str | None, header: list[str], bad: BadLines
+    split: str,
+    builder: Builder,
+    columns: str | None,
+    order: Order,
+    explicit: bool,
+    wide: bool,
+    bad: BadLines,
 ) -> tuple[Order, bool, int]:
-    """Adds the facts of a text table, whose first line may be a `header`.
+    """Adds the facts of a text table, whose first line may be a header.
 
     Returns the order of columns, whether an option or header states it, and the number of facts.
     """
     path = bad.path
-    wide = len(header) > 3
-    order = builder.order
-    explicit = False
-    if header and (wide or columns is not None):
-        order, explicit = resolve_order(header, columns, order, path, 1)
     facts = 0
     blocks = chosen_fields(path, order, bad) if wide else table_fields(path, bad=bad)
     for number, fields in enumerate(filter(None, blocks)):
@@ -115,9 +142,7 @@ def _add_text(
             if stated is not None:
                 order = stated
                 explicit = True
-                builder.notes.append(
-                    f"{split}: the first line of {path.name} was taken for a header and skipped"
-                )
+                builder.notes.append(_header_skipped(split, path))
                 del fields[:3]
                 bad.good -= 1
             at_once = None if wide else add_text(path, split, builder, order, stated is not None)
@@ -128,6 +153,16 @@ def _add_text(
         facts += len(fields) // 3
         builder.add(split, fields)
     return order, explicit, facts
+
+
+def _first_facts(path: Path, order: Order) -> list[str]:
+    """The first facts of a table, as a flat list."""
+    rows = islice(table_rows(path, BadLines(path, True)), _JUDGED)
+    return [row[place] for _, row in rows for place in order]
+
+
+def _header_skipped(split: str, path: Path) -> str:
+    return f"{split}: the first line of {path.name} was taken for a header and skipped"
 
 
 def _stands_alone(builder: Builder, split: str, head: str, relation: str, tail: str) -> bool:
@@ -190,7 +225,9 @@ def _read_columns(
     bad: BadLines,
 ) -> Graph:
     """Builds a graph from the columns of a table in memory, whose rows have `numbers`."""
-    order, explicit = resolve_order(header, reading.columns, USUAL, bad.path)
+    chosen, qualified = split_columns(reading.columns)
+    order, explicit = resolve_order(header, chosen, USUAL, bad.path)
+    places = qualifier_places(header, order, qualified, bad.path)
     *ends, tails = (column(at) for at in order)
     if reading.attributes != () and not _are_texts(tails):
         tails = [value_text(value) for value in tails]
@@ -198,6 +235,16 @@ def _read_columns(
         _labels(values, numbers, bad.path, header[at])
         for values, at in zip((*ends, tails), order, strict=True)
     ]
+    if places:
+        columns += [
+            _labels([*map(value_text, column(at))], numbers, bad.path, header[at])
+            for at in places.values()
+        ]
+        builder = Builder()
+        numbered = zip(numbers, zip(*columns, strict=True), strict=True)
+        count = add_stated(numbered, [*places], "train", builder, bad)
+        check_table(bad, "train", builder, header, order, chosen, explicit, count, places)
+        return builder.graph("graph")
     facts = list[str]()
     rows = zip(*columns, strict=True)
     if any("" in labels for labels in columns):
@@ -212,7 +259,7 @@ def _read_columns(
     builder = Builder()
     count = len(facts) // 3
     builder.add("train", facts)
-    check_table(bad, "train", builder, header, order, reading.columns, explicit, count)
+    check_table(bad, "train", builder, header, order, chosen, explicit, count, {})
     return builder.graph("graph")
 
 
@@ -224,7 +271,7 @@ def _are_texts(values: Sequence[Any]) -> bool:
 def value_text(value: Any) -> Any:
     """The text of a number, date or duration of Python or pandas; anything else as it is.
 
-    A moment at midnight is a day: pandas knows no other dates.
+    A moment at midnight is a day, unless it is in a zone of its own: pandas knows no other dates.
     """
     if _is_missing(value) or isinstance(value, bool | Integral):
         return value
@@ -232,7 +279,7 @@ def value_text(value: Any) -> Any:
         return str(Quantity(float(value))) if math.isfinite(value) else value
     if isinstance(value, timedelta):
         return str(Quantity(value.total_seconds(), "duration"))
-    if isinstance(value, datetime) and value.time() != time():
+    if isinstance(value, datetime) and (value.time() != time() or value.utcoffset()):
         return value.isoformat()
     return value.isoformat()[:10] if isinstance(value, date) else value
 
@@ -262,66 +309,6 @@ def _is_missing(value: Any) -> bool:
     """Whether a value is None, NaN or a missing value of pandas."""
     is_nan = isinstance(value, Real) and value != value
     return is_nan or type(value).__name__ in ("NoneType", "NAType", "NaTType")
-
-
-def write_tsv(graph: Graph, path: str | Path) -> None:
-    """Writes label facts to one table, or to a folder with a table per split.
-
-    A path that ends in `.tsv` or `.txt` (or in a packing after these) is one file of all splits;
-    one without extension is a folder with `train.tsv`, `valid.tsv` and `test.tsv`.
-    """
-    path = Path(path)
-    if path.suffix and not path.is_dir():
-        if extension(path) not in (".tsv", ".txt"):
-            packings = ", ".join(PACKINGS)
-            raise DataError(
-                f"must end in .tsv, .txt or .nt, packed or not ({packings}), or name a folder by "
-                "no extension",
-                path,
-            )
-        with atomic_file(path) as file:
-            file.write(_lines(graph, *SPLITS))
-        return
-    with atomic_folder(path, NAMING) as folder:
-        write_naming(graph, folder)
-        for split in SPLITS:
-            (folder / f"{split}.tsv").write_bytes(_lines(graph, split))
-
-
-def _lines(graph: Graph, *splits: str) -> bytes:
-    """The lines of a table of facts and values, from which the same are read.
-
-    An attribute is named with its kind or unit, so that it is read as one.
-    """
-    check_writable((*graph.entities, *graph.relations, *map(str, graph.attributes.listed)))
-    facts = graph.facts(*splits)
-    entities = graph.entities.labels
-    relations = graph.relations.labels
-    lines = [f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in facts.tolist()]
-    for number, attribute in enumerate(graph.attributes.listed):
-        values = graph.attributes.texts(number, *splits)
-        lines += [f"{entities[id_]}\t{attribute}\t{text}\n" for id_, text in values]
-    first = lines[0][:-1].split("\t") if lines else []
-    # a first fact that looks like a header would be skipped
-    if first and (header_order(first) or is_half_a_header(first)):
-        lines.insert(0, "\t".join(COLUMNS) + "\n")
-    text = "".join(lines).encode()
-    # a reader drops one mark, which must not be that of a label
-    return BOM + text if text.startswith(BOM) else text
-
-
-def write_naming(graph: Graph, folder: Path) -> None:
-    """Writes the prefixes and names of a graph, each to a file if there are any."""
-    if graph.prefixes:
-        lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
-        (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
-    names: dict[str, Sequence[str]] = {**graph.without_attributes().names}
-    for attribute in graph.attributes.listed:
-        names[str(attribute)] = graph.attributes.readable.get(attribute.name, ())
-    if any(names.values()):
-        check_writable(names)
-        lines = [f"{label}\t{' '.join(name.split())}\n" for label in names for name in names[label]]
-        (folder / NAMES).write_text("".join(lines), encoding="utf-8")
 
 
 def read_prefixes(folder: Path) -> Prefixes:

@@ -16,6 +16,7 @@ from xml.parsers import expat
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
 from tacit.graph.formats.files import BOM, blocks, extension, open_file
+from tacit.graph.formats.reifiers import REIFIES, Reifiers
 from tacit.graph.labels.literal_values import read_literal
 from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes, n_triples
 from tacit.graph.quantities import Quantity
@@ -55,7 +56,9 @@ _BRACKETS = re.compile(rb"(?:[(\[{]\s*){%d}" % _DEEPEST)
 _PLAIN = re.compile(r"(?:[^&<]|&#\w+;){0,1000}")  # texts that an XML entity may stand for
 _SKIPPED = {
     "literals": "with a literal skipped; `literals=True` keeps them",
-    "triples": "about other facts (RDF-star) skipped",
+    "triples": "about other facts skipped",
+    "unstated": "of reifiers skipped: they are values, or stated nowhere",
+    "unclear": "with a source, date or confidence skipped that cannot be read",
     "formulas": "inside N3 formulas skipped",
     "graphs": "of named graphs merged with the others",
 }
@@ -71,20 +74,27 @@ def read_rdf(path: Path, split: str, builder: Builder, reading: ReadSettings) ->
     as in N-Triples until all are known: `labelling` then shortens them.
     """
     kind = RDF_FORMATS[extension(path)]
-    reader = _Reader(kind, "b" if split == "train" else split, reading, builder)
+    reader = _Reader(kind, "b" if split == "train" else split, reading, builder, Reifiers(path))
     statements = _statements(path, kind, builder.prefixes)
+    reifiers = reader.reifiers
     empty = True
     while lines := list(map(str, islice(statements, _BATCH))):
         text = " ".join(lines)
         fields = text.split(" ") if lines else []
-        if len(fields) != 3 * len(lines) or '"' in text or "_:" in text:  # not all are IRIs
+        is_plain = len(fields) == 3 * len(lines) and '"' not in text and "_:" not in text
+        if not is_plain or reifiers.qualify(fields[1::3]):
             fields = [term for line in lines for term in reader.fact(line)]
         empty = empty and not fields and not reader.values
         builder.add(split, fields)
         if reader.values:
             builder.add_quantities(split, reader.values)
             reader.values = []
+    fields = [term for line in reifiers.finish() for term in reader.fact(line)]
+    empty = empty and not fields and not reader.values
+    builder.add(split, fields)
+    builder.add_quantities(split, reader.values)
     noticed = reader.noticed
+    reifiers.add_to(builder, noticed)
     if empty and not noticed["names"]:
         only = "has literals as its only objects; `literals=True` keeps them"
         raise DataError(
@@ -104,8 +114,11 @@ class _Reader:
     run to run.
     """
 
-    def __init__(self, kind: str, stem: str, reading: ReadSettings, builder: Builder) -> None:
+    def __init__(
+        self, kind: str, stem: str, reading: ReadSettings, builder: Builder, reifiers: Reifiers
+    ) -> None:
         self._kind = kind
+        self.reifiers = reifiers
         self._stem = stem
         self._literals = reading.literals
         self._skips_literals = not reading.literals and kind not in _GROUPED
@@ -121,22 +134,33 @@ class _Reader:
     def fact(self, statement: str) -> tuple[str, ...]:
         """The head, relation and tail of a statement in N-Quads; empty if it is no fact."""
         subject, predicate, object = statement.split(" ", 2)
-        is_plain = object[0] == '"' and "<<" not in object
+        qualifier = self.reifiers.name_of(predicate)
+        is_plain = object[0] == '"' and "<<" not in object and qualifier is None
         if is_plain and self._skips_literals and predicate not in _NAMING and object[-1] != ">":
             self.noticed["literals"] += 1  # the usual case
             return ()
         if object.startswith("<<"):
-            self.noticed["triples"] += 1
+            parts = object[4 : object.rindex(")>>") - 1].split(" ", 2)
+            if predicate == REIFIES and not parts[2].startswith("<<"):
+                head, relation, tail = parts
+                fact = self._node(head), relation, self._node(tail)
+                self.reifiers.add(self._node(subject), fact)
+            else:
+                self.noticed["triples"] += 1
             return ()
         end = object.rindex('"') if object[0] == '"' else 0
-        if (cut := object.find(" ", end)) > 0:
+        cut = object.find(" ", end)
+        if qualifier is not None:
+            value = self._node(object[:cut] if cut > 0 else object)
+            if self.reifiers.takes(statement, self._node(subject), qualifier, value):
+                return ()
+        if cut > 0:
             object = object[:cut]
             self.noticed["formulas" if self._kind == "N3" else "graphs"] += 1
             if self._kind == "N3":  # a formula is quoted, not stated
                 return ()
-        if self._kind not in _LABELLED:
-            subject = self._node(subject)
-            object = self._node(object)
+        subject = self._node(subject)
+        object = self._node(object)
         if end and predicate in _NAMING:
             self.noticed["names"] += 1
             self._name(subject, object, end)
@@ -178,7 +202,7 @@ class _Reader:
 
     def _node(self, term: str) -> str:
         """A term, or the numbered label of a blank node."""
-        if term[0] != "_":
+        if term[0] != "_" or self._kind in _LABELLED:
             return term
         return self._nodes.setdefault(term, f"_:{self._stem}{len(self._nodes) + 1}")
 

@@ -7,7 +7,7 @@ import io
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -18,13 +18,10 @@ from tacit.errors import SettingsError
 from tacit.graph.formats.delimited import check_writable
 from tacit.graph.formats.duckdb_tables import connected
 from tacit.graph.formats.files import atomic_file, extension
-from tacit.graph.labels.literal_values import literal
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from tacit.graph.graph import Graph
 
 Scored = tuple[str, str, str, float] | tuple[str, str, str, float, str]
 Cells = Sequence[Any]
@@ -35,7 +32,6 @@ INTEGER = "BIGINT"
 TRUTH = "BOOLEAN"
 COLUMNS = {"subject": TEXT, "relation": TEXT, "object": TEXT, "score": NUMBER}
 RDF = (".nt", ".ttl")
-_NAME = "http://www.w3.org/2000/01/rdf-schema#label"
 
 
 def check_format(path: str | Path, formats: Sequence[str] = (), what: str = "facts") -> None:
@@ -55,7 +51,7 @@ def write_scored(
     """Writes a stream of scored facts in the file's format; returns their number.
 
     The file appears under its name once it is whole. Turtle has each score in an annotation
-    (RDF-star), N-Triples leaves scores out; both leave out facts with a literal as subject, which
+    (RDF 1.2), N-Triples leaves scores out; both leave out facts with a literal as subject, which
     RDF does not allow. A table may have further `columns`, which are texts.
     """
     path = Path(path)
@@ -83,34 +79,6 @@ def write_table(
         objects = (dict(zip(columns, row, strict=True)) for row in rows)
         return write_lines(path, (json.dumps(each, ensure_ascii=False) for each in objects))
     return write_lines(path, map(_ROWS[kind], chain([list(columns)], rows))) - 1
-
-
-def write_n_triples(graph: Graph, path: str | Path) -> None:
-    """Writes the facts, values and readable names of a graph as N-Triples.
-
-    Facts and values of literals are left out, since RDF allows none as subjects.
-    """
-    write_lines(path, _triples(graph))
-
-
-def _triples(graph: Graph) -> Iterator[str]:
-    """Yields the statements of a graph."""
-    entities = [n_triples(label, graph.prefixes) for label in graph.entities]
-    relations = [n_triples(label, graph.prefixes) for label in graph.relations[0::2]]
-    for head, relation, tail in graph.facts().tolist():
-        if entities[head][0] != '"':
-            yield f"{entities[head]} {relations[relation >> 1]} {entities[tail]} ."
-    attributes = graph.attributes
-    for row in attributes.rows:
-        if entities[row["entity"]][0] != '"':
-            predicate = n_triples(attributes.names[row["attribute"]], graph.prefixes)
-            yield f"{entities[row['entity']]} {predicate} {literal(attributes.quantity(row))} ."
-    for label, names in graph.names.items():
-        subject = n_triples(label, graph.prefixes)
-        if subject[0] != '"':
-            yield from (
-                f"{subject} <{_NAME}> {json.dumps(name, ensure_ascii=False)} ." for name in names
-            )
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> int:

@@ -52,11 +52,15 @@ def literal(quantity: Quantity) -> str:
     >>> literal(Quantity(643.8, unit="km²"))
     '"643.8"^^<tacit:km%C2%B2>'
     """
-    text = str(quantity)
+    return f'"{quantity}"^^<{datatype(quantity)}>'
+
+
+def datatype(quantity: Quantity) -> str:
+    """The IRI of the datatype that a quantity is written with."""
     if quantity.unit:
-        return f'"{text}"^^<{SCHEME}{quote(quantity.unit, safe="")}>'
+        return f"{SCHEME}{quote(quantity.unit, safe='')}"
     if quantity.kind == "duration":
-        return f'"{text}"^^<{XSD}duration>'
+        return f"{XSD}duration"
     if quantity.kind == "date":
-        return f'"{text}"^^<{XSD}{_OF_DATES[quantity.precision]}>'
-    return f'"{text}"^^<{XSD}{"double" if set(text) & set(".e") else "integer"}>'
+        return f"{XSD}{_OF_DATES[quantity.precision]}"
+    return f"{XSD}{'double' if set(str(quantity)) & set('.e') else 'integer'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -205,3 +206,35 @@ def n_triples(label: str, prefixes: Prefixes) -> str:
         return f"<{iri_of(label, prefixes)}>"
     text, _, datatype = literal
     return f'"{text}"^^<{datatype}>' if datatype else label
+
+
+def source_term(source: str, prefixes: Prefixes) -> str:
+    """Writes the source of a fact as an N-Triples term: an IRI where it is one, or else a text.
+
+    >>> prefixes = Prefixes({"w": "http://w.org/"})
+    >>> source_term("w:Q52", prefixes), source_term("Wikipedia", prefixes)
+    ('<http://w.org/Q52>', '"Wikipedia"')
+    """
+    iri = prefixes.iri(source)
+    if iri is not None and _IRI.fullmatch(iri):
+        return f"<{iri}>"
+    text = source[1:-1] if len(source) > 2 and source[0] == source[-1] == '"' else source
+    return json.dumps(text, ensure_ascii=False)
+
+
+def source_label(term: str, prefixes: Prefixes) -> str:
+    """The source that a term of `source_term` is; a text that looks like an IRI's label is quoted.
+
+    >>> source_label('"w:Q52"', Prefixes({"w": "http://w.org/"}))
+    '"w:Q52"'
+    """
+    if term.startswith("<"):
+        return prefixes.label(term[1:-1])
+    text = str(json.loads(term))
+    is_plain = source_term(text, prefixes) == json.dumps(text, ensure_ascii=False)
+    return text if is_plain else f'"{text}"'
+
+
+def relabelled_source(source: str, before: Prefixes, prefixes: Prefixes) -> str:
+    """The source of a fact under other prefixes."""
+    return source_label(source_term(source, before), prefixes)

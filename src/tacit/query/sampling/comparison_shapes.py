@@ -20,7 +20,7 @@ LEAST_VALUES = 8  # of an attribute in training, to take a range from
 
 def take_comparison_shapes(names: str | Iterable[str] | None) -> tuple[list[str], list[str]]:
     """The names of shapes with a comparison among some names, and the others."""
-    words = names.replace(".", ",").split(",") if isinstance(names, str) else list(names or ())
+    words = names.replace(".", ",").split(",") if isinstance(names, str) and names else names or ()
     stripped = [word.strip() if isinstance(word, str) else word for word in words]
     own = [word for word in stripped if word in COMPARISON_SHAPES]
     return own, [word for word in stripped if word not in COMPARISON_SHAPES]

@@ -8,14 +8,20 @@ variables. They stand in the outermost braces, where filters may use them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.errors import QueryError
 from tacit.query.formula import Variable
 from tacit.query.sparql.iris import TermLabels
-from tacit.query.sparql.source import is_variable, kind, triples, unwrap, variables_in
+from tacit.query.sparql.source import (
+    conjuncts,
+    is_variable,
+    kind,
+    triples,
+    unwrap,
+    variables_in,
+)
 
 NO_ANSWERS = "the query has no answers whatever the facts"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
@@ -53,7 +59,7 @@ class AnswerProperties:
             if part.name != "Filter" or self.variables.keys().isdisjoint(variables_in(part)):
                 where["part"].append(part)
                 continue
-            for condition in _conjuncts(part.expr):
+            for condition in conjuncts(part.expr):
                 self._add_filter(condition, part)
         elsewhere = {*variables_in([where, inline]), *self.subjects}
         for variable in filter(elsewhere.__contains__, self.variables):
@@ -116,15 +122,6 @@ class AnswerProperties:
                     "FILTER on what is said of answers compares a score by > or >= with a number, "
                     "or is ?known or !?known; write each in a FILTER of its own",
                 )
-
-
-def _conjuncts(expression: Any) -> Iterator[Any]:
-    expression = unwrap(expression)
-    if kind(expression) == "ConditionalAndExpression":
-        for part in (expression.expr, *expression.other):
-            yield from _conjuncts(part)
-    else:
-        yield expression
 
 
 def _value(literal: Any) -> Any:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tacit.query.comparison import Comparison
 from tacit.query.formula import (
     And,
     Atom,
@@ -21,12 +22,14 @@ from tacit.query.formula import (
     Exists,
     Formula,
     Inequality,
+    Leaf,
     Not,
     Or,
     Variable,
     children,
 )
 from tacit.query.plans.scopes import conjunction, quantified, substitute
+from tacit.query.sparql.source import kind, variables_in
 
 Domain = frozenset[Variable]
 Fixed = frozenset[tuple[Variable, Entity]]
@@ -129,6 +132,8 @@ def folded(formula: Truth, unknown: Container[tuple[str, str]]) -> Truth:
         case Atom():
             absent = ("relation", formula.relation) in unknown
             return False if absent or _unknown_terms(formula, unknown) else formula
+        case Comparison():
+            return False if _unknown_terms(formula, unknown) else formula
         case Inequality(Entity(left), Entity(right)):
             return left != right
         case Inequality():
@@ -144,5 +149,31 @@ def folded(formula: Truth, unknown: Container[tuple[str, str]]) -> Truth:
     return formula
 
 
-def _unknown_terms(leaf: Atom | Inequality, unknown: Container[tuple[str, str]]) -> bool:
+def _unknown_terms(leaf: Leaf, unknown: Container[tuple[str, str]]) -> bool:
     return any(isinstance(e, Entity) and ("entity", e.name) in unknown for e in leaf.terms)
+
+
+def visible_variables(node: Any) -> Domain:
+    """The variables that a solution may bind, without those only in MINUS or FILTER."""
+    match node.name:
+        case "TriplesBlock":
+            return frozenset(variables_in(node))
+        case "InlineData":
+            return frozenset(variables_in(node.var))
+        case "GroupOrUnionGraphPattern" | "GroupGraphPatternSub":
+            return NONE.union(*map(visible_variables, node.graph or node.part or ()))
+        case "OptionalGraphPattern":
+            return visible_variables(node.graph)
+    return NONE
+
+
+def bound_variables(node: Any) -> Domain:
+    """The variables that every solution binds, as far as the patterns tell."""
+    match kind(node):
+        case "TriplesBlock":
+            return frozenset(variables_in(node))
+        case "GroupOrUnionGraphPattern":
+            return frozenset.intersection(*map(bound_variables, node.graph))
+        case "GroupGraphPatternSub":
+            return NONE.union(*map(bound_variables, node.part or ()))
+    return NONE

@@ -15,6 +15,7 @@ from itertools import count, pairwise
 from typing import Any
 
 from tacit.errors import QueryError
+from tacit.query.comparison import Value
 from tacit.query.formula import (
     MAX_ATOMS,
     Atom,
@@ -39,6 +40,7 @@ from tacit.query.sparql.cases import (
     not_,
     or_,
     union,
+    visible_variables,
 )
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.source import (
@@ -50,6 +52,7 @@ from tacit.query.sparql.source import (
     unwrap,
     variables_in,
 )
+from tacit.query.sparql.value_ranges import value_formula
 
 MAX_GROUPS = 1_000  # read in all: a group inside EXISTS is read once for each case around it
 MAX_CASES = 300  # of a group: the rows of VALUES beside each other multiply
@@ -68,6 +71,8 @@ class Groups:
         self.labels = labels
         self.groups = 0
         self.names = {variable.name for variable in source.variables}
+        # the values that variables stand for, where a formula compares them
+        self.values_of: dict[Variable, Value] = {}
         # blank node -> its variable, and the block of triples that it belongs to
         self.blanks: dict[str, tuple[Variable, int]] = {}
 
@@ -76,7 +81,11 @@ class Groups:
         if node.name != "GroupGraphPatternSub":
             raise self.source.unsupported(node)
         self.groups += 1
-        filters = [part for part in node.part or () if part.name == "Filter"]
+        filters = [
+            part
+            for part in node.part or ()
+            if part.name == "Filter" and id(part) not in self.labels.value_filters
+        ]
         parts = [part for part in node.part or () if part.name != "Filter"]
         mentions = Counter(
             variable for part in (*parts, *filters) for variable in variables_in(part)
@@ -110,7 +119,28 @@ class Groups:
         for part in filters:
             cases = self._filter(cases, part, outer or NONE, around)
             self.check(cases)
-        return cases
+        return self._with_values(cases, node, parts)
+
+    def _with_values(self, cases: Cases, node: Any, parts: Sequence[Any]) -> Cases:
+        """The solutions whose values pass the filters on them."""
+        blocks = [part for part in parts if part.name == "TriplesBlock"]
+        values = {
+            variable: self.values_of[variable]
+            for variable in variables_in(blocks)
+            if variable in self.labels.value_variables
+        }
+        if not values:
+            return cases
+        filters = [
+            part.expr
+            for part in node.part
+            if id(part) in self.labels.value_filters
+            and not values.keys().isdisjoint(variables_in(part))
+        ]
+        formula = value_formula(values, filters, self.labels)
+        passed = {case: and_(other, formula) for case, other in cases.items()}
+        self.check(passed)
+        return {case: formula for case, formula in passed.items() if formula is not False}
 
     def values(self, node: Any, outer: Domain = NONE) -> Cases:
         """The cases of inline data, one per row, binding what is not UNDEF."""
@@ -277,8 +307,20 @@ class Groups:
         """The conjunction of triple patterns; a readable name gives its subject values."""
         formula: Truth = True
         cases = START
+        values: Domain = NONE
         for s, path, o in triples(node):
             subject = self._term(s, block)
+            if is_variable(o) and (variable := Variable(str(o))) in self.labels.value_variables:
+                *steps, last = path.part if kind(path := unwrap(path)) == "PathSequence" else [path]
+                values |= {variable, *(term for term in [subject] if isinstance(term, Variable))}
+                if steps:
+                    end = self._fresh_variable()
+                    formula = and_(formula, self._steps(steps, subject, end))
+                    subject = end
+                attribute = self.labels.attribute(last)
+                assert attribute is not None  # `ValuePatterns` has seen to it
+                self.values_of[variable] = Value(attribute.name, subject)
+                continue
             if not (self.labels.is_naming(path) and is_literal(o)):
                 formula = and_(formula, self._path(path, subject, self._term(o, block)))
                 continue
@@ -289,8 +331,8 @@ class Groups:
                 formula = and_(formula, _one_of(subject, named))
             else:
                 cases = join(cases, _fixed(subject, named))
-        domain = NONE if isinstance(formula, bool) else formula.free - outer
-        return join(cases, {Case(domain): formula})
+        free = NONE if isinstance(formula, bool) else formula.free
+        return join(cases, {Case((free | values) - outer): formula})
 
     def _path(self, path: Any, subject: Term, object_: Term) -> Formula:
         """The formula of a relation or path between two terms."""
@@ -307,13 +349,17 @@ class Groups:
                     dict.fromkeys(self._path(part, subject, object_) for part in path.part),
                 )
             case "PathSequence":
-                steps = [self._fresh_variable() for _ in path.part[1:]]
-                ends = pairwise([subject, *steps, object_])
-                hops = [self._path(part, *pair) for part, pair in zip(path.part, ends, strict=True)]
-                return exists(steps, reduce(Formula.__and__, hops))
+                return self._steps(path.part, subject, object_)
             case "" | "pname":
                 return Atom(self.labels.relation(path), subject, object_)
         raise self.source.unsupported_path(path)
+
+    def _steps(self, steps: Sequence[Any], subject: Term, object_: Term) -> Formula:
+        """The formula of paths one after the other."""
+        between = [self._fresh_variable() for _ in steps[1:]]
+        ends = pairwise([subject, *between, object_])
+        hops = [self._path(step, *pair) for step, pair in zip(steps, ends, strict=True)]
+        return exists(between, reduce(Formula.__and__, hops))
 
     def _term(self, term: Any, block: int) -> Term:
         """A variable or entity; a blank node is a variable within its block of triples."""
@@ -347,29 +393,3 @@ def _one_of(variable: Variable, values: Sequence[Entity]) -> Truth:
     """The formula that a variable has one of some values."""
     differs: list[Truth] = [True, *(Inequality(variable, value) for value in values)]
     return not_(reduce(and_, differs))
-
-
-def visible_variables(node: Any) -> Domain:
-    """The variables that a solution may bind, without those only in MINUS or FILTER."""
-    match node.name:
-        case "TriplesBlock":
-            return frozenset(variables_in(node))
-        case "InlineData":
-            return frozenset(variables_in(node.var))
-        case "GroupOrUnionGraphPattern" | "GroupGraphPatternSub":
-            return NONE.union(*map(visible_variables, node.graph or node.part or ()))
-        case "OptionalGraphPattern":
-            return visible_variables(node.graph)
-    return NONE
-
-
-def bound_variables(node: Any) -> Domain:
-    """The variables that every solution binds, as far as the patterns tell."""
-    match kind(node):
-        case "TriplesBlock":
-            return frozenset(variables_in(node))
-        case "GroupOrUnionGraphPattern":
-            return frozenset.intersection(*map(bound_variables, node.graph))
-        case "GroupGraphPatternSub":
-            return NONE.union(*map(bound_variables, node.part or ()))
-    return NONE

@@ -12,29 +12,38 @@ part with percent signs decoded, at last whatever its case, spaces, `_` and `-`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 from urllib.parse import unquote
 
 from tacit.errors import QueryError, UnknownName
+from tacit.graph.attributes import Attribute
 from tacit.graph.fact_index import FactIndex
 from tacit.graph.graph import Graph, no_triples
 from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
+from tacit.query.formula import Variable
 from tacit.query.question import resolve_label
+from tacit.query.sparql.iri_references import resolve_iri
 from tacit.query.sparql.known_graph import LABEL, KnownGraph
-from tacit.query.sparql.source import SparqlText, is_literal, is_value, is_variable, kind, unwrap
+from tacit.query.sparql.source import (
+    SparqlText,
+    is_literal,
+    is_name,
+    is_value,
+    is_variable,
+    kind,
+    unwrap,
+)
 from tacit.query.sparql.tables import Cell
-from tacit.query.sparql.terms import RDFS_LABEL, Term
+from tacit.query.sparql.terms import RDFS_LABEL, Term, quantity_of
 from tacit.query.text import position_of
 
 # the namespace of the properties of answers; an IRI of a label has no # in it
 ANSWER = "tacit:answer#"
+_LISTED = 8  # attributes that a message names
 _NEAR = 0.7  # how alike a prefix must be that may have been meant
-_PARTS = re.compile(  # of an IRI reference, by RFC 3986, appendix B
-    r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
-)
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
 _PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
 _NAMED = {"\\": r"\\", '"': r"\"", "\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r"}
@@ -57,6 +66,11 @@ class TermLabels:
         self._terms = dict[str, Any]()  # of entities that the graph lacks, by their labels
         # which stand for names by rdfs:label
         self.name_variables = frozenset[str]()
+        # which stand for values that formulas compare, and those of them that answers show
+        self.value_variables = frozenset[Variable]()
+        self.shown_values = frozenset[Variable]()
+        self.value_filters = frozenset[int]()  # the ids of filters on them
+        self._attributes = dict[str, Attribute | None]()  # by their terms
         self.base = ""
         self.prefixes = dict[str, str]()
         for declared in prologue:
@@ -75,6 +89,48 @@ class TermLabels:
 
     def _relation(self, term: Any) -> str:
         return self._label(term, self.graph.relations if self.graph else None)
+
+    def attribute(self, term: Any) -> Attribute | None:
+        """The attribute that a predicate names, unless a relation has this name; else None."""
+        term = unwrap(term)
+        if self.graph is None or not self.graph.attributes.listed or not is_name(term):
+            return None
+        iri = self.iri(term)
+        if iri not in self._attributes:
+            attributes = self.graph.attributes
+            label = self._found(term, attributes.names)
+            relation = self._found(term, self.graph.relations) if label else None
+            self._attributes[iri] = (
+                None if label is None or relation else attributes.listed[attributes.names.id(label)]
+            )
+        return self._attributes[iri]
+
+    def _found(self, term: Any, vocabulary: Vocabulary) -> str | None:
+        try:
+            return self._label(term, vocabulary)
+        except UnknownName:
+            return None
+
+    def own_relation(self, term: Any) -> str | None:
+        """The relation that a predicate names in a graph from tables, whose ends are no values."""
+        term = unwrap(term)
+        if self.graph is None or self.own_prefixes is not None or not is_name(term):
+            return None
+        return self._found(term, self.graph.relations)
+
+    @property
+    def attribute_names(self) -> str:
+        """The first attributes of the graph, for messages."""
+        listed = self.graph.attributes.listed if self.graph else ()
+        return ", ".join(each.name for each in listed[:_LISTED])
+
+    def has_one_value(self, attribute: str) -> bool:
+        """Whether no entity has several values of an attribute."""
+        if self.graph is None:
+            return False
+        attributes = self.graph.attributes
+        entities, _ = attributes.column(attributes.names.id(attribute))
+        return bool((entities[1:] != entities[:-1]).all())
 
     def value(self, variable: str, term: Any) -> str:
         """The label of a value of a variable; a literal may be a name in place of an entity."""
@@ -96,7 +152,12 @@ class TermLabels:
             label = self._literal(term) or f"<{self.iri(term)}>"
             while label in vocabulary:  # the name of another entity of a table
                 label = f"<{label}>"
-            self.unknown[vocabulary.kind, label] = error
+            if vocabulary.kind == "relation" and not error.suggestions and self.graph:
+                near = self.graph.attributes.names.nearest(label.strip("<>").rpartition(":")[2])
+                error = UnknownName(error.kind, error.name, near, *self._position(term))
+            is_value = is_literal(term) and self.graph and self.graph.attributes.listed
+            typed = is_value and quantity_of(self.literal_term(term)) is not None
+            self.unknown[vocabulary.kind, label] = None if typed else error
             self._terms[label] = term
             return label
 
@@ -129,6 +190,8 @@ class TermLabels:
         """The cell of a relation, of `rdfs:label`, or of an unknown IRI."""
         if self.is_naming(term):
             return LABEL
+        if (attribute := self.attribute(term)) is not None:
+            return known.attribute(attribute.name)
         label = self.relation(term)
         if ("relation", label) not in self.unknown:
             return known.relation(label)
@@ -274,53 +337,6 @@ class TermLabels:
             for text in written
         )
         return next((position_of(self.source.text, use.start()) for use in uses if use), ())
-
-
-def resolve_iri(reference: str, base: str) -> str:
-    """Resolves an IRI reference against a base, by RFC 3986, section 5.2.
-
-    >>> resolve_iri("", "http://e/x#f"), resolve_iri("../g", "http://a/b/c/d;p?q")
-    ('http://e/x', 'http://a/b/g')
-    """
-    scheme, authority, path, query, fragment = _parts(reference)
-    of_scheme, of_authority, of_path, of_query, _ = _parts(base)
-    if scheme is not None or of_scheme is None:
-        return reference
-    if authority is None:
-        authority = of_authority
-        if not path:
-            query = of_query if query is None else query
-            path = of_path
-        else:
-            if not path.startswith("/"):
-                rootless = of_authority is not None and not of_path
-                path = ("/" if rootless else of_path[: of_path.rfind("/") + 1]) + path
-            path = _without_dots(path)
-    else:
-        path = _without_dots(path)
-    written = (("//", authority), ("", path), ("?", query), ("#", fragment))
-    return f"{of_scheme}:" + "".join(f"{mark}{part}" for mark, part in written if part is not None)
-
-
-def _parts(reference: str) -> Sequence[Any]:
-    """Scheme, authority, path, query and fragment; None for absent parts."""
-    match = _PARTS.fullmatch(reference)
-    assert match is not None  # any text has a path
-    return match.groups()
-
-
-def _without_dots(path: str) -> str:
-    """Removes the segments `.` and `..` from a path, by RFC 3986, section 5.2.4."""
-    parts: list[str] = []
-    rooted = path.startswith("/")
-    segments = path[rooted:].split("/")
-    for segment in segments:
-        if segment == "..":
-            del parts[-1:]
-        elif segment != ".":
-            parts.append(segment)
-    open_ = segments[-1] in (".", "..") and bool(parts)  # it names a folder
-    return "/" * rooted + "/".join(parts) + "/" * open_
 
 
 def _text(literal: Any) -> str:

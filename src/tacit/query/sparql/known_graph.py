@@ -1,8 +1,8 @@
 """The known facts of a graph as RDF: its terms, facts with any part open, names, and paths.
 
-A term of the graph is a number, that of its entity or, behind all entities, of its relation; other
-terms stand for themselves. The readable names of a term are its values of `rdfs:label`, in a graph
-from tables also a label without a name.
+A term of the graph is a number, that of its entity or, behind all entities, of its relation or
+attribute; other terms stand for themselves, such as the literals of values. The readable names of a
+term are its values of `rdfs:label`, in a graph from tables also a label without a name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tacit.errors import LimitError
-from tacit.graph.fact_index import FactIndex
+from tacit.graph.attributes import Attributes, Rows
+from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph
+from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.sparql.tables import Cell
-from tacit.query.sparql.terms import RDFS_LABEL, Term, term_of
+from tacit.query.sparql.terms import RDFS_LABEL, Term, quantity_of, quantity_term, term_of
 
 MAX_FACTS = 3_000_000  # that a query looks at, which takes some seconds
+_VALUES = 1_000  # that are compared in the time that a fact takes
 _TERMS = 32  # of a path, which are compared in the time that a fact takes
 LABEL = Term("uri", RDFS_LABEL)  # the predicate of names
 Fact = tuple[Cell, Cell, Cell]
@@ -42,9 +45,11 @@ class Path(NamedTuple):
 class KnownGraph:
     """The facts of an index over a graph, of which one query may look at `MAX_FACTS`."""
 
-    def __init__(self, graph: Graph, index: FactIndex) -> None:
+    def __init__(self, graph: Graph, index: FactIndex, values: Attributes | None = None) -> None:
         self.graph = graph
         self.index = index
+        self.values = values or Attributes()  # of the graph's attributes, those that are known
+        self._rows = dict[int, tuple[Ints, Rows]]()
         self._looked_at = 0
         # what the steps of closures lead to
         self._followed = dict[tuple[Path, Cell, bool], list[Cell]]()
@@ -58,14 +63,35 @@ class KnownGraph:
         i = self.graph.entities.get(label) if label in self.graph.entities else None
         return self.graph.num_entities + self.graph.relations.id(label) if i is None else i
 
+    def attribute(self, label: str) -> Cell:
+        """The cell of an attribute; one with the label of an entity or relation is that term."""
+        for vocabulary, cell_of in (
+            (self.graph.entities, self.entity),
+            (self.graph.relations, self.relation),
+        ):
+            if label in vocabulary:
+                return cell_of(label)
+        return sum(map(len, self._vocabularies[:2])) + self.graph.attributes.names.id(label)
+
+    @property
+    def _vocabularies(self) -> tuple[Vocabulary, ...]:
+        """The labels of cells, one after the other."""
+        return self.graph.entities, self.graph.relations, self.graph.attributes.names
+
+    def _place(self, cell: int) -> tuple[Vocabulary, int]:
+        """The vocabulary of a cell, and its id there."""
+        for vocabulary in self._vocabularies:
+            if cell < len(vocabulary):
+                break
+            cell -= len(vocabulary)
+        return vocabulary, cell
+
     def label(self, cell: Cell) -> str | None:
         """The label of a cell; None for a term that is not the graph's."""
         if not isinstance(cell, int):
             return None
-        size = self.graph.num_entities
-        if cell < size:
-            return str(self.graph.entities[cell])
-        return str(self.graph.relations[cell - size])
+        vocabulary, i = self._place(cell)
+        return str(vocabulary[i])
 
     def term(self, cell: Cell) -> Term:
         """The RDF term of a cell."""
@@ -77,10 +103,8 @@ class KnownGraph:
         """The readable name of a cell."""
         if not isinstance(cell, int):
             return str(cell)
-        size = self.graph.num_entities
-        if cell < size:
-            return self.graph.entities.name(cell)
-        return self.graph.relations.name(cell - size)
+        vocabulary, i = self._place(cell)
+        return vocabulary.name(i)
 
     def literal(self, term: Term) -> Cell:
         """The cell of a literal: an entity of the graph, or the term itself."""
@@ -94,7 +118,8 @@ class KnownGraph:
         label = self.label(cell)
         if label is None:
             return []
-        names = self.graph.entities.names.get(label) or self.graph.relations.names.get(label)
+        named = (vocabulary.names.get(label) for vocabulary in self._vocabularies)
+        names = next(filter(None, named), None)
         if not names and not self.graph.prefixes:
             names = (label,)
         return [self.literal(Term("literal", name)) for name in names or ()]
@@ -102,9 +127,8 @@ class KnownGraph:
     def named(self, text: str) -> list[Cell]:
         """The terms with a readable name."""
         cells: list[Cell] = []
-        for vocabulary, cell_of in (
-            (self.graph.entities, self.entity), (self.graph.relations, self.relation)
-        ):  # fmt: skip
+        cells_of = self.entity, self.relation, self.attribute
+        for vocabulary, cell_of in zip(self._vocabularies, cells_of, strict=True):
             labels = [vocabulary[i] for i in vocabulary.called(text)]
             if text in vocabulary:
                 labels.append(text)
@@ -132,6 +156,7 @@ class KnownGraph:
             yield from self._label_facts(subject, object_)
         if predicate == LABEL:
             return
+        yield from self._value_facts(subject, predicate, object_)
         relation = self._relations.get(predicate)
         if predicate is not None and relation is None:
             return
@@ -151,6 +176,47 @@ class KnownGraph:
                     for tail in self.index.tails(head, r).tolist():
                         yield head, self._predicates[r], tail
 
+    def _value_facts(self, subject: Cell, predicate: Cell, object_: Cell) -> Iterator[Fact]:
+        """The values of attributes, as literals; `object_` is one that `value` returned."""
+        wanted = quantity_of(object_) if isinstance(object_, Term) else None
+        if object_ is not None and wanted is None:
+            return
+        cells = self._attributes
+        for cell in cells if predicate is None else [predicate] if predicate in cells else ():
+            entities, rows = self._columns(cells[cell])
+            if subject is not None:
+                if not isinstance(subject, int) or subject not in self.entities:
+                    return
+                rows = rows[slice(*np.searchsorted(entities, [subject, subject + 1]))]
+            if wanted is not None:
+                self.spend(len(rows) // _VALUES)
+                rows = rows[rows["value"] == wanted.value]
+            for row in rows:
+                value = quantity_term(self.values.quantity(row))
+                if object_ is None or value == object_:
+                    yield int(row["entity"]), cell, value
+
+    def _columns(self, attribute: int) -> tuple[Ints, Rows]:
+        """The values of an attribute, in the order of their entities."""
+        if attribute not in self._rows:
+            rows = self.values.rows[self.values.rows["attribute"] == attribute]
+            self._rows[attribute] = rows["entity"].astype(np.int64), rows
+        return self._rows[attribute]
+
+    @cached_property
+    def _attributes(self) -> dict[Cell, int]:
+        """The id of each attribute, by its cell."""
+        return {self.attribute(each.name): i for i, each in enumerate(self.values.listed)}
+
+    def value(self, term: Term) -> Cell:
+        """The literal of a value as facts have it, whatever its datatype is written."""
+        quantity = quantity_of(term) if self._attributes else None
+        return term if quantity is None else quantity_term(quantity)
+
+    def is_value(self, cell: Cell) -> bool:
+        """Whether a literal is a value of some entity."""
+        return any(True for _ in self._value_facts(None, None, cell))
+
     def _label_facts(self, subject: Cell, object_: Cell) -> Iterator[Fact]:
         if subject is not None:
             subjects = [subject]
@@ -159,7 +225,8 @@ class KnownGraph:
             plain = term.kind == "literal" and not term.language and not term.datatype
             subjects = self.named(term.value) if plain else []
         elif not self.graph.prefixes or self.graph.entities.names or self.graph.relations.names:
-            subjects = list(dict.fromkeys((*self.entities, *self._predicates.values())))
+            terms = *self.entities, *self._predicates.values(), *self._attributes
+            subjects = list(dict.fromkeys(terms))
         else:
             subjects = []
         for each in subjects:
@@ -176,11 +243,14 @@ class KnownGraph:
         """Whether a term is the subject or object of some fact."""
         if cell in self.entities or self.names(cell):
             return True
-        return isinstance(cell, Term) and any(True for _ in self._label_facts(None, cell))
+        if not isinstance(cell, Term):
+            return False
+        return self.is_value(cell) or any(True for _ in self._label_facts(None, cell))
 
     def _nodes(self) -> list[Cell]:
         """The subjects and objects of all facts, those of names included."""
-        named = (cell for s, _, name in self._label_facts(None, None) for cell in (s, name))
+        facts = chain(self._label_facts(None, None), self._value_facts(None, None, None))
+        named = (cell for s, _, value in facts for cell in (s, value))
         return list(dict.fromkeys(chain[Cell](self.entities, named)))
 
     @cached_property

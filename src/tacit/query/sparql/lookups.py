@@ -14,9 +14,8 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from tacit.query.sparql.cases import NONE, Domain
+from tacit.query.sparql.cases import NONE, Domain, bound_variables, visible_variables
 from tacit.query.sparql.conditions import Conditions, is_supported
-from tacit.query.sparql.groups import bound_variables, visible_variables
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.known_graph import KnownGraph, Path
 from tacit.query.sparql.source import is_literal, is_variable, kind, triples, unwrap, variables_in
@@ -231,6 +230,10 @@ class _Evaluator:
         if path is not None and self.labels.is_naming(path) and is_literal(term):
             name = self.labels.literal_term(term)
             return (self.known.literal(name._replace(language="")),)
+        if is_literal(term):
+            value = self.known.value(self.labels.literal_term(term))
+            if self.known.is_value(value):
+                return (value,)
         return (self._term(term),)
 
     def _matches(self, table: Table, pattern: list[Any], values: Values) -> Table:

@@ -14,11 +14,12 @@ from itertools import count, pairwise
 from typing import Any
 
 from tacit.query.formula import Variable
-from tacit.query.sparql.groups import bound_variables, visible_variables
+from tacit.query.sparql.cases import bound_variables, visible_variables
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.lookups import check, groups_in
 from tacit.query.sparql.source import (
     is_literal,
+    is_name,
     is_variable,
     kind,
     triples,
@@ -43,6 +44,8 @@ def is_formula(part: Any, labels: TermLabels) -> bool:
             return is_formula(part.graph, labels)
         case "OptionalGraphPattern":
             return False
+        case "Filter" if id(part) in labels.value_filters:
+            return True
         case "Filter":
             groups = groups_in(part.expr)
             return _is_formula_condition(part.expr) and all(is_formula(g, labels) for g in groups)
@@ -54,17 +57,14 @@ def is_formula_triple(triple: list[Any], labels: TermLabels) -> bool:
     _, path, object_ = triple
     if labels.is_naming(path):
         return is_literal(object_)
+    if is_variable(object_) and Variable(str(object_)) in labels.value_variables:
+        return True
     return not any(
         is_variable(node)
         or (kind(node) == "PathElt" and node.mod in ("?", "*", "+"))
-        or (kind(node) in ("", "pname") and is_name(node) and labels.is_naming(node))
+        or (is_name(node) and (labels.is_naming(node) or labels.attribute(node) is not None))
         for node in walk_tree(path)
     )
-
-
-def is_name(node: Any) -> bool:
-    """Whether a node is an IRI, whole or prefixed."""
-    return kind(node) == "pname" or type(node).__name__ == "URIRef"
 
 
 def _is_formula_condition(expression: Any) -> bool:

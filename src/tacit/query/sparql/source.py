@@ -19,7 +19,8 @@ MAX_NESTING = 12
 
 SUPPORTED = (
     "(what is: SELECT, ASK and COUNT of triple patterns and paths, UNION, OPTIONAL, MINUS, VALUES, "
-    "FILTER on terms and FILTER [NOT] EXISTS, LIMIT, OFFSET, rdfs:label and answer:score)"
+    "FILTER on terms and values and FILTER [NOT] EXISTS, ORDER BY values, LIMIT, OFFSET, "
+    "rdfs:label and answer:score)"
 )
 _ONE_GRAPH = "there is one graph, which needs no name: leave it out"
 # The parser's word for a construct -> its name, how it is written, and what to do instead.
@@ -34,7 +35,7 @@ CONSTRUCTS = {
     "GroupClause": ("grouping", r"GROUP\s+BY", "COUNT the solutions of one group at a time"),
     "HavingClause": ("grouping", r"HAVING", "COUNT the solutions of one group at a time"),
     "OrderClause": (
-        "ORDER BY of anything but DESC(?score), as which answers come,",
+        "ORDER BY of anything but values of attributes and DESC(?score)",
         r"ORDER\s+BY",
         "sort the results",
     ),
@@ -48,10 +49,10 @@ CONSTRUCTS = {
     ),
     "MinusGraphPattern": ("MINUS", r"MINUS", ""),
     "Filter": (
-        "FILTER on numbers, or by other functions,",
+        "FILTER by the order of entities, or by other functions,",
         r"FILTER",
-        "it takes =, !=, IN, NOT IN, EXISTS, sameTerm, bound, isIRI, isBlank, isLiteral, str, "
-        "lang, langMatches, lcase, ucase, contains, strStarts and strEnds",
+        "it takes <, <=, >, >=, =, !=, IN, NOT IN, EXISTS, sameTerm, bound, isIRI, isBlank, "
+        "isLiteral, str, lang, langMatches, lcase, ucase, contains, strStarts and strEnds",
     ),
 }
 _NOT_A_PATH = r"(?<=[\w>)])[*+?](?=[\s/|)<:^]|$)|!(?!=|\s*(?:NOT|EXISTS|\(\s*[?$]|[?$]))"
@@ -78,6 +79,7 @@ class SparqlText:
         self.nodes = list(walk_tree(tree))
         self.variables = variables_in(tree)
         self.keywords = blank_literals(text)
+        self._split = dict[int, Any]()  # the filters of which others are parts
 
     def without_prologue(self) -> str:
         """The text from its form on, without declarations."""
@@ -97,8 +99,15 @@ class SparqlText:
         words = "a negated path" if negated else f"the path modifier {path.mod or 'DISTINCT'}"
         return self.error(f"{words} is not supported; paths have ^, /, |, ?, * and +", _NOT_A_PATH)
 
+    def split_filter(self, node: Any) -> list[Any]:
+        """A filter for each condition that a filter joins by `&&`."""
+        parts = [type(node)("Filter", expr=each) for each in conjuncts(node.expr)]
+        self._split |= {id(part): node for part in parts}
+        return parts
+
     def at(self, node: Any, message: str) -> QueryError:
         """An error at a construct, found among those that are spelled alike."""
+        node = self._split.get(id(node), node)
         pattern = CONSTRUCTS[node.name][1]
         matches = [
             other for other in self.nodes if CONSTRUCTS.get(kind(other), ("", "", ""))[1] == pattern
@@ -168,6 +177,11 @@ def is_variable(node: Any) -> bool:
     return type(node).__name__ == "Variable"
 
 
+def is_name(node: Any) -> bool:
+    """Whether a node is an IRI, whole or prefixed."""
+    return kind(node) == "pname" or type(node).__name__ == "URIRef"
+
+
 def is_literal(node: Any) -> bool:
     """Whether a node is a literal, in quotes or without."""
     return kind(node) == "literal" or is_value(node)
@@ -207,6 +221,16 @@ def unwrap(node: Any) -> Any:
             node = node.part
         else:
             return node
+
+
+def conjuncts(expression: Any) -> Iterator[Any]:
+    """The conditions that an expression joins by `&&`."""
+    expression = unwrap(expression)
+    if kind(expression) == "ConditionalAndExpression":
+        for part in (expression.expr, *expression.other):
+            yield from conjuncts(part)
+    else:
+        yield expression
 
 
 def parse_source(text: str) -> tuple[SparqlText, Any, Any]:

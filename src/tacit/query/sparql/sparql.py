@@ -16,12 +16,22 @@ from typing import Any
 
 from tacit.errors import QueryError
 from tacit.graph.graph import Graph
+from tacit.query.comparison import Ordering
 from tacit.query.formula import Formula, Query, Variable, atoms
 from tacit.query.plans.scopes import substitute
 from tacit.query.question import Column, ParsedQuestion
 from tacit.query.sparql.answer_properties import AnswerProperties
-from tacit.query.sparql.cases import Case, Cases, Fixed, Truth, folded, join, union
-from tacit.query.sparql.groups import Groups, visible_variables
+from tacit.query.sparql.cases import (
+    Case,
+    Cases,
+    Fixed,
+    Truth,
+    folded,
+    join,
+    union,
+    visible_variables,
+)
+from tacit.query.sparql.groups import Groups
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.lookups import Lookups, check
 from tacit.query.sparql.separation import Separation
@@ -37,8 +47,10 @@ from tacit.query.sparql.source import (
     unwrap,
     variables_in,
 )
-from tacit.query.sparql.table_query import CaseQuestion, TableQuery
+from tacit.query.sparql.table_query import CaseQuestion, Order, TableQuery
+from tacit.query.sparql.value_patterns import ValuePatterns
 
+_SCORE_ORDERS = ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")])
 _COUNTS = ("count", "distinct", "expected")  # what a column shows of all answers together
 _AGGREGATE = r"COUNT|SUM|MIN|MAX|AVG|SAMPLE|GROUP_CONCAT"
 # A formula, the targets that have one value, and the values that a single target may have.
@@ -88,6 +100,7 @@ class Form:
             for _, path, object_ in triples(node)
             if self.labels.is_naming(last_step(path))
         )
+        self._take_values()
         selected = columns = self._columns()
         counting = any(column.shows in _COUNTS for column in columns)
         parts = tuple(tree.where.part or ())
@@ -97,26 +110,51 @@ class Form:
                 return self._counted(selected, parts)
             columns = of_formula
         targets = self._targets(columns)
-        by_score = self._by_score()
+        by_score, order = self._order()
         limit, offset = self._page(single=counting or not targets)
         separation = Separation.of(parts, self.labels, tree.valuesClause)
         cases = self._cases(targets, separation)
         pages = limit, offset, self.properties.min_score, self.properties.known
-        merged = None if separation.lookups else self._merge_values(cases, targets)
-        if merged is not None and not (counting and (merged[1] or merged[2])):
+        is_table = separation.lookups or self._has_rows_of_values(targets)
+        merged = None if is_table else self._merge_values(cases, targets)
+        if merged is not None and not ((counting or order) and (merged[1] or merged[2])):
             formula, row, among = merged
             columns = tuple(
                 column._replace(label=row.get(column.name, column.label)) for column in columns
             )
             remaining = [target for target in targets if target.name not in row]
-            query = self._query(remaining, formula, counting)
+            query = self._query(remaining, formula, counting, order)
             return ParsedQuestion(query, *pages, among, columns, by_score, self.labels.missing)
         if counting:
             return self._counted(selected, parts)
         questions = tuple(starmap(self._case_question, cases.items()))
         lookups = Lookups(tuple(separation.lookups), self.labels)
         text = self.source.without_prologue()
-        return TableQuery(text, questions, lookups, columns, *pages, by_score)
+        return TableQuery(
+            text, questions, lookups, columns, *pages, by_score, order, self.values.filters_of_one
+        )
+
+    def _take_values(self) -> None:
+        """Notes which variables stand for values, and which of them a formula compares."""
+        tree = self.tree
+        selected = tree.projection if tree.name == "SelectQuery" else ()
+        ordered = [unwrap(each.expr) for each in tree.orderby.condition] if tree.orderby else []
+        self.values = ValuePatterns(
+            tree,
+            self.labels,
+            None if selected is None else [column.var for column in selected],
+            [each for each in ordered if is_variable(each)],
+        )
+        values = self.labels.value_variables = self.values.of_formulas()
+        self.labels.shown_values = self.values.shown & values
+        self.labels.value_filters = self.values.filters_of(values)
+
+    def _has_rows_of_values(self, targets: tuple[Variable, ...]) -> bool:
+        """Whether an answer may be several rows, or none: one for each of its values."""
+        shown = self.labels.shown_values
+        attributes = (self.values.patterns[variable][0].attribute.name for variable in shown)
+        entities = not shown.issuperset(targets)
+        return bool(shown) and not (entities and all(map(self.labels.has_one_value, attributes)))
 
     def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
         """The query that counts solutions in the known facts."""
@@ -176,9 +214,14 @@ class Form:
             formula = formula if isinstance(formula, bool) else substitute(formula, variable, value)
         return folded(formula, self.labels.unknown)
 
-    def _query(self, targets: list[Variable], formula: Formula, counting: bool) -> Query:
+    def _query(
+        self, bound: list[Variable], formula: Formula, counting: bool, order: Order = ()
+    ) -> Query:
+        """The query for bound variables, of which those for values are columns of answers."""
+        targets = [variable for variable in bound if variable not in self.labels.shown_values]
+        by = [Ordering(self.values_of[Variable(name)], down) for name, down in order]
         try:
-            return Query(targets, formula, counting)
+            return Query(targets, formula, counting, order=by)
         except QueryError as error:
             for atom in atoms(formula):
                 if isinstance(atom.relation, Variable):
@@ -246,20 +289,26 @@ class Form:
                 )
         return targets
 
-    def _by_score(self) -> bool:
-        """Whether rows are ordered by score alone; any other order is refused.
+    def _order(self) -> tuple[bool, Order]:
+        """Whether rows are ordered by score alone, and the values that order them before that.
 
-        By default known answers go first.
+        Any other order is refused. By default known answers go first.
         """
         if not self.tree.orderby:
-            return False
-        order = [
-            (condition.order, self.properties.of(unwrap(condition.expr)))
-            for condition in self.tree.orderby.condition
-        ]
-        if order not in ([("DESC", "score")], [("DESC", "known"), ("DESC", "score")]):
+            return False, ()
+        by_values: list[tuple[str, bool]] = []
+        by_answer: list[tuple[str, str]] = []
+        for condition in self.tree.orderby.condition:
+            expression = unwrap(condition.expr)
+            if what := self.properties.of(expression):
+                by_answer.append((condition.order, what))
+            elif by_answer or not self.values.has(expression):
+                raise self.source.unsupported(self.tree.orderby)
+            else:
+                by_values.append((str(expression), condition.order == "DESC"))
+        if by_answer and by_answer not in _SCORE_ORDERS:
             raise self.source.unsupported(self.tree.orderby)
-        return len(order) == 1
+        return len(by_answer) == 1, tuple(by_values)
 
     def _page(self, single: bool) -> tuple[int | None, int]:
         """LIMIT and OFFSET; a single result has no second page."""
@@ -283,6 +332,7 @@ class Form:
             clause = None
         where["part"] = separation.question
         groups = Groups(self.source, self.labels)
+        self.values_of = groups.values_of
         inline = frozenset(variables_in(clause.var if clause else ()))
         needed = frozenset(targets).union(variables_in(separation.lookups))
         cases = groups.cases(where, None, inline, needed | inline)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tacit.errors import UnknownName
 from tacit.query.formula import Query
 from tacit.query.question import Column
+from tacit.query.sparql.conditions import Conditions
 from tacit.query.sparql.known_graph import KnownGraph
 from tacit.query.sparql.lookups import Lookups
 from tacit.query.sparql.tables import UNIT, Cell, Table, table_of
+from tacit.query.sparql.terms import Term
 
+Order = tuple[tuple[str, bool], ...]  # variables, and whether they go down
 ANSWER = " answer"  # the column with the number of the answer that a row comes from
 
 
@@ -43,6 +47,8 @@ class TableQuery:
     min_score: float = 0.0
     known: bool | None = None
     by_score: bool = False
+    order: Order = ()  # by values, which goes before that by score
+    value_filters: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # on one alone
     counting: bool = False
     likely: bool = False
 
@@ -55,6 +61,12 @@ class TableQuery:
     def names(self) -> tuple[str, ...]:
         """The variables whose values are selected."""
         return tuple(column.name for column in self.columns if column.shows == "value")
+
+    def has_value(self, name: str, value: Term, known: KnownGraph) -> bool:
+        """Whether a value of a variable passes the filters on it alone."""
+        conditions = Conditions(self.lookups.labels, known, lambda *_: False)
+        filters = self.value_filters.get(name, ())
+        return all(conditions.holds(each, {name: value}) is True for each in filters)
 
     def solutions(
         self, answers: Iterable[tuple[CaseQuestion, dict[str, Cell], int]], known: KnownGraph

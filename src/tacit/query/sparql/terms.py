@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from tacit.graph.labels.literal_values import datatype, read_literal
 from tacit.graph.labels.prefixes import Prefixes, iri_of, is_blank, literal_of
+from tacit.graph.quantities import Quantity
 
 RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
@@ -54,6 +56,20 @@ def term_of(label: str, prefixes: Prefixes) -> Term:
         text, language, datatype = literal
         return Term("literal", _ESCAPE.sub(_character, text), language, datatype)
     return Term("uri", iri_of(label, prefixes))
+
+
+def quantity_term(quantity: Quantity) -> Term:
+    """The literal of a value, whose datatype says its kind, precision or unit.
+
+    >>> quantity_term(Quantity.parse("1950-06", "date"))[1:]
+    ('1950-06', '', 'http://www.w3.org/2001/XMLSchema#gYearMonth')
+    """
+    return Term("literal", str(quantity), datatype=datatype(quantity))
+
+
+def quantity_of(term: Term) -> Quantity | None:
+    """The value that a literal stands for; None of any other term."""
+    return read_literal(term.value, term.datatype) if term.datatype else None
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -32,10 +32,12 @@ class DescribeGraph(Arguments):
     """Which relations to describe."""
 
     search: str = Field(
-        "", max_length=200, description="Only relations whose label or words contain this."
+        "",
+        max_length=200,
+        description="Only relations and attributes whose label or words contain this.",
     )
-    limit: int = Field(50, ge=1, le=200, description="Relations, at most.")
-    offset: int = Field(0, ge=0, le=2**31, description="Relations to pass over first.")
+    limit: int = Field(50, ge=1, le=200, description="Relations, and attributes, at most.")
+    offset: int = Field(0, ge=0, le=2**31, description="How many of each to pass over first.")
 
 
 class FindEntities(Arguments):
@@ -100,6 +102,16 @@ class EntityFacts(Arguments):
     )
     limit: int = Field(10, ge=1, le=100, description="Facts of each relation, at most.")
     offset: int = Field(0, ge=0, le=2**31, description="Facts of each relation to pass over.")
+
+
+class Values(Arguments):
+    """An entity whose numbers and dates are wanted."""
+
+    entity: Label
+    """Its label or name."""
+    attribute: str | None = Field(
+        None, max_length=MAX_CHARACTERS, description="Only this attribute, known or not."
+    )
 
 
 class Rules(Arguments):

@@ -13,7 +13,7 @@ from tacit.server.service import Runs, Service
 LANGUAGE_URI = "tacit://query-language"
 _SCHEMA = "/schema"
 _RUNS = "tacit://runs/"
-_WORKED = ("2p", "2i", "2in", "1p", "2u", "pi")  # shapes, those first that show most
+_WORKED = ("2p", "2i", "2in", "1p", "2u", "pi", "2ia")  # shapes, those first that show most
 _QUESTIONS = 3
 _RELATIONS = 200  # of the schema
 _ANSWERS = 3  # of a worked question
@@ -40,6 +40,7 @@ A question is what is asked for, a colon, and a formula: `?x : relation(Subject,
 | and, or, not | `f & g`, `f | g`, `!f` |
 | for some entity | `exists ?y . f` |
 | another entity than | `?x != Name`, `?x != ?y` |
+| a number or a date | `area(?x) > 1000`, `1900 <= founded(?x) < 1950`, `area(?x) < area(Name)` |
 
 `!` binds tighter than `&`, and `&` tighter than `|`; use brackets.
 
@@ -50,6 +51,9 @@ What stands before the colon is asked for:
 - yes or no: `: r(A, B)`
 - how many: `count ?x : r(A, ?x)`
 - a relation: `?r : ?r(A, B)`
+
+Answers show values and are ordered by them: `?x, ?n : r(A, ?x) & ?n = area(?x) order by ?n desc`.
+The value of one entity is `area(Name)`. `describe_graph` lists the attributes.
 
 Names with spaces or punctuation go in double quotes: `r("New York", ?x)`. Case, spaces and
 underscores of a name do not matter; which argument is the subject does, and `describe_graph` says

@@ -5,11 +5,12 @@ Each is read from the JSON of a worker, whose other fields are dropped.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainSerializer, model_validator
 
-from tacit.server.schemas import CountReply, Schema
+from tacit.server.schemas import CountReply, Schema, Statement
 
 # four digits say all that a score can
 Score = Annotated[float, PlainSerializer(lambda score: float(f"{score:.4g}"), return_type=float)]
@@ -44,6 +45,20 @@ class Relation(Schema):
     """A known fact, as a question writes it."""
 
 
+class Attribute(Schema):
+    """Numbers, dates or durations of entities."""
+
+    attribute: str = Field(validation_alias="text")
+    """As a question writes it: `population(?x) > 1000`."""
+    words: str
+    kind: Literal["number", "date", "duration"]
+    unit: str
+    values: int
+    """How many values are known."""
+    range: str
+    """The lowest and the highest."""
+
+
 class GraphReply(Schema):
     """The graph of a run, and its relations, the most frequent first."""
 
@@ -56,6 +71,8 @@ class GraphReply(Schema):
     matching: int
     """How many relations match; those of the graph, where nothing was searched for."""
     relations: list[Relation]
+    attributes: list[Attribute]
+    """Numbers and dates of entities, which questions compare."""
 
 
 class Match(Schema):
@@ -116,6 +133,62 @@ class Evidence(Schema):
     """How many further groundings there are."""
 
 
+class Value(Schema):
+    """The value of an attribute of an entity."""
+
+    attribute: str
+    text: str
+    """With its unit; of a prediction, with its interval."""
+    value: float | str | None = None
+    """A number, or a date as ISO 8601 writes it. Of a prediction, the median."""
+    unit: str = ""
+    known: bool = False
+    """Whether the graph has it; otherwise it is predicted, and may be wrong."""
+    low: float | str | None = None
+    """The ends of the interval of a prediction."""
+    high: float | str | None = None
+    level: float | None = None
+    """The share of true values that lie in such intervals."""
+    presence: float | None = None
+    """How probable it is that there is a value at all."""
+
+
+class ValueReason(Schema):
+    """Known values that a prediction was made of."""
+
+    text: str
+    share: Score
+    """How much of the prediction they carry."""
+
+
+class EntityValue(Value):
+    """A value with its evidence."""
+
+    evidence: list[ValueReason] = Field(default_factory=list)
+    """What a prediction was made of, the largest share first."""
+
+
+class ValuesReply(Schema):
+    """The numbers and dates of an entity, known ones first."""
+
+    entity: str
+    name: str
+    values: list[EntityValue]
+    whole: bool
+    """Whether all attributes were looked at; otherwise time ran out."""
+
+
+class Comparison(Schema):
+    """A comparison of values in a reason."""
+
+    text: str
+    """With the values, known or predicted."""
+    score: Score
+    known: bool
+    """Whether the values are known; otherwise they are predicted."""
+    negated: bool
+
+
 class ReasonAtom(Schema):
     """One atom of a reason."""
 
@@ -129,6 +202,8 @@ class ReasonAtom(Schema):
     """Whether the graph has it; otherwise it is predicted."""
     negated: bool
     """Whether the question denies it, so that a low score speaks for the answer."""
+    statements: list[Statement] | None = None
+    """Where a known fact comes from, and when it holds."""
     evidence: list[Evidence] | None = None
     """The rules that speak for it, best first; absent of what is known, and without rules."""
     analogies: list[Fact] | None = None
@@ -144,6 +219,23 @@ class Reason(Schema):
     variables: dict[str, str] = Field({}, validation_alias="labels")
     """The label of the entity that each variable stands for."""
     atoms: list[ReasonAtom]
+    comparisons: list[Comparison] | None = None
+    """What values of attributes say."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def collect_comparisons(cls, data: Any) -> Any:
+        """Collect the comparisons from the tree of a witness."""
+        found = list(_comparisons(data.get("tree") or {})) if isinstance(data, dict) else []
+        return data | {"comparisons": found} if found else data
+
+
+def _comparisons(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The comparisons of a part of a witness, from left to right."""
+    if (own := part.get("comparison")) is not None:
+        yield own | {"text": part["text"], "known": own["observed"]}
+    for each in part.get("parts", ()):
+        yield from _comparisons(each)
 
 
 class Answer(Schema):
@@ -156,6 +248,8 @@ class Answer(Schema):
     values: dict[str, str] | None = None
     """The label of each variable, where several are asked for."""
     names: dict[str, str] | None = None
+    quantities: dict[str, Value | None] | None = None
+    """The values of attributes that are asked for or ordered by."""
     score: Score
     """From 0 to 1."""
     known: bool

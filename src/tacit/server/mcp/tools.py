@@ -17,7 +17,14 @@ from tacit.server import fact_routes
 from tacit.server.mcp import arguments, replies
 from tacit.server.schemas import Schema, sentence_of
 from tacit.server.service import Runs, Service
-from tacit.server.workers.jobs import CompletionJob, EntityJob, Job, RulesJob, encoded
+from tacit.server.workers.jobs import (
+    CompletionJob,
+    EntityJob,
+    Job,
+    RulesJob,
+    ValuesJob,
+    encoded,
+)
 
 LONGEST_REPLY = 100_000  # characters
 _FACT = ": $relation($subject, $object)"
@@ -122,6 +129,10 @@ def describe_graph(
         relations=[
             replies.Relation(**schema.describe(each)) for each in found[offset : offset + limit]
         ],
+        attributes=[
+            replies.Attribute.model_validate(row)
+            for row in schema.attributes(search)[offset : offset + limit]
+        ],
     )
 
 
@@ -181,6 +192,11 @@ async def _entity(
     return await _answer(replies.EntityReply, service, job)
 
 
+async def _values(runs: Runs, service: Service, request: arguments.Values) -> replies.ValuesReply:
+    job = ValuesJob("values", request.entity, attribute=request.attribute)
+    return await _answer(replies.ValuesReply, service, job)
+
+
 async def _rules(runs: Runs, service: Service, request: arguments.Rules) -> replies.RulesReply:
     job = RulesJob(
         "rules",
@@ -204,7 +220,8 @@ _READING = (
     Tool(
         "describe_graph",
         "Start here. The relations of the knowledge graph, each with its words, domain, range, "
-        "counts and an example. Use them as they are written.",
+        "counts and an example, and its attributes: numbers and dates. Use them as they are "
+        "written.",
         arguments.DescribeGraph,
         replies.GraphReply,
         _describe_graph,
@@ -257,6 +274,14 @@ _READING = (
         arguments.EntityFacts,
         replies.EntityReply,
         _entity,
+    ),
+    Tool(
+        "values",
+        "The numbers and dates of an entity: known values, and for missing ones predictions with "
+        "their intervals and the known values that they were made of.",
+        arguments.Values,
+        replies.ValuesReply,
+        _values,
     ),
     Tool(
         "rules",

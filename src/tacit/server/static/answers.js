@@ -1,7 +1,7 @@
 // The answers, ranked, each with a score bar and a mark; a line says where the sensible ones end.
 import { button, element } from "./element.js";
 import { entityLink } from "./links.js";
-import { shown } from "./words.js";
+import { shown, words } from "./words.js";
 
 const LIKELY = 0.5; // where the service does not say
 const NOTHING = 1e-6; // answers of lower scores, such as those of no rule, only fill a list
@@ -15,12 +15,18 @@ function naming(answers) {
   return (label, name) => (meant.get(name)?.size > 1 ? `${name} (${label})` : name);
 }
 
+/** The values of attributes that an answer shows; predicted ones look like it. */
+const quantities = ({ quantities: shown = {} }) => Object.entries(shown).flatMap(([name, value]) => [" ",
+  element("span", { class: `quantity ${value && !value.known ? "guessed" : ""}`, title: value ? `${value.attribute}, ${value.known ? "known" : "predicted"}` : null }, element("small", {}, name.startsWith("?") || !value ? name : words(value.attribute)), " ", value?.text ?? "unknown")]);
+
 /** What an answer says: an entity, a value for each of several variables, or yes and no. */
 function said(answer, called) {
-  if (answer.entity !== undefined) return [element("span", { class: "name", title: answer.entity }, called(answer.entity, answer.name || answer.entity))];
+  const shown = quantities(answer);
+  if (answer.entity !== undefined) return [element("span", { class: "name", title: answer.entity }, called(answer.entity, answer.name || answer.entity), ...shown)];
   const values = Object.entries(answer.values ?? {});
+  if (!values.length && shown.length) return [element("span", { class: "name value-alone" }, ...shown)];
   if (!values.length) return [element("span", { class: "name" }, `${answer.known ? "" : "probably "}${answer.score < 0.5 ? "no" : "yes"}`)];
-  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", { title: value }, element("small", {}, `?${name}`), called(value, answer.names?.[name] || value))))];
+  return [element("span", { class: "name several" }, ...values.map(([name, value]) => element("span", { title: value }, element("small", {}, `?${name}`), called(value, answer.names?.[name] || value))), ...shown)];
 }
 
 /** The way to the page of each entity of an answer. */
@@ -75,7 +81,7 @@ export function summary(reply, milliseconds, share) {
   return element(
     "div",
     { class: "summary" },
-    element("h2", {}, reply.kind === "truth" ? "Yes or no" : counted(reply.answers.length)),
+    element("h2", {}, reply.kind === "truth" ? (reply.quantities?.length ? "Value" : "Yes or no") : counted(reply.answers.length)),
     element("span", {}, element("span", { class: "told" }, told(reply)), element("span", { class: "time" }, ` · ${took}`)),
     button({ class: "quiet", onclick: share }, "Copy link"),
   );

@@ -7,7 +7,7 @@ import { Controls, forRequest } from "./controls.js";
 import { Editor, coloured } from "./editor.js";
 import { button, byId, element } from "./element.js";
 import { Explore } from "./explore.js";
-import { addressOf } from "./links.js";
+import { addressOf, attributeLink } from "./links.js";
 import * as service from "./service.js";
 import { learn, quoted, tokens } from "./syntax.js";
 
@@ -162,6 +162,10 @@ async function offer() {
       element("span", {}, title), element("code", {}, ...coloured(query)))));
   byId("examples").replaceChildren(element("h2", {}, "Questions to start with"), element("ul", { class: "chips" }, ...chips));
   byId("examples").hidden = !chips.length;
+  const { hasAttributes, names } = service;
+  const attributes = hasAttributes() ? await names("attributes", "") : [];
+  byId("attributes").replaceChildren("Numbers and dates: ", ...attributes.flatMap(({ label, words }, place) => [place ? ", " : null, attributeLink(label, words)].filter(Boolean)));
+  byId("attributes").hidden = !attributes.length;
 }
 
 /** Let people choose among the runs that are served, where there are several. */
@@ -186,6 +190,8 @@ async function start() {
     Object.assign(limits, about.limits);
     learn(about.syntax);
     editor.draw();
+    if (service.hasAttributes()) await builder.learn();
+    else builder.draw();
     const count = (name) => `${about.graph[name].toLocaleString("en")} ${name}`;
     byId("graph").replaceChildren(about.graph.name, element("span", {}, ` · ${count("entities")} · ${count("relations")} · ${count("facts")}${about.model && about.model === about.encoder ? ` · ${about.model}` : ""}`));
     controls.learn(about);

@@ -1,9 +1,12 @@
 // Completion at the caret of the question box.
 import { Listbox } from "./listbox.js";
-import { names } from "./service.js";
+import { hasAttributes, names } from "./service.js";
 import { context, quoted, variables } from "./syntax.js";
 
-const KINDS = { entities: "entity", relations: "relation", variables: "variable" };
+const KINDS = { entities: "entity", relations: "relation", attributes: "number", variables: "variable" };
+
+/** What is said of a name: the range of an attribute's values, which a comparison may follow. */
+const noteOf = (match, kind) => match.note || (kind === "attributes" && [match.kind, match.range].filter(Boolean).join(", ")) || KINDS[kind];
 
 export class Completion {
   constructor(editor, list, submit) {
@@ -34,8 +37,9 @@ export class Completion {
     const used = variables(this.editor.text.slice(0, at.start) + " " + this.editor.text.slice(at.end));
     const named = used.map((name) => ({ label: name, name, text: name, kind: "variables", note: KINDS.variables }));
     if (at.kind === "variables") return named.filter((option) => option.label.startsWith(at.typed) && option.label !== at.typed);
-    const found = await names(at.kind, at.typed, signal, at.near);
-    const labels = found.map((match) => ({ ...match, kind: at.kind, note: match.note || KINDS[at.kind] }));
+    const kinds = at.kind === "relations" && hasAttributes() ? ["relations", "attributes"] : [at.kind];
+    const found = await Promise.all(kinds.map((kind) => names(kind, at.typed, signal, at.near)));
+    const labels = kinds.flatMap((kind, place) => found[place].map((match) => ({ ...match, kind: at.kind, value: kind === "attributes", note: noteOf(match, kind) })));
     return at.kind === "entities" && !at.typed ? [...named, ...labels] : labels;
   }
 
@@ -59,7 +63,7 @@ export class Completion {
 
   take(option) {
     const at = this.caretContext() ?? this.at; // more may have been typed since the list was made
-    const opens = option.kind === "relations" && !/^\s*(?:\(|\^|⁻)/.test(this.editor.text.slice(at.end));
+    const opens = ["relations", "attributes"].includes(option.kind) && !/^\s*(?:\(|\^|⁻)/.test(this.editor.text.slice(at.end));
     this.close();
     this.editor.replace(at.start, at.end, option.text + (opens ? "(" : ""));
   }

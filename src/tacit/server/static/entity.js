@@ -2,10 +2,11 @@
 import { around } from "./around.js";
 import { button, byId, element } from "./element.js";
 import { evidence } from "./evidence.js";
-import { addressOf, entityLink, inside } from "./links.js";
+import { addressOf, attributeLink, entityLink, inside } from "./links.js";
+import { refusal } from "./refusal.js";
 import * as service from "./service.js";
 import { quoted } from "./syntax.js";
-import { words } from "./words.js";
+import { predictedInterval, words } from "./words.js";
 
 const SHOWN = 20; // facts of a relation, until more are wanted
 const PARTS = 3; // times that predictions are fetched without being asked for, where each has relations left
@@ -13,7 +14,10 @@ const EXPLAINED = { explain: true };
 const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const empty = () => ({ count: 0, facts: [] });
 
-export class EntityPage {
+/** What carried a predicted value, to be opened. */
+const reasons = ({ evidence = [] }) => (evidence.length ? element("details", { class: "evidence" }, element("summary", {}, "why"), element("ul", { class: "grounding" }, ...evidence.map(({ text }) => element("li", {}, text)))) : null);
+
+export class Page {
   constructor(section) {
     Object.assign(this, { section, running: null, groups: new Map() });
     addEventListener("resize", () => { clearTimeout(this.resized); this.resized = setTimeout(() => this.draw(), 80); });
@@ -37,10 +41,10 @@ export class EntityPage {
       clearTimeout(slow);
       byId("key").hidden = true;
       this.show(found);
-      await this.predict(signal);
+      await Promise.all([this.measure(signal), this.predict(signal)]);
     } catch (error) {
       clearTimeout(slow);
-      if (error.name !== "AbortError") this.refuse(label, error);
+      if (error.name !== "AbortError") refusal(this.section, label, error, entityLink);
     } finally {
       if (!signal.aborted) this.section.setAttribute("aria-busy", "false");
     }
@@ -55,9 +59,10 @@ export class EntityPage {
     this.lists = [false, true].map((inverse) =>
       element("section", { class: "direction", "aria-label": inverse ? `Facts that lead to ${found.name}` : `Facts that start at ${found.name}` }));
     this.further = element("p", { class: "further" });
+    this.values = element("section", { class: "card values", "aria-label": "Numbers and dates", hidden: true });
     this.section.replaceChildren(
       element("header", {}, title, found.name === found.entity ? null : element("code", {}, found.entity), this.status),
-      this.figure, element("div", { class: "directions" }, ...this.lists), this.further,
+      this.values, this.figure, element("div", { class: "directions" }, ...this.lists), this.further,
     );
     this.add(found);
     if (document.documentElement.dataset.ready) title.focus({ preventScroll: true });
@@ -118,6 +123,22 @@ export class EntityPage {
     }
   }
 
+  /** Fetch the numbers and dates of the entity, known ones and predicted ones. */
+  async measure(signal) {
+    if (!service.hasAttributes()) return;
+    try {
+      const { values, whole } = await service.values(this.entity.entity, signal);
+      this.values.hidden = !values.length && whole;
+      this.values.replaceChildren(element("dl", {}, ...values.map((value) => element("div", { class: value.known ? null : "guessed" },
+        element("dt", {}, attributeLink(value.attribute, words(value.attribute))), element("dd", {}, value.text, ...(value.known ? [] : [element("span", { class: "mark" }, predictedInterval(value))])), reasons(value)))),
+      ...(whole ? [] : [element("p", { class: "told" }, "There was no time to predict the others.")]));
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      this.values.hidden = false;
+      this.values.replaceChildren(element("p", { class: "told" }, error.message));
+    }
+  }
+
   /** Fetch predictions, relation after relation; where they take long, the rest is left to be asked for. */
   async predict(signal, start = null) {
     this.further.replaceChildren();
@@ -156,15 +177,5 @@ export class EntityPage {
       group.heading.focus({ preventScroll: true });
     }));
     if (held) [...this.figure.querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus();
-  }
-
-  /** Say why there is nothing to show, and what may have been meant. */
-  refuse(label, error) {
-    document.title = `${label} · Tacit`;
-    byId("key").hidden = error.status !== 401;
-    const meant = error.suggestions ?? [];
-    const said = meant.length ? error.message.replace(/; did you mean '.*$/s, "") : error.message;
-    this.section.replaceChildren(element("div", { class: "card refused" }, element("h1", {}, "Nothing to show"), element("p", { role: "alert" }, said),
-      meant.length ? element("p", {}, "Perhaps ", ...meant.flatMap((name, i) => [i ? ", " : "", entityLink(name)]), "?") : null));
   }
 }

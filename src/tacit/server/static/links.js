@@ -10,12 +10,18 @@ export function addressOf(parts) {
 
 export const entityAddress = (label) => addressOf({ entity: label });
 
+export const attributeAddress = (label) => addressOf({ attribute: label });
+
 /** A link to another view. */
 export const inside = (address, properties, ...children) => element("a", { href: address, "data-inside": "", ...properties }, ...children);
 
 /** A link to an entity's page, by its name. */
 export const entityLink = (label, name = label, properties = {}) =>
   inside(entityAddress(label), { class: "entity-link", title: name === label ? undefined : label, ...properties }, name);
+
+/** A link to an attribute's page. */
+export const attributeLink = (label, name = label) =>
+  inside(attributeAddress(label), { class: "entity-link", title: name === label ? undefined : label }, name);
 
 /** The same around a part of a drawing. */
 export const drawnLink = (label, properties, ...children) => shape("a", { href: entityAddress(label), "data-inside": "", ...properties }, ...children);

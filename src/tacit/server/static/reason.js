@@ -2,6 +2,7 @@
 import { drawing, keyLines, kindOf } from "./drawing.js";
 import { button, element } from "./element.js";
 import { evidence, factCode } from "./evidence.js";
+import { numberLine } from "./number_line.js";
 import { shown } from "./words.js";
 
 /** What the lines mean, as far as they occur. */
@@ -31,12 +32,22 @@ function atomsOf(part, denied = false, other = false) {
   return parts.flatMap((each) => atomsOf(each, denied || denies(part), other || each.carried === false));
 }
 
+/** The comparisons of values in a part, with their texts. */
+const comparisonsOf = (part) => (part.comparison ? [part] : (part.parts ?? []).flatMap(comparisonsOf));
+
+/** A comparison as a line: its text, whether its values are known, and how far it holds. */
+function compared({ text, comparison: { observed }, score }) {
+  return element("li", {}, element("code", {}, text.replace(/ {2}known$/, "")),
+    element("span", { class: `mark ${observed ? "known" : "predicted"}` }, observed ? "known" : "predicted"), element("span", { class: "score" }, shown(score)));
+}
+
 function fact(atom, denied) {
   return element(
     "li",
     {},
     factCode(atom, atom.negated !== denied ? element("span", { class: "not" }, "not ") : null),
     element("span", { class: `mark ${atom.observed ? "known" : "predicted"}` }, atom.observed ? "known" : "predicted"),
+    atom.statements ? element("span", { class: "mark" }, atom.statements.map((each) => each.text).join("; ")) : null,
     typeof atom.follows_by === "number" ? element("span", { class: "mark" }, `follows by rule ${atom.follows_by}`) : null,
     element("span", { class: "score" }, shown(atom.score)),
     evidence(atom, { denied: atom.negated }),
@@ -50,6 +61,7 @@ const group = (kind, title, score, lines) =>
 function lines(part, denied = false) {
   const parts = part.parts ?? [];
   if (part.atom) return [fact(part.atom, denied)];
+  if (part.comparison) return [compared(part)];
   if (part.text) return [element("li", {}, element("code", {}, part.text))];
   if (part.kind === "or") {
     const [carried, others] = [true, false].map((wanted) => parts.filter((each) => (each.carried !== false) === wanted));
@@ -75,17 +87,20 @@ export function verdict({ certified, proven, total }, exactly) {
 function way(witness, values, name, width) {
   const tree = witness.tree ?? { kind: "and", parts: (witness.atoms ?? []).map((atom) => ({ kind: "atom", atom })) };
   const atoms = atomsOf(tree);
-  if (!atoms.length) return [];
+  const comparisons = comparisonsOf(tree);
+  if (!atoms.length && !comparisons.length) return [];
   const flipped = (entities) => new Map(Object.values(entities).map((entity) =>
     [entity, Object.keys(entities).filter((variable) => entities[variable] === entity).join(", ?")]));
   const title = `The reason for ${name} as a graph; its facts are listed below`;
-  const { facts = atoms.length, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
+  const total = atoms.length + comparisons.length;
+  const { facts = total, predicted = atoms.filter((atom) => !atom.observed).length } = witness;
   return [
-    element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.labels), title, Math.max(240, width))),
-    legend(atoms),
+    atoms.length ? element("figure", { "aria-label": `Why ${name}` }, drawing(flipped(values), atoms, flipped(witness.labels), title, Math.max(240, width))) : null,
+    atoms.length ? legend(atoms) : null,
+    ...comparisons.map((part) => numberLine(part, Math.max(240, width))),
     element("ul", { class: "facts" }, ...lines(tree)),
-    facts > 1 && !(witness.known && predicted) ? element("p", { class: "share" }, `${predicted} of ${facts} atoms predicted`) : null,
-  ];
+    facts > 1 && !(witness.known && predicted) ? element("p", { class: "share" }, `${predicted} of ${facts} ${comparisons.length ? "conditions" : "atoms"} predicted`) : null,
+  ].filter(Boolean);
 }
 
 /** The reasons for an answer, one below the other. */

@@ -43,6 +43,8 @@ const post = (path, body, signal) =>
   request(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });
 
 let most = Infinity; // answers that the service lists
+let attributes = 0; // of the graph
+export const hasAttributes = () => attributes > 0;
 const allowed = (count) => Math.min(count, most);
 export const ask = (question, signal) => post("/ask", { ...question, top: allowed(question.top) }, signal);
 export const explain = (question, signal) => post("/explain", question, signal);
@@ -51,6 +53,7 @@ export const read = (query, signal) => post("/read", { query }, signal);
 export async function health() {
   const about = await request("/health");
   most = about.limits.top;
+  attributes = about.graph.attributes ?? 0;
   return about;
 }
 export const examples = () => request("/examples");
@@ -59,6 +62,8 @@ const about = (path) => (label, { limit, ...more }, signal) =>
   request(`${path}?${new URLSearchParams({ label, limit: allowed(limit), ...more })}`, { signal });
 export const entity = about("/entity");
 export const predictions = about("/entity/predictions");
+export const attribute = about("/attribute");
+export const values = (label, signal) => request(`/entity/values?${new URLSearchParams({ label })}`, { signal });
 /** Names that complete what was typed, each with a note where it is not the label; those first that are `near`, at an end of a relation's facts. */
 export async function names(kind, typed, signal, near = null) {
   const { matches } = await request(`/${kind}?${new URLSearchParams({ limit: 8, q: typed.slice(0, 200), ...near })}`, { signal });

@@ -30,7 +30,15 @@ export function tokens(text) {
     if (token.kind === "name") token.kind = after && (after.text === "(" || after.kind === "inverse") ? "relation" : "entity";
     if (token.kind !== "space") after = token;
   }
-  return list.reverse();
+  return ordered(list.reverse());
+}
+
+/** The tokens with the words of `order by … desc`, which names may be called elsewhere. */
+function ordered(list) {
+  const words = list.filter((token) => token.kind !== "space");
+  const start = words.findIndex((token, at) => token.kind === "entity" && /^order$/i.test(token.text) && /^by$/i.test(words[at + 1]?.text));
+  if (start >= 0) words.slice(start).forEach((token, at) => { if (at < 2 || /^(?:asc|desc)(?:ending)?$/i.test(token.text)) token.kind = "word"; });
+  return list;
 }
 
 function kindOf(text) {
@@ -69,8 +77,11 @@ export function context(text, caret) {
   const word = patterns.partial.exec(before);
   const start = word ? word.index : caret;
   const last = words.findLast((token) => token.start < start);
-  const ready = last === colon || /^(?:[&|!~∧∨¬(.]|and|or|not)$/i.test(last?.text ?? "");
-  return ready ? { kind: "relations", typed: unopened(word?.[0] ?? ""), start, end: wordEnd(text, caret) } : null;
+  const typed = unopened(word?.[0] ?? "");
+  const place = { typed, start, end: wordEnd(text, caret) };
+  if (last === colon || /^(?:[&|!~∧∨¬(.]|and|or|not)$/i.test(last?.text ?? "")) return { kind: "relations", ...place };
+  const value = /^[<>=≤≥≠]$/.test(last?.text ?? "") ? /^\p{L}/u.test(typed) : last?.kind === "word" && /^by$/i.test(last.text);
+  return value ? { kind: "attributes", ...place } : null;
 }
 
 /** A name without its quotes. */

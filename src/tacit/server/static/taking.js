@@ -5,11 +5,11 @@ import { address, keyed } from "./service.js";
 const cell = (value) => (/[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
 
 /** Answers as CSV, a row each below a line that names the columns. */
-export function csv({ answers, variables = [] }) {
+export function csv({ answers, variables = [], quantities = [] }) {
   const several = variables.length > 1 || !answers.every((answer) => answer.entity !== undefined);
   const columns = several ? variables : ["entity", "name"]; // a variable may be called what another column is
-  const row = (answer) => [answer.rank, ...columns.map((name) => (several ? answer.values : answer)[name] ?? ""), answer.score, answer.known];
-  return [["rank", ...columns, "score", "known"], ...answers.map(row)].map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
+  const row = (answer) => [answer.rank, ...columns.map((name) => (several ? answer.values : answer)[name] ?? ""), ...quantities.map((name) => answer.quantities?.[name]?.value ?? ""), answer.score, answer.known];
+  return [["rank", ...columns, ...quantities, "score", "known"], ...answers.map(row)].map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
 }
 
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;

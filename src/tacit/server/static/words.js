@@ -1,6 +1,9 @@
 // Relations and scores as people read them.
 export const shown = (score) => (score > 0 && score < 0.0005 ? "<0.001" : score.toFixed(3));
 
+/** What is said of a predicted value beside it. */
+export const predictedInterval = ({ level }) => (level ? `predicted, ${Math.round(100 * level)} % interval` : "predicted");
+
 const spaced = (text) => text.replace(/[_\s]+/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})(?=\p{Ll})/gu, (_, end, start) => `${end} ${start.toLowerCase()}`).trim();
 
 /** The name of a relation in words: `officialLanguage`, `ex:official_language` and `/country/official_language` are read alike. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Event, Timer
 from time import monotonic
 from typing import Any
@@ -14,22 +14,26 @@ from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.completion import Completion
 from tacit.engine.engine import Engine
 from tacit.engine.entity_facts import known_facts, predicted_facts, with_evidence
+from tacit.engine.listed_values import list_values, rank_entities
 from tacit.engine.questions import BoundQuery, retry_individually
 from tacit.errors import LimitError, QueryError, TacitError
+from tacit.graph.value_statistics import statistics_of
 from tacit.query.formula import leaves
 from tacit.query.question import is_sparql
+from tacit.query.question_reader import QuestionReader
 from tacit.query.sparql.table_query import TableQuery
-from tacit.query.wording import QuestionReader
 from tacit.run.rules import list_rules
 from tacit.server.settings import Limits
 from tacit.server.sparql_results import results, serialized
 from tacit.server.workers.jobs import (
     FAULT,
+    AttributeJob,
     CompletionJob,
     EntityJob,
     Job,
     Reply,
     RulesJob,
+    ValuesJob,
     encoded,
     failure,
     refusal,
@@ -38,6 +42,7 @@ from tacit.server.workers.jobs import (
 
 log = logging.getLogger("tacit.server")
 KEPT_ENGINES = 8
+_KEPT_RANKINGS = 16  # of attributes
 _BATCHED_KINDS = ("ask", "explain", "sparql")  # what the engine answers in batches
 
 
@@ -52,6 +57,8 @@ class Answerer:
             lambda changes: engine.with_settings(**dict(changes))
         )
         self.reader = QuestionReader(engine.graph)
+        self._ranked = lru_cache(_KEPT_RANKINGS)(partial(rank_entities, engine))
+        self._statistics = lru_cache(_KEPT_RANKINGS)(partial(statistics_of, engine.graph))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -85,6 +92,12 @@ class Answerer:
             return self._rules(job)
         if isinstance(job, CompletionJob):
             return self._complete(job)
+        if isinstance(job, ValuesJob):
+            half = self.limits.seconds / 2
+            found = list_values(self.engine, job.question, job.attribute, seconds=half)
+            return success(found.to_dict())
+        if isinstance(job, AttributeJob):
+            return self._attribute(job)
         if job.kind == "read":
             return success(self.reader.describe(job.question))
         engine = self._engine_with(job.changes)
@@ -178,6 +191,18 @@ class Answerer:
         )
         rows = [rule.to_dict(job.examples) for rule in listed]
         return success({"rules": rows, "count": len(scorer.rules)})
+
+    def _attribute(self, job: AttributeJob) -> Reply:
+        """An attribute with its statistics, and some of its entities by value."""
+        graph = self.engine.graph
+        names = graph.attributes.names
+        i = names.id(job.question)
+        ranked = self._ranked(names[i], job.descending)
+        return success(
+            self.reader.attributes.described_at_length(self._statistics(i))
+            | {"known": len(ranked.known), "predicted": len(ranked.predicted)}
+            | {"rows": ranked.rows(job.top, job.offset)}
+        )
 
     def _prepare(self, job: Job, engine: Engine) -> BoundQuery | TableQuery:
         """The question of a job, within the limits; SPARQL without LIMIT gets likely answers."""

@@ -13,7 +13,9 @@ from tacit.query.tokens import KEYWORDS, NAME, PARAMETER, UNCLOSED, VARIABLE
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-Kind = Literal["ask", "explain", "plan", "read", "sparql", "entity", "rules", "complete"]
+Kind = Literal[
+    "ask", "explain", "plan", "read", "sparql", "entity", "rules", "complete", "values", "attribute"
+]
 JSON = "application/json"
 # the unread rest of the body would look like the next request
 CLOSE = {"connection": "close"}
@@ -106,6 +108,30 @@ class CompletionJob(Job):
     def key(self) -> tuple[object, ...]:
         """Equal for equal jobs alone."""
         return (*super().key, self.question, self.entity)
+
+
+@dataclass(frozen=True)
+class ValuesJob(Job):
+    """The values of an entity, its question, of one attribute or of all."""
+
+    attribute: str | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal jobs alone."""
+        return (*super().key, self.question, self.attribute)
+
+
+@dataclass(frozen=True)
+class AttributeJob(Job):
+    """An attribute, its question, with `top` of its entities by value, from `offset` on."""
+
+    descending: bool = True
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal jobs alone."""
+        return (*super().key, self.question, self.descending)
 
 
 def _blank(word: re.Match[str]) -> str:
