@@ -53,6 +53,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "startup --facts": ("--facts",),
     "symbolic": (),
     "train_step": (),
+    "value_questions": (),
     "values": (),
     "world": (),
     "world_systems": ("--rows", "complex,complex-adapted,gqe"),

@@ -95,7 +95,7 @@ class ValueDistribution:
 
     def _up_to(self, entities: Any, values: Any) -> Floats:
         if np.ndim(values) == 0 and np.isinf(values):  # most ranges have one end
-            return np.float64(values > 0)
+            return np.asarray(values > 0, dtype=float)
         with np.errstate(invalid="ignore"):
             errors = to_scale(values, self.logarithmic) - self.locations[entities]
         return self.errors.chance(errors / self.spreads[entities])
