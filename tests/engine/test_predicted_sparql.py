@@ -76,6 +76,23 @@ def test_a_selected_value_is_a_typed_literal_known_or_the_median() -> None:
     assert {"786000", "1966-05"} <= {row["o"]["value"] for row in listed}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?c (?p AS ?n) (?s AS ?t) { %s FILTER(?p < 2000000) ?c answer:score ?s }",
+        "SELECT ?c ?n ?t { %s BIND(?p AS ?n) FILTER(?n < 2000000) ?c answer:score ?s "
+        "BIND(?s AS ?t) }",
+    ],
+)
+def test_another_name_changes_no_score_and_no_cell(text: str) -> None:
+    asked = engine()
+    plain = "SELECT ?c ?p ?s { %s FILTER(?p < 2000000) ?c answer:score ?s }" % NEIGHBOURS
+    expected = cells(asked, f"{plain} ORDER BY DESC(?p) LIMIT 9")
+    found = cells(asked, f"{text % NEIGHBOURS} ORDER BY DESC(?n) LIMIT 9")
+    assert [(r["c"], r["n"], r["t"]) for r in found] == [(r["c"], r["p"], r["s"]) for r in expected]
+    assert {"592000", "1500000"} <= {row["n"]["value"] for row in found}  # known, and predicted
+
+
 def test_results_in_other_formats_have_the_values() -> None:
     pytest.importorskip("pyoxigraph")
     asked = engine()

@@ -264,7 +264,6 @@ def test_reads(text: str) -> None:
             "_:b stands in two groups at .*; write a variable such as \\?b",
         ),
         ("SELECT ?x { ?x :p :a FILTER EXISTS { SELECT ?x { ?x :p :a } } }", 36, "sub-query"),
-        ("SELECT (?x AS ?y) { ?x :p :a }", 12, "computed column"),
         ("SELECT ?x { ?x foaf:name :a }", 16, "prefix 'foaf:' is not declared"),
         ("SELECT ?x { ?x !:p :a }", 16, "negated path"),
         ("SELECT ?x { ?x !(:p|^:q) :a }", 16, "negated path"),
