@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +165,56 @@ def test_answers_show_the_values_that_are_asked_for(tmp_path: Path) -> None:
     assert "Chile" in answers._repr_html_()
 
 
+def test_files_have_values_in_full(tmp_path: Path) -> None:
+    facts = [("a", "size", "12345678901"), ("b", "size", "0.123456789012"), ("c", "size", "2")]
+    dates = [("a", "born", "12345"), ("b", "born", "-0043-03"), ("c", "born", "12345-06-01")]
+    known = Graph.of([*facts, *dates], attributes=["size", "born[date]"])
+    answers = Engine.of_facts(known).ask("?x, ?n, ?b : ?n = size(?x) & ?b = born(?x)")
+    answers.to_csv(tmp_path / "answers.csv")
+    with (tmp_path / "answers.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["entity"]: (row["?n"], row["?b"]) for row in csv.DictReader(file)}
+    stated = zip(facts, dates, strict=True)
+    assert rows == {fact[0]: (fact[2], date[2]) for fact, date in stated}
+    answers.to_rdf(tmp_path / "answers.nt")
+    written = (tmp_path / "answers.nt").read_text("utf-8")
+    for text, kind in (("12345", "gYear"), ("-0043-03", "gYearMonth"), ("12345-06-01", "date")):
+        assert f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>' in written
+
+
+def test_several_values_are_those_within_the_bounds_in_the_order_of_the_question() -> None:
+    sizes = [("a", "1"), ("a", "5"), ("a", "9"), ("b", "2"), ("b", "4"), ("b", "20"), ("c", "8")]
+    facts = [(entity, "r", "d") for entity in "abc"]
+    known = Graph.of([*facts, *((e, "size", n) for e, n in sizes)], attributes=["size"])
+
+    def shown(text: str) -> list[tuple[str, str]]:
+        answers = Engine.of_facts(known).ask(f"?x, ?n : r(?x, d) & ?n = size(?x) {text}")
+        return [(answer.entity, str(answer.quantities["?n"])) for answer in answers]
+
+    largest = [("b", "20 or 4 or 2"), ("a", "9 or 5 or 1"), ("c", "8")]
+    assert shown("order by ?n desc") == largest
+    assert shown("& 3 < ?n < 10 order by ?n") == [("b", "4"), ("a", "5 or 9"), ("c", "8")]
+    assert shown("& ?n < 9 & size(?x) > 1 order by ?n desc") == [
+        ("c", "8"), ("a", "5"), ("b", "4 or 2"),
+    ]  # fmt: skip
+    # another variable of the same name
+    assert shown("& (exists ?x . size(?x) > 8 & r(?x, d)) order by ?n desc") == largest
+    # a denied bound selects none of them
+    assert shown("& !(size(?x) > 15) order by ?n desc") == [("a", "9 or 5 or 1"), ("c", "8")]
+
+
+def test_texts_show_few_of_many_values_and_reasons_those_that_satisfy() -> None:
+    facts = [("a", "r", "b"), *(("a", "size", str(n)) for n in range(2000))]
+    known = Graph.of(facts, attributes=["size"])
+    scorer = FactorScorer([np.full((2, 2), 0.25)])
+    asked = Engine(known, scorer, calibration="sigmoid")
+    assert "size(a) = 0 or 1 or 2 or 3 or 4 or 1,995 more:" in str(asked.ask("size(a)"))
+    (answer,) = asked.ask(": size(a) > 1990 & !(size(a) < 0)", explain=True)
+    assert [str(each) for each in answer.witnesses[0].comparisons] == [
+        "size(a) = 1,991 or 1,992 or 1,993 or 1,994 or 1,995 or 4 more > 1,990  known",
+        "not size(a) = 0 or 1 or 2 or 3 or 4 or 1,995 more < 0  known",
+    ]
+
+
 def test_a_value_alone_is_the_answer() -> None:
     assert "population(Suriname) = 592,000:  1.000  known" in str(
         engine().ask("population(Suriname)")
@@ -200,6 +251,31 @@ def test_an_order_takes_known_and_likely_answers_and_pages_after_it() -> None:
     assert len(wider) > len(asked.ask("?c : borders(?c, Brazil) order by population"))
     reasons = asked.ask("?c : borders(Brazil, ?c) order by population", top=1, explain=True)
     assert [atom.object for atom in reasons[0].witnesses[0].atoms] == ["Suriname"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("size(b) - size(a) > 2", "size(b) = 5 km less size(a) = 1 km: the difference > 2 km"),
+        ("size(a) - size(b) < -2", "size(b) = 5 km less size(a) = 1 km: the difference > 2 km"),
+        (
+            "-9 < size(a) - size(b) <= 2",
+            "size(b) = 5 km less size(a) = 1 km: -2 km <= the difference < 9 km",
+        ),
+        (
+            "born(b) - born(a) >= P1D",
+            "born(b) = 1950-01-03 less born(a) = 1950-01-01: the difference >= 1 days",
+        ),
+        ("ran(b) - ran(a) > PT30M", "ran(b) = PT2H less ran(a) = PT1H: the difference > PT30M"),
+    ],
+)
+def test_differences_in_reasons_have_units_and_positive_bounds(text: str, says: str) -> None:
+    facts = [("a", "size", "1"), ("b", "size", "5"), ("a", "ran", "PT1H"), ("b", "ran", "PT2H"),
+             ("a", "born", "1950-01-01"), ("b", "born", "1950-01-03"), ("a", "r", "b")]  # fmt: skip
+    known = Graph.of(facts, attributes=["size[km]", "ran", "born"])
+    asked = Engine(known, FactorScorer([np.full((2, 2), 0.25)]), calibration="sigmoid")
+    (answer,) = asked.ask(f": {text}", explain=True)
+    assert [str(each) for each in answer.witnesses[0].comparisons] == [f"{says}  known"]
 
 
 def test_pairs_are_ordered_and_counted() -> None:

@@ -67,7 +67,7 @@ def test_dates(text: str, value: float, precision: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["1970-13", "1970-02-30", "1970-00-07", "1970-01-01T24:01", "1970-01-01T10:60", "70",
-     "1.5.1970", "١٩٧٠"],
+     "1.5.1970", "١٩٧٠", "1970-01-01T10:00+25:00", "1970-01-01+02:60"],
 )  # fmt: skip
 def test_what_is_no_date(text: str) -> None:
     assert Quantity.parse(text, "date") is None

@@ -145,6 +145,18 @@ def test_typed_columns_of_frames_are_values() -> None:
     assert numbers == wide["size"].dropna().tolist()
 
 
+def test_midnight_in_a_zone_is_a_moment_elsewhere() -> None:
+    pd = pytest.importorskip("pandas")
+    born = ["2001-02-03T00:00+02:00", "2001-02-03T01:00+02:00"]
+    frame = pd.DataFrame({"head": ["a", "b"], "relation": "born", "tail": pd.to_datetime(born)})
+    assert values(tacit.load(frame)) == {
+        ("a", "born", "2001-02-02T22:00:00Z"),
+        ("b", "born", "2001-02-02T23:00:00Z"),
+    }
+    in_utc = frame.assign(tail=pd.to_datetime(["2001-02-03", "2001-02-03"], utc=True))
+    assert ("a", "born", "2001-02-03") in values(tacit.load(in_utc))
+
+
 def test_numbers_and_dates_of_python_are_values() -> None:
     rows = [("a", "size", np.float32(0.5)), ("a", "born", dt.date(2001, 2, 3)), ("a", "age", 30)]
     assert values(tacit.load(rows)) == {

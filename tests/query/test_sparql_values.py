@@ -186,6 +186,39 @@ class Patterns:
         return f"{sides[0]} {operator} {sides[1]}"
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_dates_of_other_precisions_stand_for_their_periods(operator: str) -> None:
+    """A formula and a table agree with the ends of periods, which Oxigraph does not compare."""
+    stored = ["1949", "1950", "1950-06", "1950-06-30", "1950-07", "1951"]
+    facts = [(text, "p", text) for text in stored]
+    quantities = [Quantity.parse(text, "date") for text in stored]
+    graph = Graph.of(facts)
+    rows = [
+        (graph.entities.id(text), 0, quantity, 0)
+        for text, quantity in zip(stored, quantities, strict=True)
+        if quantity is not None
+    ]
+    values = Attributes.of([Attribute("born", "date")], rows)
+    engine = Engine.of_facts(replace(graph, attributes=values))
+    starts = [1949.0, 1950.0, 1950.5, 1950.583, 1950.6, 1951.0]  # years, as far as they tell
+    for literal, low, high in [
+        ('"1950"^^xsd:gYear', 1950.0, 1950.999),
+        ('"1950-06"^^xsd:gYearMonth', 1950.5, 1950.599),
+        ('"1950-06-30"^^xsd:date', 1950.583, 1950.583),
+    ]:
+        passes = {
+            "<": lambda year, low=low: year < low, ">": lambda year, high=high: year > high,
+            "<=": lambda year, high=high: year <= high, ">=": lambda year, low=low: year >= low,
+            "=": lambda year, low=low, high=high: low <= year <= high,
+            "!=": lambda year, low=low, high=high: not low <= year <= high,
+        }[operator]  # fmt: skip
+        truth = {text for text, year in zip(stored, starts, strict=True) if passes(year)}
+        for filters in (f"?d {operator} {literal}", f"BOUND(?d) && ?d {operator} {literal}"):
+            text = f"{PREFIX} SELECT ?x {{ ?x :born ?d FILTER({filters}) }}"
+            assert isinstance(engine.read(text), TableQuery) == ("BOUND" in filters)
+            assert {answer.entity for answer in engine.ask(text, top=None)} == truth, text
+
+
 def test_known_values_are_compared_as_oxigraph_does() -> None:
     """Of queries that are formulas or tables; each is of one kind by the graph's values alone."""
     tally = Counter[str]()

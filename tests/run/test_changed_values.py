@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import tacit
 from ring_runs import GRAPH, SMALL, new_run
@@ -16,6 +18,7 @@ from tacit.graph.graph import SPLITS, Graph, without_attributes
 from tacit.graph.merging import join_graphs, with_facts, without_facts
 from tacit.graph.quantities import Quantity
 from tacit.graph.split import split
+from tacit.graph.value_statistics import attribute_statistics
 from tacit.links.training.link_training import train
 from tacit.run.changes import add_facts, remove_facts
 from tacit.run_folder.folder import RunFolder
@@ -231,3 +234,19 @@ def test_dates_are_shown_as_dates() -> None:
     )
     (born,) = graph.statistics().attributes
     assert (born.lowest, born.median, born.highest) == ("-0043", "1984-05", "2001-02-03")
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+@example([1e308, -1e308, 1e-320])
+@example([1e308, 1.5e308])
+@example([-8.99e307, 8.98e307])
+@example([0.0, 1.7976931348623157e308, 1.7e308])
+@example([5e-324, 1e-323])
+def test_any_numbers_have_a_histogram(numbers: list[float]) -> None:
+    rows = [(0, 0, Quantity(number), 0) for number in numbers]
+    attributes = Attributes.of([Attribute("size")], rows)
+    (size,) = attribute_statistics(replace(KNOWN, attributes=attributes))
+    edges = np.array(size.edges)
+    assert sum(size.histogram) == len(attributes) == len({number + 0.0 for number in numbers})
+    assert (edges[1:] >= edges[:-1]).all()
+    assert (edges[0], edges[-1]) == (min(numbers), max(numbers))

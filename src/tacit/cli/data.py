@@ -35,7 +35,7 @@ Graphs = Annotated[
         "one graph.",
     ),
 ]
-_MISSING = "Missing: of the entities with the rarest relation that nine in ten holders have."
+_MISSING = "Missing: the share without a value, of the entities that have the relation beside it."
 MOST_SOURCES = 10
 MOST_RELATIONS = 25  # more fill a screen; `--json` has them all
 

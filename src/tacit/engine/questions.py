@@ -19,7 +19,7 @@ from tacit.engine.settings import EngineSettings
 from tacit.errors import QueryError, SettingsError
 from tacit.graph.attributes import Attribute
 from tacit.graph.graph import Graph
-from tacit.query.comparison import Ordering, Value, value_columns
+from tacit.query.comparison import Ordering, Value, value_columns, value_ranges
 from tacit.query.formula import Query
 from tacit.query.plans.compile import compile_query
 from tacit.query.plans.plan import CompiledQuery, Cutset, Plan, Project
@@ -60,6 +60,7 @@ class BoundQuery(ParsedQuestion):
     # the values that answers show and are ordered by, with the labels of their attributes
     values: dict[str, Value] = field(default_factory=dict, hash=False)
     order: tuple[Ordering, ...] = ()
+    ranges: dict[Value, tuple[float, float]] = field(default_factory=dict, hash=False)  # of values
     attributes: tuple[Attribute, ...] = ()  # that its comparisons were read by
 
     def check(self, graph: Graph) -> None:
@@ -137,6 +138,7 @@ def bind_parsed(parsed: ParsedQuestion, graph: Graph) -> BoundQuery:
         attributes=attributes_of(by_attributes, graph) if compares else (),
         values=value_columns(by_attributes) if compares else {},
         order=by_attributes.order,
+        ranges=value_ranges(by_attributes) if compares else {},
     )
 
 

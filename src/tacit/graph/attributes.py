@@ -156,9 +156,11 @@ class Attributes:
 
     def quantities(self, entity: int, attribute: int, *splits: str) -> list[Quantity]:
         """The values of one entity in some splits (default: all), in order."""
-        rows = self._rows_of(attribute, splits)
-        rows = rows[slice(*np.searchsorted(rows["entity"], [entity, entity + 1]))]
-        return [self.quantity(row) for row in rows]
+        start, end = self._starts[attribute : attribute + 2]
+        ends = start + np.searchsorted(
+            self._entities[start:end], np.array([entity, entity + 1], np.int32)
+        )
+        return [self.quantity(row) for row in _in_splits(self.rows[slice(*ends)], splits)]
 
     def texts(self, attribute: int, *splits: str) -> Iterator[tuple[int, str]]:
         """Yields the values of an attribute in some splits as texts, with their entities."""
@@ -184,13 +186,26 @@ class Attributes:
         return self.of_sorted(self.listed, self.rows, own)
 
     def _rows_of(self, attribute: int, splits: Sequence[str]) -> Rows:
-        starts = np.searchsorted(self.rows["attribute"], [attribute, attribute + 1])
-        rows = self.rows[slice(*starts)]
-        if not splits:
-            return rows
-        from tacit.graph.graph import SPLITS
+        return _in_splits(self.rows[slice(*self._starts[attribute : attribute + 2])], splits)
 
-        return rows[np.isin(rows["split"], [SPLITS.index(split) for split in splits])]
+    @cached_property
+    def _starts(self) -> Ints:
+        """Where the rows of each attribute start, and where the last ones end."""
+        return np.searchsorted(self.rows["attribute"], np.arange(len(self.listed) + 1))
+
+    @cached_property
+    def _entities(self) -> Ids:
+        """The entities of all rows, as a column that is searched without copies of it."""
+        return self.rows["entity"].copy()
+
+
+def _in_splits(rows: Rows, splits: Sequence[str]) -> Rows:
+    """The rows of some splits, or all of them."""
+    if not splits:
+        return rows
+    from tacit.graph.graph import SPLITS
+
+    return rows[np.isin(rows["split"], [SPLITS.index(split) for split in splits])]
 
 
 def value_keys(parts: Sequence[Rows]) -> list[Ints]:

@@ -23,7 +23,7 @@ _DAY = 86_400.0
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(
     r"(?P<year>[+-]?\d{4,9})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)(?:[T ](?P<time>\d\d:\d\d(?::\d\d"
-    r"(?:\.\d+)?)?))?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
+    r"(?:\.\d+)?)?))?)?)?(?P<zone>Z|[+-](?:0\d|1[0-4]):[0-5]\d)?",
     re.ASCII,
 )
 _DURATION = re.compile(

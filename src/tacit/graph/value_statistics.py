@@ -91,13 +91,13 @@ def _histogram(values: Floats) -> tuple[list[int], list[float], bool]:
     low, high = float(values.min()), float(values.max())
     if low == high:
         return [len(values)], [low, high], False
-    is_log = low >= 0 and high > _WIDE * float(np.median(values))
+    middle = float(np.partition(values, len(values) // 2)[len(values) // 2])
+    is_log = low >= 0 and high > _WIDE * middle
     least = float(values[values > 0].min()) if is_log else low  # zeros are in its bin
-    edges = (
-        np.geomspace(least, high, BINS + 1)
-        if is_log
-        else 2 * np.linspace(low / 2, high / 2, BINS + 1)
-    )
+    scale = 0.25 if max(-low, high) > 1 else 1.0  # so that the width is finite
+    edges = np.linspace(low * scale, high * scale, BINS + 1) / scale
+    if is_log:
+        edges = np.geomspace(least, high, BINS + 1)
     edges[0], edges[-1] = low, high  # not a rounding away from them
     counts = np.histogram(values, edges)[0]
     return counts.tolist(), edges.tolist(), is_log

@@ -292,8 +292,8 @@ def literal(text: str, unit: str = "") -> Quantity:
         if (quantity := Quantity.parse(written)) is not None:
             return replace(quantity, unit=its_unit)
     raise QueryError(
-        f"'{text}' is no number, date or duration; write one such as 10_000_000, 5e6, 1950-06 or "
-        "PT2H"
+        f"'{text:.40}' is no number, date or duration; write one such as 10_000_000, 5e6, 1950-06 "
+        "or PT2H"
     )
 
 
@@ -336,6 +336,29 @@ def value_columns(query: Query) -> dict[str, Value]:
         if each.value not in columns.values():
             columns[str(each.value)] = each.value
     return columns
+
+
+def value_ranges(query: Query) -> dict[Value, tuple[float, float]]:
+    """The range in which a value of each answer must lie, for those that have bounds.
+
+    >>> c = Variable("c")
+    >>> value_ranges(Query(c, (c.value("area") > 5) & (c.value("area") <= 9)))
+    {Value(attribute='area', term=Variable(name='c')): (5.000000000000001, 9.0)}
+    """
+    ranges: dict[Value, tuple[float, float]] = {}
+
+    def walk(part: Formula) -> None:
+        if isinstance(part, Comparison) and part.right is None:
+            low, high = ranges.get(part.left, (-math.inf, math.inf))
+            ranges[part.left] = max(low, part.interval[0]), min(high, part.interval[1])
+        elif isinstance(part, And) or (
+            isinstance(part, Exists) and part.variable not in query.targets
+        ):
+            for each in children(part):
+                walk(each)
+
+    walk(query.formula)
+    return ranges
 
 
 def check_values(query: Query) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.resources import files
@@ -31,7 +31,6 @@ from tacit.query.formula import (
 from tacit.query.plans.scopes import quantified
 from tacit.query.written_comparisons import (
     SIGNS,
-    Side,
     Word,
     WrittenComparison,
     resolve_comparisons,
@@ -74,10 +73,12 @@ population(?c) desc>
     """
     question = f": {text}" if isinstance(text, str) and is_lone_value(text) else text
     targets, formula, count, keys = _parsed(question, "query")  # as `_Builder.query` returns them
-    if sum(1 for _ in leaves(formula)) > MAX_ATOMS:
+    chains = (leaf for leaf in leaves(formula) if isinstance(leaf, WrittenComparison))
+    further = sum(len(chain.operators) - 1 for chain in chains) + len(keys)
+    if sum(1 for _ in leaves(formula)) + further > MAX_ATOMS:
         raise QueryError(f"the question has more than {MAX_ATOMS} atoms; ask it in parts")
     if parameters or "$" in text:
-        formula = fill_parameters(formula, parameters or {})
+        formula, keys = fill_parameters(formula, keys, parameters or {})
     order: tuple[Ordering, ...] = ()
     if keys or any(isinstance(leaf, WrittenComparison) for leaf in leaves(formula)):
         place_of = partial(position_of, question)
@@ -283,7 +284,7 @@ class _Builder:
         return WrittenComparison(tuple(parts[::2]), operators, ats)
 
 
-_Key = tuple[Side, bool]  # what answers are ordered by, and whether from the largest on
+_Key = tuple[Word | Value, bool]  # what answers are ordered by, and whether from the largest on
 
 
 def _variable(token: Token) -> Variable:
@@ -300,8 +301,13 @@ class Parameter(str):
     __slots__ = ()
 
 
-def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
-    """Fills parameters with labels; each needs a value, and each value must be used."""
+def fill_parameters(
+    formula: Formula, keys: Sequence[_Key], values: Mapping[str, str]
+) -> tuple[Formula, list[_Key]]:
+    """Fills the parameters of a formula and an order with labels.
+
+    Each parameter needs a value, and each value must be used.
+    """
     used: set[str] = set()
 
     def label(name: str) -> str:
@@ -323,6 +329,10 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
     def value(part: Value) -> Value:
         return replace(part, attribute=label(part.attribute))
 
+    def ordering(part: Word | Value) -> Word | Value:
+        part = value(part) if isinstance(part, Value) else part
+        return replace(part, term=term(part.term))
+
     def walk(part: Formula) -> Formula:
         if isinstance(part, Comparison):
             part = replace(part, left=value(part.left))
@@ -335,8 +345,9 @@ def fill_parameters(formula: Formula, values: Mapping[str, str]) -> Formula:
         return map_children(part, walk)
 
     formula = walk(formula)
+    keys = [(ordering(part), descending) for part, descending in keys]
     check_unused(set(values) - used)
-    return formula
+    return formula, keys
 
 
 def check_unused(names: Iterable[str]) -> None:

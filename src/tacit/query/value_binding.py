@@ -117,8 +117,8 @@ class _Binder:
         """A bound in the kind and the unit of what it limits."""
         attribute = kinds[0]
         quantity = bound.quantity
-        if len(kinds) > 1 and not quantity.value:
-            return replace(bound, quantity=Quantity(0.0))
+        if len(kinds) > 1 and quantity == Quantity(0.0):
+            return bound
         read = _difference_of(quantity, attribute) if len(kinds) > 1 else _read(quantity, attribute)
         if read is None:
             what = (

@@ -39,6 +39,8 @@ def predicted_text(median: float, low: float, high: float, attribute: Attribute)
 
     >>> predicted_text(1.1e6, 0.72e6, 1.84e6, Attribute("population"))
     '1.1 M (0.7–1.8 M)'
+    >>> predicted_text(2e300, 1e16, 4e300, Attribute("size"))
+    '2e+300 (1e+16–4e+300)'
     """
     (least, _), (most, scale) = (_rounded(end, attribute, high) for end in (low, high))
     interval = f"{least}{' to ' if '-' in least + most else '–'}{most}{scale}"
@@ -103,7 +105,7 @@ def _precision(days: float) -> str:
 def _number_text(quantity: Quantity) -> str:
     if quantity.kind != "number":
         return str(quantity)
-    whole = abs(quantity.value) < 1e15 and int(quantity.value) == quantity.value
+    whole = abs(quantity.value) < _LARGEST and int(quantity.value) == quantity.value
     return f"{int(quantity.value):,}" if whole else f"{quantity.value:,}"
 
 

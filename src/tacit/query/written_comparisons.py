@@ -115,7 +115,7 @@ def resolve_comparisons(
 
 
 def resolve_order(
-    keys: Iterable[tuple[Side, bool]], targets: Sequence[Variable], values: Values
+    keys: Iterable[tuple[Word | Value, bool]], targets: Sequence[Variable], values: Values
 ) -> tuple[Ordering, ...]:
     """The order of the answers: by values, by their variables, or by attributes of one target."""
     order = []
@@ -133,7 +133,6 @@ def resolve_order(
                     "variable that is asked for"
                 )
             key = values[term] if isinstance(term, Variable) else Value(term.name, targets[0])
-        assert isinstance(key, Value)
         order.append(Ordering(key, descending))
     return tuple(order)
 

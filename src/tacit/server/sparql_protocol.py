@@ -32,10 +32,12 @@ _SERVICE = "http://www.w3.org/ns/sparql-service-description#"
 _FORMATS = ", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(RESULTS.values()))
 _LANGUAGE = (
     "SELECT and ASK of SPARQL 1.1 Query: triple patterns, property paths but for negated ones, "
-    "groups, UNION, OPTIONAL, MINUS, VALUES, FILTER of EXISTS and on terms, COUNT, LIMIT and "
-    "OFFSET. Not CONSTRUCT, DESCRIBE, BIND, sub-queries, GROUP BY, other aggregates, arithmetic, "
-    "comparisons of numbers, ORDER BY of values, GRAPH, FROM, SERVICE and updates. OPTIONAL, the "
-    "paths ?, * and +, rdfs:label and a variable in place of a relation find known facts alone."
+    "groups, UNION, OPTIONAL, MINUS, VALUES, FILTER of EXISTS, on terms and on numbers, dates and "
+    "durations, ORDER BY of such values, COUNT, LIMIT and OFFSET. Not CONSTRUCT, DESCRIBE, BIND, "
+    "sub-queries, GROUP BY, other aggregates, arithmetic, functions of dates, ORDER BY of other "
+    "terms, GRAPH, FROM, SERVICE and updates. OPTIONAL, the paths ?, * and +, rdfs:label and a "
+    "variable in place of a relation find known facts alone. A date in a filter stands for its "
+    "whole period."
 )
 _TURTLE = f"""
 @prefix sd: <{_SERVICE}> .

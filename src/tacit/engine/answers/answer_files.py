@@ -17,7 +17,9 @@ from tacit.graph.formats.writing import (
     write_lines,
     write_table,
 )
+from tacit.graph.labels.literal_values import literal
 from tacit.graph.labels.prefixes import SCHEME, n_triples
+from tacit.graph.quantities import Quantity
 
 if TYPE_CHECKING:
     from tacit.engine.answers.answer_values import AnswerValue
@@ -40,7 +42,7 @@ def write(path: str | Path, answers: Answers, kind: str = "") -> None:
     elif kind in RDF:
         write_lines(path, statements(answers))
     else:
-        write_table(path, columns(answers), rows(answers), kind)
+        write_table(path, columns(answers), rows(answers, as_text=kind == ".csv"), kind)
 
 
 def columns(answers: Answers) -> dict[str, str]:
@@ -69,8 +71,11 @@ def columns(answers: Answers) -> dict[str, str]:
     return fixed | quantities | dict.fromkeys(chosen, TEXT)
 
 
-def rows(answers: Answers) -> list[tuple[Any, ...]]:
-    """The rows of answers as a table, with None for missing values."""
+def rows(answers: Answers, as_text: bool = False) -> list[tuple[Any, ...]]:
+    """The rows of answers as a table, with None for missing values.
+
+    Values of attributes are numbers, or the text of these in full, since scores are rounded there.
+    """
     if answers.counted is not None:
         return [answers.counted]
     names = list(columns(answers))
@@ -78,7 +83,11 @@ def rows(answers: Answers) -> list[tuple[Any, ...]]:
     for rank, answer in answers.ranked:
         values = _chosen(answer) | answer.values
         cells = vars(answer) | {f"?{name}": value for name, value in values.items()}
-        cells |= _quantities(answer)
+        quantities = _quantities(answer)
+        if as_text:
+            numbers = {name: n for name, n in quantities.items() if isinstance(n, float)}
+            quantities |= {name: str(Quantity(n)) for name, n in numbers.items()}
+        cells |= quantities
         table.append(tuple(map((cells | {"rank": rank}).get, names)))
     return table
 
@@ -151,11 +160,9 @@ def _literal(text: str) -> str:
 
 def _quantity(value: AnswerValue) -> str:
     """A value as a typed literal; a prediction by its median."""
-    text = str(value.plain)
-    if value.attribute.kind == "date":
-        types = {4: "gYear", 7: "gYearMonth", 10: "date"}
-        return _typed(text, types.get(len(text.lstrip("-")), "dateTime"))
-    return _typed(text, "double" if value.attribute.kind == "number" else "duration")
+    if value.attribute.kind == "number":
+        return _typed(str(value.plain), "double")
+    return literal(value.quantity)
 
 
 def _boolean(value: bool) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.graph.attributes import Attribute
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.engine.atoms.comparisons import Comparisons
     from tacit.links.values.predictor import PredictedValue
 
+EVERY_VALUE = -math.inf, math.inf
 MOST_LISTED = 100  # known values of one entity in plain data
 _SHOWN = 5  # of them in a text
 Plain = float | str  # a number; a date or a duration as ISO 8601 writes it
@@ -38,6 +40,13 @@ class AnswerValue:
         predicted = comparisons.predicted(attribute, entity)
         return None if predicted is None else cls(attributes.listed[i], (), predicted)
 
+    def selected(self, limits: tuple[float, float], descending: bool) -> AnswerValue:
+        """The value by the known ones that a question is about: those in a range, in its order."""
+        low, high = limits
+        inside = [each for each in self.known if low <= each.value <= high]
+        known = sorted(inside or self.known, key=lambda each: each.value, reverse=descending)
+        return replace(self, known=tuple(known))
+
     @property
     def mark(self) -> str:
         """`known` or `predicted`."""
@@ -60,9 +69,7 @@ class AnswerValue:
     @property
     def plain(self) -> Plain:
         """The first known value, or the median of a prediction."""
-        if self.predicted is not None:
-            return plain_value(self.predicted.median, self.attribute)
-        first = self.known[0]
+        first = self.quantity
         return first.value if first.kind == "number" else str(first)
 
     @property

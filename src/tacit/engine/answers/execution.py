@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tacit.engine.answers.answer_values import AnswerValue, order_by_values
+from tacit.engine.answers.answer_values import EVERY_VALUE, AnswerValue, order_by_values
 from tacit.engine.answers.answers import LIKELY, Answer, Answers
 from tacit.engine.answers.evidence_finder import EvidenceFinder
 from tacit.engine.answers.witnesses import witness
@@ -199,7 +199,11 @@ class Execution:
             if isinstance(term, Variable)
             else resolve_name(graph, graph.entities, term.name, self.bound.query.text)
         )
-        return AnswerValue.of(self.parts.comparisons, value.attribute, entity)
+        found = AnswerValue.of(self.parts.comparisons, value.attribute, entity)
+        if found is None or len(found.known) < 2:
+            return found
+        descending = any(each.value == value and each.descending for each in self.bound.order)
+        return found.selected(self.bound.ranges.get(value, EVERY_VALUE), descending)
 
     def possible(self, size: int, known: int) -> int:
         """How many answers there may be among `size` labels, of which `known` are known."""

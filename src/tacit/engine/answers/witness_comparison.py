@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.engine.answers.answer_values import MOST_LISTED, AnswerValue
@@ -45,7 +45,7 @@ class WitnessComparison:
             )
         ]
         low, high = (_plain(end) for end in (self.low, self.high))
-        limited = self.attributes[0] if len(self.values) == 1 else Attribute("")
+        limited = self._limited
         return {
             "values": values,
             "low": low,
@@ -58,16 +58,31 @@ class WitnessComparison:
         }
 
     def __str__(self) -> str:
-        one = len(self.values) == 1
-        limited = self.attributes[0] if one else Attribute("")
-        before, after = range_text(self.low, self.high, limited)
-        sign = "" if one else sign_of(self.low, self.high)
-        if sign:
-            before = after = ""
-        values = f" {sign or 'less'} ".join(map(self._value, range(len(self.values))))
-        if not one and not sign:
-            before, after = "", f": {before}the difference{after}"
-        text = f"{'not ' * self.negated}{before}{values}{after}"
+        values = [*map(self._value, range(len(self.values)))]
+        if len(values) == 1:
+            before, after = range_text(self.low, self.high, self._limited)
+            return self._judged(f"{before}{values[0]}{after}")
+        if sign := sign_of(self.low, self.high):
+            return self._judged(f" {sign} ".join(values))
+        low, high = self.low, self.high
+        if sum(filter(math.isfinite, (low, high))) < 0:  # positive bounds are read more easily
+            values.reverse()
+            low, high = -high, -low
+        before, after = range_text(low, high, self._limited)
+        return self._judged(f"{' less '.join(values)}: {before}the difference{after}")
+
+    @property
+    def _limited(self) -> Attribute:
+        """The attribute that is in a range, or a difference; dates differ by days."""
+        attribute = self.attributes[0]
+        if len(self.attributes) == 1:
+            return attribute
+        is_date = attribute.kind == "date"
+        return Attribute("", unit="days") if is_date else replace(attribute, name="")
+
+    def _judged(self, text: str) -> str:
+        """A comparison as a text, with what became of it."""
+        text = f"{'not ' * self.negated}{text}"
         if None in self.values:
             return f"{text}: no value"
         if not self.observed:
@@ -102,11 +117,14 @@ def witness_comparison(
     assert proof.compared is not None
     sides, low, high = proof.compared
     attributes = comparisons.known.attributes
+    values = [AnswerValue.of(comparisons, *side) for side in sides]
+    if len(values) == 1 and values[0] is not None:  # of several values those that satisfy it
+        values = [values[0].selected((low, high), descending=False)]
     return WitnessComparison(
         tuple(graph.entities.name(entity) for _, entity in sides),
         tuple(graph.entities[entity] for _, entity in sides),
         tuple(attributes.listed[attributes.names.id(name)] for name, _ in sides),
-        tuple(AnswerValue.of(comparisons, *side) for side in sides),
+        tuple(values),
         low,
         high,
         math.exp(proof.score),

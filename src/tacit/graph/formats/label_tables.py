@@ -271,7 +271,7 @@ def _are_texts(values: Sequence[Any]) -> bool:
 def value_text(value: Any) -> Any:
     """The text of a number, date or duration of Python or pandas; anything else as it is.
 
-    A moment at midnight is a day: pandas knows no other dates.
+    A moment at midnight is a day, unless it is in a zone of its own: pandas knows no other dates.
     """
     if _is_missing(value) or isinstance(value, bool | Integral):
         return value
@@ -279,7 +279,7 @@ def value_text(value: Any) -> Any:
         return str(Quantity(float(value))) if math.isfinite(value) else value
     if isinstance(value, timedelta):
         return str(Quantity(value.total_seconds(), "duration"))
-    if isinstance(value, datetime) and value.time() != time():
+    if isinstance(value, datetime) and (value.time() != time() or value.utcoffset()):
         return value.isoformat()
     return value.isoformat()[:10] if isinstance(value, date) else value
 

@@ -37,7 +37,7 @@ from tacit.query.sparql.source import (
     unwrap,
 )
 from tacit.query.sparql.tables import Cell
-from tacit.query.sparql.terms import RDFS_LABEL, Term
+from tacit.query.sparql.terms import RDFS_LABEL, Term, quantity_of
 from tacit.query.text import position_of
 
 # the namespace of the properties of answers; an IRI of a label has no # in it
@@ -155,7 +155,9 @@ class TermLabels:
             if vocabulary.kind == "relation" and not error.suggestions and self.graph:
                 near = self.graph.attributes.names.nearest(label.strip("<>").rpartition(":")[2])
                 error = UnknownName(error.kind, error.name, near, *self._position(term))
-            self.unknown[vocabulary.kind, label] = error
+            is_value = is_literal(term) and self.graph and self.graph.attributes.listed
+            typed = is_value and quantity_of(self.literal_term(term)) is not None
+            self.unknown[vocabulary.kind, label] = None if typed else error
             self._terms[label] = term
             return label
 

@@ -16,14 +16,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tacit.errors import LimitError
-from tacit.graph.attributes import Attributes
-from tacit.graph.fact_index import FactIndex
+from tacit.graph.attributes import Attributes, Rows
+from tacit.graph.fact_index import FactIndex, Ints
 from tacit.graph.graph import Graph
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.sparql.tables import Cell
 from tacit.query.sparql.terms import RDFS_LABEL, Term, quantity_of, quantity_term, term_of
 
 MAX_FACTS = 3_000_000  # that a query looks at, which takes some seconds
+_VALUES = 1_000  # that are compared in the time that a fact takes
 _TERMS = 32  # of a path, which are compared in the time that a fact takes
 LABEL = Term("uri", RDFS_LABEL)  # the predicate of names
 Fact = tuple[Cell, Cell, Cell]
@@ -48,6 +49,7 @@ class KnownGraph:
         self.graph = graph
         self.index = index
         self.values = values or Attributes()  # of the graph's attributes, those that are known
+        self._rows = dict[int, tuple[Ints, Rows]]()
         self._looked_at = 0
         # what the steps of closures lead to
         self._followed = dict[tuple[Path, Cell, bool], list[Cell]]()
@@ -176,21 +178,30 @@ class KnownGraph:
 
     def _value_facts(self, subject: Cell, predicate: Cell, object_: Cell) -> Iterator[Fact]:
         """The values of attributes, as literals; `object_` is one that `value` returned."""
-        if isinstance(object_, int):
+        wanted = quantity_of(object_) if isinstance(object_, Term) else None
+        if object_ is not None and wanted is None:
             return
         cells = self._attributes
         for cell in cells if predicate is None else [predicate] if predicate in cells else ():
-            i = cells[cell]
-            if subject is None:
-                entities = dict.fromkeys(self.values.column(i)[0].tolist())
-                self.spend(len(entities))
-            else:
-                entities = dict.fromkeys([subject] if subject in self.entities else ())
-            for entity in entities:
-                for quantity in self.values.quantities(entity, i):
-                    value = quantity_term(quantity)
-                    if object_ is None or value == object_:
-                        yield entity, cell, value
+            entities, rows = self._columns(cells[cell])
+            if subject is not None:
+                if not isinstance(subject, int) or subject not in self.entities:
+                    return
+                rows = rows[slice(*np.searchsorted(entities, [subject, subject + 1]))]
+            if wanted is not None:
+                self.spend(len(rows) // _VALUES)
+                rows = rows[rows["value"] == wanted.value]
+            for row in rows:
+                value = quantity_term(self.values.quantity(row))
+                if object_ is None or value == object_:
+                    yield int(row["entity"]), cell, value
+
+    def _columns(self, attribute: int) -> tuple[Ints, Rows]:
+        """The values of an attribute, in the order of their entities."""
+        if attribute not in self._rows:
+            rows = self.values.rows[self.values.rows["attribute"] == attribute]
+            self._rows[attribute] = rows["entity"].astype(np.int64), rows
+        return self._rows[attribute]
 
     @cached_property
     def _attributes(self) -> dict[Cell, int]:

@@ -6,6 +6,7 @@ values needs one that differs. Filters that hold together are of the same value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -35,15 +36,7 @@ def value_formula(
     labels: TermLabels,
 ) -> Truth:
     """The formula that values exist and pass all filters; names those that answers show."""
-    whole: list[_Alternative] = [_Alternative({}, ())]
-    for expression in filters:
-        found = _alternatives(expression, False, values, labels)
-        whole = [one.with_(other) for one, other in product(whole, found)]
-        if len(whole) > MAX_ALTERNATIVES:
-            raise QueryError(
-                f"the filters on values have more than {MAX_ALTERNATIVES} alternatives; ask in "
-                "parts"
-            )
+    whole = _together([_alternatives(each, False, values, labels) for each in filters])
     formula: Truth = False
     for alternative in whole:
         formula = or_(formula, alternative.formula(values, labels.shown_values))
@@ -73,7 +66,10 @@ class _Alternative:
         for variable, value in values.items():
             ranges = self.ranges.get(variable)
             if ranges is not None:
-                formula = and_(formula, reduce(or_, ranges[1:], ranges[0]) if ranges else False)
+                within: Truth = False
+                for part in ranges:
+                    within = or_(within, part)
+                formula = and_(formula, within)
             elif value not in paired and variable not in named:
                 formula = and_(formula, value.exists())
         return reduce(and_, self.pairs, formula)
@@ -93,7 +89,7 @@ def _alternatives(
             for part in (expression.expr, *expression.other)
         ]
         if ("And" in name) != denied:
-            return [reduce(_Alternative.with_, chosen) for chosen in product(*parts)]
+            return _together(parts)
         return _merged(list(chain.from_iterable(parts)))
     operator = DENIED[expression.op] if denied else expression.op
     left = unwrap(expression.expr)
@@ -103,7 +99,16 @@ def _alternatives(
     each = [_related(left, sign, unwrap(other), values, labels) for other in expression.other]
     if operator == "IN":
         return _merged(list(chain.from_iterable(each)))
-    return [reduce(_Alternative.with_, chosen) for chosen in product(*each)]
+    return _together(each)
+
+
+def _together(parts: Sequence[list[_Alternative]]) -> list[_Alternative]:
+    """The alternatives of conditions that hold together."""
+    if math.prod(map(len, parts)) > MAX_ALTERNATIVES:
+        raise QueryError(
+            f"the filters on values have more than {MAX_ALTERNATIVES} alternatives; ask in parts"
+        )
+    return [reduce(_Alternative.with_, each, _Alternative({}, ())) for each in product(*parts)]
 
 
 def _related(

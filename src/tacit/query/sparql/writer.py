@@ -48,7 +48,10 @@ def to_sparql(query: Query, prefixes: Prefixes | None = None) -> str:
             "SPARQL is written for entities, tuples of them, yes or no, and how many entities"
         )
     if query.order or any(isinstance(leaf, Comparison) for leaf in leaves(query.formula)):
-        raise QueryError("values of attributes are compared and ordered in the text syntax alone")
+        raise QueryError(
+            "SPARQL is written for questions that compare no values; write ?c :population ?p . "
+            "FILTER(?p > 1000) for population(?c) > 1000"
+        )
     if unbound := [target for target in query.targets if target not in query.formula.free]:
         raise QueryError(
             f"{unbound[0]} occurs nowhere in the formula, and SPARQL could not give it a value"

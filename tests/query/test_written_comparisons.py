@@ -135,6 +135,37 @@ def test_parameters_stand_for_literals_and_entities() -> None:
     assert str(query) == '?c : "in hab"(?c) > "in hab"(France) & founded(?c) < 1950-06'
 
 
+def test_parameters_stand_for_attributes_and_entities_of_an_order() -> None:
+    text = "?a, ?b : r(?a, ?b) order by $what(?b) desc, age($who)"
+    labels = {"what": "in hab", "who": "France"}
+    assert parse(text, labels) == parse(
+        "?a, ?b : r(?a, ?b) order by 'in hab'(?b) desc, age(France)"
+    )
+    assert parse("?a : r(?a, b) order by $top", {"top": "age"}) == parse(
+        "?a : r(?a, b) order by age"
+    )
+    with pytest.raises(QueryError, match=r"parameter \$age has no value"):
+        parse("?a : r(?a, b) order by $age")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?c : " + " < ".join(f"p(?v{i % 3})" for i in range(66)),
+        "?c : r(?c, b) & " + " & ".join(["1 < p(?c) < 2"] * 32),
+        "?c : r(?c, b) order by " + ", ".join(["p"] * 64),
+    ],
+)
+def test_chains_and_orders_count_as_what_they_stand_for(text: str) -> None:
+    with pytest.raises(QueryError, match="more than 64 atoms"):
+        parse(text)
+
+
+def test_a_long_literal_is_cut_in_its_error() -> None:
+    with pytest.raises(QueryError, match=f"^'{'9' * 40}' is no number"):
+        parse(f"?c : p(?c) > {'9' * 5000}")
+
+
 @pytest.mark.parametrize(
     ("several", "one"),
     [
@@ -211,6 +242,8 @@ def test_names_kinds_and_units_are_those_of_the_graph() -> None:
         ("runtime(?c) > 90", QueryError, "write a duration, such as PT2H"),
         ("surface_area(?c) > 5 m²", QueryError, "in km², not in m² at column 6; write it in km²"),
         ("population(?c) > 5 km²", QueryError, "leave the unit out"),
+        ("died(?c) - founded(?c) > 0 km", QueryError, "write a duration"),
+        ("died(?c) - founded(?c) > 1970-01-01", QueryError, "and 1970-01-01 is a date"),
         ("founded(?c) > population(?c)", QueryError, "founded is a date and population is a num"),
         ("population(?c) > 'Surface area'(?c)", QueryError, "a number in km²"),
         ("died(?c) - founded(?c) > 5", QueryError, "a difference of died is a duration"),
