@@ -169,10 +169,10 @@ def _comparison_example(graph: Graph, degrees: Integers) -> Query | None:
     for row in range(len(sampled)):
         (entity,) = sampled.entities[row]
         answers = sampled.hard[row]
-        kept = int(np.isin(answers, above).sum())
-        divided = 0 < kept < int(np.isin(answers, holders).sum())
+        remaining = int(np.isin(answers, above).sum())
+        divided = 0 < remaining < int(np.isin(answers, holders).sum())
         short = len(graph.entities[entity]) <= _LONGEST_NAME
-        ranks.append((divided, short, kept, int(degrees[entity])))
+        ranks.append((divided, short, remaining, int(degrees[entity])))
     if not ranks or not max(ranks)[0]:
         return None
     best = ranks.index(max(ranks))
