@@ -144,6 +144,22 @@ def test_a_downward_import_is_not(tmp_path: Path, text: str) -> None:
     assert upward_imports(tmp_path) == []
 
 
+# What users call has a method for each thing that it does.
+LARGE_CLASSES = {"Run", "Answers", "KnownGraph", "TermLabels"}
+
+
+def test_no_class_has_more_than_twenty_methods() -> None:
+    large = set()
+    for path in modules().values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+                methods = {each.name for each in node.body if isinstance(each, functions)}
+                if len(methods) > 20:
+                    large.add(node.name)
+    assert large <= LARGE_CLASSES
+
+
 # Private to torch; `links/codes.py` tries it first and does without it.
 PRIVATE = {"torch._weight_int8pack_mm"}
 OF_TUPLES = {"_asdict", "_replace", "_fields", "_make"}  # public, whatever they are called

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -66,6 +67,12 @@ class Visit:
         """Open an address."""
         self.page.goto(address)
         self.page.wait_for_selector("html[data-ready]")
+
+    def saved(self, name: str) -> str:
+        """The file of the answers that a button below them saves."""
+        with self.page.expect_download() as coming:
+            self.page.locator(".taking").get_by_role("button", name=name, exact=True).click()
+        return Path(coming.value.path()).read_bytes().decode()
 
     def ask(self, question: str) -> list[str]:
         """Type a question, ask it, and read the answers."""

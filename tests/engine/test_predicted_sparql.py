@@ -76,6 +76,23 @@ def test_a_selected_value_is_a_typed_literal_known_or_the_median() -> None:
     assert {"786000", "1966-05"} <= {row["o"]["value"] for row in listed}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?c (?p AS ?n) (?s AS ?t) { FILTER(?p < 2000000) ?c answer:score ?s }",
+        "SELECT ?c ?n ?t { BIND(?p AS ?n) FILTER(?n < 2000000) ?c answer:score ?s BIND(?s AS ?t) }",
+    ],
+)
+def test_another_name_changes_no_score_and_no_cell(text: str) -> None:
+    asked = engine()
+    plain = f"SELECT ?c ?p ?s {{ {NEIGHBOURS} FILTER(?p < 2000000) ?c answer:score ?s }}"
+    expected = cells(asked, f"{plain} ORDER BY DESC(?p) LIMIT 9")
+    text = text.replace("{", f"{{ {NEIGHBOURS} ")
+    found = cells(asked, f"{text} ORDER BY DESC(?n) LIMIT 9")
+    assert [(r["c"], r["n"], r["t"]) for r in found] == [(r["c"], r["p"], r["s"]) for r in expected]
+    assert {"592000", "1500000"} <= {row["n"]["value"] for row in found}  # known, and predicted
+
+
 def test_results_in_other_formats_have_the_values() -> None:
     pytest.importorskip("pyoxigraph")
     asked = engine()
@@ -136,7 +153,7 @@ def test_several_values_are_rows_of_their_own_and_one_alone_is_compared() -> Non
         ("?c :area ?d FILTER(?c > 5)", r"\?c, which stands for an entity"),
         ("?c :area ?a ; :population ?p FILTER(?a > ?p)", "area is a number in km² and popul"),
         ("?c :population ?d FILTER(?d + 1 > 5)", "by other functions, is not supported"),
-        ("?c :population ?d BIND(?d AS ?e)", "BIND is not supported"),
+        ("?c :population ?d BIND(?d * 2 AS ?e)", "BIND of anything but a variable"),
         ("?c :borders ?d } ORDER BY ?d #", "ORDER BY of anything but values of attributes"),
     ],
 )

@@ -14,7 +14,7 @@ import tacit
 from ring_runs import GRAPH, SMALL, new_run
 from tacit.errors import DataError, RunError
 from tacit.graph.attributes import Attribute, Attributes
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import SPLITS, Graph, without_attributes
 from tacit.graph.merging import join_graphs, with_facts, without_facts
 from tacit.graph.quantities import Quantity
 from tacit.graph.split import split
@@ -197,7 +197,7 @@ def test_splits_hold_the_shares_of_each_attribute_and_no_entity_in_two() -> None
 
 def test_facts_are_split_as_they_are_without_values() -> None:
     graph = grown()
-    with_values, without = split(graph, seed=1), split(graph.without_attributes(), seed=1)
+    with_values, without = split(graph, seed=1), split(without_attributes(graph), seed=1)
     for name in SPLITS:
         assert (with_values.split(name) == without.split(name)).all()
 

@@ -134,6 +134,19 @@ def test_what_cannot_be_told_is_refused(
     assert message in response.json()["error"]["message"]
 
 
+def test_the_endpoint_gives_values_another_name(service: Running) -> None:
+    pytest.importorskip("rdflib")
+    select = "PREFIX : <tacit:> SELECT ?c (?p AS ?inhabitants) { ?c :population ?p"
+    bound = select.replace("(?p AS ?inhabitants)", "?inhabitants") + " BIND(?p AS ?inhabitants)"
+    for text in (select, bound):
+        text += " FILTER(?p > 20000000) } ORDER BY DESC(?inhabitants) LIMIT 3"
+        reply = service.client.get("/sparql", params={"query": text, "format": "csv"})
+        header, *rows = reply.text.split()
+        assert (reply.status_code, header) == (200, "c,inhabitants")
+        largest = sorted(POPULATIONS, key=lambda name: -POPULATIONS[name])[:3]
+        assert rows == [f"tacit:{name},{POPULATIONS[name]:.0f}" for name in largest]
+
+
 def test_the_client_asks_for_values(service: Running) -> None:
     client = Client(service.url)
     assert [row["label"] for row in client.attributes("fou")] == ["founded"]

@@ -128,13 +128,13 @@ def evaluate(
         say(f"the run keeps the results as outdated: {evaluation.outdated}", err=True)
 
 
-def _evaluate_values(source: str, split: str, out: Path | None, given: Collection[str]) -> None:
+def _evaluate_values(source: str, split: str, out: Path | None, options: Collection[str]) -> None:
     """Measure predicted values of attributes, and print them."""
     from tacit.errors import SettingsError
     from tacit.run.run import open as open_run
     from tacit.run.world import find_run
 
-    for name in given:
+    for name in options:
         if name not in ("split", "observed"):
             raise SettingsError(
                 f"{name} belongs to queries; leave it out where `attributes=True`", name

@@ -59,8 +59,10 @@ class ValueReason:
         listed = ", ".join(f"{entity} {value_text(value, self.years)}" for entity, value in pairs)
         others = self.number - len(self.entities)
         more = f" and {others:,} more" if others else ""
-        way = f", by {', '.join(self.relations)}" if self.relations else ""
-        return f"{self.attribute} of {listed}{more}{way} ({self.share:.0%})".replace("%)", " %)")
+        relations = f", by {', '.join(self.relations)}" if self.relations else ""
+        return f"{self.attribute} of {listed}{more}{relations} ({self.share:.0%})".replace(
+            "%)", " %)"
+        )
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,11 @@ def list_values(
     i = entities.id(entity)
     comparisons = engine.parts.comparisons
     names = comparisons.known.attributes.names
-    wanted = list(names) if attribute is None else [names[names.id(attribute)]]
+    chosen = list(names) if attribute is None else [names[names.id(attribute)]]
     end = monotonic() + seconds
     found = []
     late = False
-    for name in _known_first(comparisons, i, wanted):
+    for name in _known_first(comparisons, i, chosen):
         if late := monotonic() > end:
             break
         value = AnswerValue.of(comparisons, name, i)

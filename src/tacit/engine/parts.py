@@ -96,19 +96,14 @@ class EngineParts:
             return None
         if self.selected is self.graph:
             return self.rules
-        return replace(self.rules, scorer=self._over_selected(self.rules.scorer))
+        return replace(self.rules, scorer=_over(self.selected, self.rules.scorer))
 
     @cached_property
     def predictor(self) -> Scorer:
         """The scorer; if it is one of rules, its bodies are looked up in the selected facts."""
-        scorer = self.scorer
-        return self._over_selected(scorer) if isinstance(scorer, RuleScorer) else scorer
-
-    def _over_selected(self, rules: RuleScorer) -> RuleScorer:
-        """Rules over the selected facts; the same object where all are selected."""
-        if self.selected is self.graph:
-            return rules
-        return replace(rules, index=self.selected.index("train"))
+        if self.selected is self.graph or not isinstance(self.scorer, RuleScorer):
+            return self.scorer
+        return _over(self.selected, self.scorer)
 
     @cached_property
     def _prefers_index(self) -> bool:
@@ -139,11 +134,6 @@ class EngineParts:
         if self.reasoner is None and self.settings.search == "encoder":
             return self.encoder_reasoner
         return self.reasoner
-
-    @property
-    def model(self) -> str:
-        """The name of what answers: a reasoner that replaces the search, or the link predictor."""
-        return type(self.scorer).__name__ if self.override is None else self.override.name
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -297,27 +287,32 @@ class EngineParts:
             if certified
             else MessageReasoner(*arguments)
         )
-        return by_rows if self.candidates == "rows" else ListReasoner(by_rows, self._retriever())
+        return by_rows if self.candidates == "rows" else ListReasoner(by_rows, _retriever(self))
 
-    def _retriever(self) -> TopKRetriever:
-        """The retriever that lists the best tails of rows."""
-        constraints = self.atoms.possible
-        loopless = torch.zeros(0, dtype=torch.bool)
-        if constraints is not None:
-            loopless = constraints.without_loops
-        if self.retrievers is not None:
-            return self.retrievers.retriever(
-                self.candidates,
-                self.scorer,
-                loopless,
-                nprobe=self.settings.nprobe,
-                sums=self.atoms.calibration.capabilities.by_sum,
-            )
-        if self.candidates == "index":
-            raise SettingsError(
-                "candidates is 'index', and only a run has one; open a run and build its index "
-                "first",
-                "candidates",
-                command="index RUN",
-            )
-        return ScanRetriever(require_bilinear(self.scorer), loopless)
+
+def _over(facts: Graph, rules: RuleScorer) -> RuleScorer:
+    """The rules, whose bodies are looked up in the training facts of a graph."""
+    return replace(rules, index=facts.index("train"))
+
+
+def _retriever(parts: EngineParts) -> TopKRetriever:
+    """The retriever that lists the best tails of rows."""
+    constraints = parts.atoms.possible
+    loopless = torch.zeros(0, dtype=torch.bool)
+    if constraints is not None:
+        loopless = constraints.without_loops
+    if parts.retrievers is not None:
+        return parts.retrievers.retriever(
+            parts.candidates,
+            parts.scorer,
+            loopless,
+            nprobe=parts.settings.nprobe,
+            sums=parts.atoms.calibration.capabilities.by_sum,
+        )
+    if parts.candidates == "index":
+        raise SettingsError(
+            "candidates is 'index', and only a run has one; open a run and build its index first",
+            "candidates",
+            command="index RUN",
+        )
+    return ScanRetriever(require_bilinear(parts.scorer), loopless)

@@ -30,7 +30,7 @@ class Form(NamedTuple):
 
 
 def required_forms(
-    graph: Graph, wanted: Sequence[str] | None, like: Graph | None
+    graph: Graph, names: Sequence[str] | None, like: Graph | None
 ) -> dict[int, Form]:
     """The attributes that relations must become: wanted ones, and those known by name."""
     forms: dict[int, Form] = {}
@@ -47,7 +47,7 @@ def required_forms(
             elif like is not None and (other := _known_as(like, graph, name)) is not None:
                 keeps_facts = is_relation_of(like, graph, relation)
                 forms[relation] = _like(like.attributes.listed[other], stated, name, keeps_facts)
-    for text in wanted or ():
+    for text in names or ():
         forms |= _forms_of(graph, text, bare)
     return forms
 

@@ -175,11 +175,11 @@ class Builder:
         notes = []
         for form, attribute in enumerate(forms):
             if new_ids[form] < 0:
-                kept = forms[best[attribute.name]]
+                chosen = forms[best[attribute.name]]
                 values = counted(int(sizes[form]), "value")
                 notes.append(
                     f"{label(attribute.name)}: {values} in {attribute.unit or attribute.kind} "
-                    f"skipped, since most are in {kept.unit or kept.kind}"
+                    f"skipped, since most are in {chosen.unit or chosen.kind}"
                 )
         return Attributes(listed, rows[rows["attribute"] >= 0]), notes
 

@@ -1,10 +1,12 @@
-"""Conversions of a graph to and from those of other libraries, and to DataFrames."""
+"""Conversions of a graph to and from those of other libraries, to DataFrames and files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import networkx as nx
     from torch_geometric.data import Data
 
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 
 class Conversions:
     """What `Graph` inherits to become, and be made of, a graph of another library."""
+
+    def write(self, path: str | Path) -> None:
+        """Writes facts to one `.tsv`, `.txt`, `.nt` or `.ttl` file, or its splits to a folder.
+
+        The file may be packed.
+        """
+        from tacit.graph.formats.fact_files import write_facts
+
+        write_facts(cast("Graph", self), path)
 
     def to_frame(self, library: Library = "pandas", *splits: str) -> Any:
         """The facts and values of some splits (default: all): head, relation, tail and split.

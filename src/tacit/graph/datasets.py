@@ -158,7 +158,7 @@ def _with_attributes(
         graph,
         reading.attributes,
         like=like,
-        settled={each for part in coded for each in labels(part, part.relations[0::2])},
+        relations_apart={each for part in coded for each in labels(part, part.relations[0::2])},
         known={each for part in coded for each in labels(part, part.attributes.names)},
         skip_bad=reading.skip_bad,
         locate=locate,

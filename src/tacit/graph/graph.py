@@ -9,8 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from html import escape
 from itertools import chain, islice
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,10 +176,6 @@ class Graph(Conversions):
             attributes=self.attributes.named(of_attributes),
         )
 
-    def without_attributes(self) -> Graph:
-        """The same graph without numbers and dates."""
-        return replace(self, attributes=Attributes())
-
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         """The readable names of entities, relations and attributes, by label.
@@ -226,11 +221,6 @@ class Graph(Conversions):
         """The forward facts of some splits (all of them by default)."""
         return np.concatenate([self.split(name) for name in splits or SPLITS])
 
-    def facts_by(self, relation: int) -> Triples:
-        """The forward facts of one relation, in all splits."""
-        splits = map(self.split, SPLITS)
-        return np.concatenate([facts[facts[:, 1] == relation & ~1] for facts in splits])
-
     def evaluable(self, split: str) -> Triples:
         """The forward facts of a split whose entities and relation all occur in train.
 
@@ -260,15 +250,6 @@ class Graph(Conversions):
 
         return Statistics.of(self, hubs)
 
-    def write(self, path: str | Path) -> None:
-        """Writes facts to one `.tsv`, `.txt`, `.nt` or `.ttl` file, or its splits to a folder.
-
-        The file may be packed.
-        """
-        from tacit.graph.formats.fact_files import write_facts
-
-        write_facts(self, path)
-
     def index(self, *splits: str) -> FactIndex:
         """The sorted index of some splits (default: all), in both directions; cached."""
         for name in splits:
@@ -290,31 +271,25 @@ class Graph(Conversions):
         """
         if not selection:
             return self
-        if selection not in self._selections:
+        if selection not in self._derived:
             self.qualifiers.check(selection)
             splits = map(self.split, SPLITS)
             train, valid, test = (f[self.qualifiers.selects(f, selection)] for f in splits)
             said = self.qualifiers.where(self.qualifiers.admitted(selection))
-            self._selections[selection] = replace(
+            self._derived[selection] = replace(
                 self, train=train, valid=valid, test=test, qualifiers=said
             )
-        return self._selections[selection]
-
-    @cached_property
-    def _selections(self) -> dict[FactSelection, Graph]:
-        return {}
+        graph: Graph = self._derived[selection]
+        return graph
 
     def values(self, *splits: str) -> ValueIndex:
         """The index of the values of attributes in some splits; cached."""
         from tacit.graph.value_index import ValueIndex
 
-        if splits not in self._values:
-            self._values[splits] = ValueIndex(self.attributes, splits, self.num_entities)
-        return self._values[splits]
-
-    @cached_property
-    def _values(self) -> dict[tuple[str, ...], ValueIndex]:
-        return {}
+        if splits not in self._derived:
+            self._derived[splits] = ValueIndex(self.attributes, splits, self.num_entities)
+        index: ValueIndex = self._derived[splits]
+        return index
 
     def label_stamp(self, entities: int | None = None, relations: int | None = None) -> LabelStamp:
         """The first entities and relations (default: all): their counts and a hash; cached."""
@@ -322,17 +297,19 @@ class Graph(Conversions):
             self.num_entities if entities is None else entities,
             self.num_relations if relations is None else relations,
         )
-        if sizes not in self._stamps:
+        if sizes not in self._derived:
             digest = sha256()
             for vocabulary, size in zip((self.entities, self.relations), sizes, strict=True):
                 for label in islice(vocabulary, size):
                     digest.update(label.encode("utf-8", "surrogatepass") + b"\n")
                 digest.update(b"\0")
-            self._stamps[sizes] = (*sizes, digest.hexdigest()[:32])
-        return self._stamps[sizes]
+            self._derived[sizes] = (*sizes, digest.hexdigest()[:32])
+        stamp: LabelStamp = self._derived[sizes]
+        return stamp
 
     @cached_property
-    def _stamps(self) -> dict[tuple[int, int], LabelStamp]:
+    def _derived(self) -> dict[FactSelection | tuple[str, ...] | tuple[int, int], Any]:
+        """The graphs of selections, value indexes of splits and label stamps made before."""
         return {}
 
     def __repr__(self) -> str:
@@ -357,3 +334,14 @@ class Graph(Conversions):
         return (
             f"<div><p>{escape(repr(self))}</p><table>{header}{rows}</table><ul>{notes}</ul></div>"
         )
+
+
+def facts_by(graph: Graph, relation: int) -> Triples:
+    """The forward facts of one relation, in all splits."""
+    splits = map(graph.split, SPLITS)
+    return np.concatenate([facts[facts[:, 1] == relation & ~1] for facts in splits])
+
+
+def without_attributes(graph: Graph) -> Graph:
+    """The same graph without numbers and dates."""
+    return replace(graph, attributes=Attributes())

@@ -209,15 +209,15 @@ def without_facts(graph: Graph, less: Graph) -> Merged:
         ),
         _LISTED_FACTS,
     )
-    given = num_listed + len(gone)
-    absent = given - len(facts) + len(targets) - removed - values
-    if given and not removed and not values:
+    listed_facts = num_listed + len(gone)
+    absent = listed_facts - len(facts) + len(targets) - removed - values
+    if listed_facts and not removed and not values:
         # an unknown name is an error with suggestions
         if None in forward:
             graph.relations.id(less.relations[2 * forward.index(None)])
         if None in heads:
             graph.entities.id(less.entities[heads.index(None)])
-        none = "no such fact" if given == 1 else f"none of these {given:,} facts"
+        none = "no such fact" if listed_facts == 1 else f"none of these {listed_facts:,} facts"
         raise DataError(f"{graph.name} has {none}: {'; '.join(absences)}")
     train, valid, test = remaining
     why = tuple(absences) if absent else ()

@@ -41,30 +41,30 @@ _SHOWN = 5  # attributes in a note
 
 def recognise(
     graph: Graph,
-    wanted: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
     *,
     like: Graph | None = None,
-    settled: Collection[str] = (),
+    relations_apart: Collection[str] = (),
     known: Collection[str] = (),
     skip_bad: bool = False,
     locate: Locate = lambda fact: (None, None),
 ) -> Graph:
     """The graph with its relations to numbers, dates and durations as attributes.
 
-    `wanted` names those relations; by default they are recognised, and with none of them all stay
-    relations. What is an attribute or a relation of the graph `like` is one here, and relations of
-    `settled` labels stay. A note says which attributes there are beside the `known` ones. A tail of
-    a wanted one that is no value is an error, which names its line if `locate` finds it, or is
-    skipped and noted.
+    `names` are those relations; by default they are recognised, and with none of them all stay
+    relations. What is an attribute or a relation of the graph `like` is one here, and the labels
+    `relations_apart` stay relations. A note says which attributes there are beside the `known`
+    ones. A tail of a named one that is no value is an error, which names its line if `locate` finds
+    it, or is skipped and noted.
 
     >>> facts = [("France", "population", "68000000"), ("Spain", "population", "48000000")]
     >>> graph = recognise(Graph.of([*facts, ("France", "borders", "Spain")]))
     >>> graph.entities.labels, graph.attributes.quantities(0, 0)[0].value
     (['France', 'Spain'], 68000000.0)
     """
-    forms = required_forms(graph, wanted, like)
-    candidates = _candidates(graph) if wanted is None else set()
-    candidates -= {i for label in settled for i in graph.relations.resolve(label)}
+    forms = required_forms(graph, names, like)
+    candidates = _candidates(graph) if names is None else set()
+    candidates -= {i for label in relations_apart for i in graph.relations.resolve(label)}
     candidates = {i for i in candidates if i not in forms and not is_relation_of(like, graph, i)}
     facts = _Facts.of(graph, candidates | forms.keys())
     undecided = facts.order[np.isin(facts.relations, [*candidates])]
@@ -86,13 +86,13 @@ def recognise(
         if bad.any():
             skipped = facts.rows[at[bad]]
             if not skip_bad:
-                raise _error(graph, skipped, form.name, values.kind, locate, bool(wanted))
+                raise _error(graph, skipped, form.name, values.kind, locate, bool(names))
             notes.append(_skipped(graph, skipped, form.name, values.kind))
         taken[at[values.known | bad]] = True
         if values.known.any():
             attribute = _attribute_id(attributes, form, values.kind)
             parts.append(facts.values(at, attribute, values)[values.known])
-    if wanted is None:
+    if names is None:
         notes += _note(attributes, graph, {*known, *(like.attributes.names if like else ())})
     graph = replace(graph, notes=tuple(notes))
     if not taken.any():
@@ -123,9 +123,9 @@ class _Facts(NamedTuple):
         """The facts of a graph, for a look at some relations."""
         rows = graph.facts()
         sizes = [len(graph.split(name)) for name in SPLITS]
-        wanted = np.zeros(max(graph.num_relations, 1), dtype=bool)
-        wanted[list(relations)] = True
-        order = np.flatnonzero(wanted[rows[:, 1]])
+        is_candidate = np.zeros(max(graph.num_relations, 1), dtype=bool)
+        is_candidate[list(relations)] = True
+        order = np.flatnonzero(is_candidate[rows[:, 1]])
         order = order[np.argsort(rows[order, 1], kind="stable")]
         return cls(graph, rows, np.repeat(np.arange(len(sizes)), sizes), order, rows[order, 1])
 
@@ -230,14 +230,14 @@ def _in(unit: str) -> str:
 
 
 def _error(
-    graph: Graph, bad: Triples, name: str, kind: Kind, locate: Locate, wanted: bool
+    graph: Graph, bad: Triples, name: str, kind: Kind, locate: Locate, is_named: bool
 ) -> DataError:
     """The error for facts of an attribute that have no value."""
     head, relation, tail = bad[0].tolist()
     fact = (graph.entities[head], graph.relations[relation], graph.entities[tail])
     more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
     advice = "correct it, or leave it out by `skip_bad=True`"
-    if wanted:
+    if is_named:
         advice += ", or read all as entities by `attributes=False`"
     problem = f"'{fact[2]:.40}' of '{fact[0]:.40}' is no {kind}{more}, as {name} must be"
     return DataError(f"{problem}; {advice}", *locate(fact))
@@ -276,12 +276,14 @@ def _without(graph: Graph, facts: _Facts, taken: Flags, values: Attributes) -> G
     used[values.rows["entity"]] = True
     dropped = np.zeros(graph.num_entities, dtype=bool)
     dropped[facts.rows[taken, 2]] = True
-    kept = used | ~dropped
+    remaining = used | ~dropped
     gone = np.zeros(graph.num_relations, dtype=bool)
     gone[facts.rows[taken, 1]] = True
     gone[rest[:, 1]] = False
     forward = ~gone[0::2]
-    new_entities, new_relations = (np.cumsum(each, dtype=np.int32) - 1 for each in (kept, forward))
+    new_entities, new_relations = (
+        np.cumsum(each, dtype=np.int32) - 1 for each in (remaining, forward)
+    )
     qualifiers = graph.qualifiers.about(rest)
     notes = graph.notes
     if lost := len(graph.qualifiers) - len(qualifiers):
@@ -292,7 +294,7 @@ def _without(graph: Graph, facts: _Facts, taken: Flags, values: Attributes) -> G
     values.rows["entity"] = new_entities[values.rows["entity"]]
     splits = facts.splits[~taken]
     train, valid, test = (np.ascontiguousarray(rest[splits == i]) for i in range(len(SPLITS)))
-    entities = Vocabulary(compress(graph.entities, kept), "entity", graph.entities.names)
+    entities = Vocabulary(compress(graph.entities, remaining), "entity", graph.entities.names)
     relations = directed(compress(graph.relations[0::2], forward))
     relations = Vocabulary(relations.labels, "relation", graph.relations.names)
     return replace(

@@ -63,15 +63,15 @@ def _split_values(graph: Graph, valid: float, test: float, seed: int) -> Attribu
     has_facts = np.full(graph.num_entities, not len(graph.facts()))
     has_facts[graph.facts()[:, [0, 2]]] = True
     order = rng.permutation(len(rows))
-    kept = order[np.unique(rows["entity"][order], return_index=True)[1]]
-    kept = kept[~has_facts[rows["entity"][kept]]]
+    first = order[np.unique(rows["entity"][order], return_index=True)[1]]
+    first = first[~has_facts[rows["entity"][first]]]
     rows["split"] = 0
     for attribute in range(len(graph.attributes.listed)):
         at = np.flatnonzero(rows["attribute"] == attribute)
         holders, of_row, sizes = np.unique(
             rows["entity"][at], return_inverse=True, return_counts=True
         )
-        free = ~np.isin(holders, rows["entity"][kept[rows["attribute"][kept] == attribute]])
+        free = ~np.isin(holders, rows["entity"][first[rows["attribute"][first] == attribute]])
         drawn = rng.permutation(len(holders))
         drawn = drawn[free[drawn]]
         held_out = np.cumsum(sizes[drawn])

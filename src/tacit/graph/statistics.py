@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.graph.fact_index import Floats, distinct, paired
-from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph, Triples, facts_by
 from tacit.graph.value_statistics import AttributeStatistics, attribute_statistics
 
 _SAMPLED = 100_000  # facts of a relation that are tested for symmetry
@@ -200,7 +200,7 @@ def symmetry(graph: Graph, facts: Triples) -> Floats:
 
 def is_symmetric(graph: Graph, relation: int) -> bool:
     """Whether nearly all facts of a relation, or of a sample, hold in both directions."""
-    facts = graph.facts_by(relation)
+    facts = facts_by(graph, relation)
     sample = facts[:: 1 + len(facts) // _SAMPLED]
     return bool(symmetry(graph, sample)[relation & ~1] >= _REDUNDANT)
 

@@ -8,7 +8,7 @@ cutset repeats all that depends on the value it tries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -139,7 +139,7 @@ class _Description(Visitor[str, list[_Line]]):
         if isinstance(step.edge, steps.Unequal):
             return [self._line(f"all but {name}", place)]
         if isinstance(step.edge, steps.Difference):
-            return [self._line(self._compared(step.edge, name, place.target), place)]
+            return [self._line(_compared(self.attributes, step.edge, name, place.target), place)]
         return self._along(step, f"from {name}", replace(place, source=name))
 
     def project(self, step: steps.Project, place: Context) -> list[_Line]:
@@ -179,7 +179,7 @@ class _Description(Visitor[str, list[_Line]]):
         return [self._line("every entity", place)]
 
     def within(self, step: steps.Within, place: Context) -> list[_Line]:
-        return [self._line(self._compared(step, place.target, place.target), place)]
+        return [self._line(_compared(self.attributes, step, place.target, place.target), place)]
 
     def relation(
         self, step: steps.Relation | steps.Unequal | steps.Difference, place: Context
@@ -229,7 +229,7 @@ class _Description(Visitor[str, list[_Line]]):
             case steps.Unequal():
                 return "!="
             case steps.Difference():
-                return self._compared(edge, place.source, place.target)
+                return _compared(self.attributes, edge, place.source, place.target)
             case steps.Intersect(parts) | steps.Union(parts):
                 sign = " & " if isinstance(edge, steps.Intersect) else " | "
                 return f"({sign.join(self._edge_text(part, place) for part in parts)})"
@@ -238,19 +238,6 @@ class _Description(Visitor[str, list[_Line]]):
             case steps.Source():
                 return f"[{place.source}]"
         return f"[{place.target}]"
-
-    def _compared(self, step: Compared, source: str | None, target: str | None) -> str:
-        """A comparison of values of two ends, or of one."""
-        if isinstance(step, steps.Within):
-            names = [step.attribute, *filter(None, [step.minus])]
-        else:
-            names = [step.left, step.right]
-        value = " - ".join(
-            f"{name}({end})" for name, end in zip(names, (source, target), strict=False)
-        )
-        own = self.attributes.get(names[0], Attribute(names[0]))
-        before, after = range_text(step.low, step.high, own if len(names) == 1 else Attribute(""))
-        return f"{before}{value}{after}"
 
     def _line(
         self,
@@ -265,6 +252,20 @@ class _Description(Visitor[str, list[_Line]]):
         powers = [power, *(power for tried, power in self.tried if tried & slots)]
         k, n = map(sum, zip(*powers, strict=True))
         return _Line(f"{place.target}: {text}", Cost({(k, n): rows} if rows else ()))
+
+
+def _compared(
+    attributes: Mapping[str, Attribute], step: Compared, source: str | None, target: str | None
+) -> str:
+    """A comparison of values of two ends, or of one."""
+    if isinstance(step, steps.Within):
+        names = [step.attribute, *filter(None, [step.minus])]
+    else:
+        names = [step.left, step.right]
+    value = " - ".join(f"{name}({end})" for name, end in zip(names, (source, target), strict=False))
+    own = attributes.get(names[0], Attribute(names[0]))
+    before, after = range_text(step.low, step.high, own if len(names) == 1 else Attribute(""))
+    return f"{before}{value}{after}"
 
 
 def _indented(lines: Iterable[_Line]) -> list[_Line]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.graph.graph import Graph
+from tacit.graph.graph import Graph, facts_by
 from tacit.graph.statistics import is_symmetric
 from tacit.query.attribute_words import AttributeWords
 from tacit.query.formula import quoted
@@ -97,7 +97,7 @@ class GraphSchema:
         """A relation by its id, as plain data for JSON."""
         names = self.graph.relations
         train = self.graph.train[self.graph.train[:, 1] == relation]
-        facts = train if len(train) else self.graph.facts_by(relation)
+        facts = train if len(train) else facts_by(self.graph, relation)
         entities = self.graph.entities
         written = self._written(names, relation)
         example = ""
@@ -128,7 +128,7 @@ class GraphSchema:
         """The most frequent types of the entities at an end of a relation."""
         if not self._type_relations or relation in self._type_relations:
             return ()
-        ids = np.unique(self.graph.facts_by(relation)[:, 0 if end == "subject" else 2])[:_TYPED]
+        ids = np.unique(facts_by(self.graph, relation)[:, 0 if end == "subject" else 2])[:_TYPED]
         index = self.graph.index()
         tails = (
             index.neighbours(ids, np.full_like(ids, each))[1].tolist()

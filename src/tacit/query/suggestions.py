@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.errors import SettingsError
 from tacit.graph.fact_index import Ids, Integers
-from tacit.graph.graph import INVERSE, Graph
+from tacit.graph.graph import INVERSE, Graph, facts_by
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.quantities import Quantity
 from tacit.query.attribute_words import AttributeWords
@@ -86,7 +86,7 @@ class Completions:
         return self._column(relation & ~1, 0 if (end == "subject") != bool(relation & 1) else 2)
 
     def _most_frequent(self, relation: int, column: int) -> list[int]:
-        ids, counts = np.unique(self.graph.facts_by(relation)[:, column], return_counts=True)
+        ids, counts = np.unique(facts_by(self.graph, relation)[:, column], return_counts=True)
         most: list[int] = ids[np.argsort(-counts, kind="stable")][:_MOST_ENTITIES].tolist()
         return most
 
@@ -169,10 +169,10 @@ def _comparison_example(graph: Graph, degrees: Integers) -> Query | None:
     for row in range(len(sampled)):
         (entity,) = sampled.entities[row]
         answers = sampled.hard[row]
-        kept = int(np.isin(answers, above).sum())
-        divided = 0 < kept < int(np.isin(answers, holders).sum())
+        remaining = int(np.isin(answers, above).sum())
+        divided = 0 < remaining < int(np.isin(answers, holders).sum())
         short = len(graph.entities[entity]) <= _LONGEST_NAME
-        ranks.append((divided, short, kept, int(degrees[entity])))
+        ranks.append((divided, short, remaining, int(degrees[entity])))
     if not ranks or not max(ranks)[0]:
         return None
     best = ranks.index(max(ranks))

@@ -97,9 +97,9 @@ class _Binder:
         values = [self.value(value) for value in comparison.values]
         kinds = [self.attribute(value) for value in values]
         if len({(kind.kind, kind.unit) for kind in kinds}) > 1:
-            told = " and ".join(f"{kind.name} is {_described(kind)}" for kind in kinds)
+            kinds_in_words = " and ".join(f"{kind.name} is {_described(kind)}" for kind in kinds)
             raise self._error(
-                comparison.left, f"{told}; values are compared with others of their kind"
+                comparison.left, f"{kinds_in_words}; values are compared with others of their kind"
             )
         low, high = (
             bound and self.bound(comparison.left, kinds, bound)

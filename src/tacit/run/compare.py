@@ -152,9 +152,6 @@ def compare(
     else:
         origin = "given" if isinstance(queries, Mapping) else str(queries)
         query_sets = queries_of(graph, queries, split, shapes)
-    if not query_sets:
-        facts = f"the {split} facts of {graph.name}"
-        raise SettingsError(f"no queries could be drawn from {facts}; give `queries`")
     observed = observed_before(split)
 
     def measure(engine: Engine) -> Results:

@@ -33,9 +33,10 @@ _FORMATS = ", ".join(f"formats:SPARQL_Results_{name}" for name in dict.fromkeys(
 _LANGUAGE = (
     "SELECT and ASK of SPARQL 1.1 Query: triple patterns, property paths but for negated ones, "
     "groups, UNION, OPTIONAL, MINUS, VALUES, FILTER of EXISTS, on terms and on numbers, dates and "
-    "durations, ORDER BY of such values, COUNT, LIMIT and OFFSET. Not CONSTRUCT, DESCRIBE, BIND, "
-    "sub-queries, GROUP BY, other aggregates, arithmetic, functions of dates, ORDER BY of other "
-    "terms, GRAPH, FROM, SERVICE and updates. OPTIONAL, the paths ?, * and +, rdfs:label and a "
+    "durations, ORDER BY of such values, COUNT, LIMIT and OFFSET, and other names of variables by "
+    "BIND and AS. Not CONSTRUCT, DESCRIBE, other BIND, computed columns, sub-queries, "
+    "GROUP BY, other aggregates, arithmetic, functions of dates, ORDER BY of other terms, GRAPH, "
+    "FROM, SERVICE and updates. OPTIONAL, the paths ?, * and +, rdfs:label and a "
     "variable in place of a relation find known facts alone. A date in a filter stands for its "
     "whole period."
 )

@@ -91,8 +91,8 @@ class TableExecution:
             names = [column.name for column in self.query.columns]
             terms = [Term("literal", str(count), datatype=_INTEGER) for count in counts]
             return self._collect([Row(tuple(terms), 1.0, True)], names, None)
-        asked = isinstance(self.options.top, int) and not self.query.likely
-        limited = asked or self.query.limit is not None
+        has_top = isinstance(self.options.top, int) and not self.query.likely
+        limited = has_top or self.query.limit is not None
         start, stop = self._span()
         by_score = limited and not self.query.order
         rows = self._best(stop) if by_score else self._listed(self._found(None, likely=True))
@@ -116,20 +116,20 @@ class TableExecution:
 
     def _best(self, stop: int) -> list[Row]:
         """The best rows, at least one more than are listed: of more and more answers."""
-        asked = max(100, 2 * stop) if self.query.lookups.parts else stop + 1
+        count = max(100, 2 * stop) if self.query.lookups.parts else stop + 1
         while True:
-            asked = min(asked, MAX_ANSWERS)
-            found = self._found(asked, likely=False)
+            count = min(count, MAX_ANSWERS)
+            found = self._found(count, likely=False)
             rows = self._listed(found)
             per_case = [sum(each.case is case for each in found) for case in self.query.questions]
-            if len(rows) > stop or max(per_case, default=0) < asked:
+            if len(rows) > stop or max(per_case, default=0) < count:
                 return rows
-            if asked == MAX_ANSWERS:
+            if count == MAX_ANSWERS:
                 raise LimitError(
                     f"of the {MAX_ANSWERS:,} best answers, {len(rows):,} fit {_FACTS} that the "
                     "query asks for beside them; leave LIMIT out, or add a FILTER on the score"
                 )
-            asked *= 4
+            count *= 4
 
     def _found(self, count: int | None, likely: bool) -> list[Found]:
         """The best answers to each question, or the known and likely ones."""

@@ -97,6 +97,8 @@ class Atoms:
         self.observed = math.log(observed)
         self.ceiling = math.log(ceiling)
         self.shards = shards_of(scorer)
+        self.width = self.shards.size  # the entities of this process: the columns of a row
+        self.widest = widest_share(self.shards)
         self.weights = DerivedWeights(scorer, coded)
         self.raw = raw_scores(scorer, possible, self.weights, precision)
         self.capabilities = Capabilities.of(scorer, calibration, possible)
@@ -117,16 +119,6 @@ class Atoms:
     def num_entities(self) -> int:
         """The number of entities of all processes together."""
         return self.scorer.num_entities
-
-    @property
-    def width(self) -> int:
-        """The number of entities of this process: the columns of a row."""
-        return self.shards.size
-
-    @property
-    def widest(self) -> int:
-        """The largest number of entities of a process."""
-        return widest_share(self.shards)
 
     @property
     def device(self) -> torch.device:

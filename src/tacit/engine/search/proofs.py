@@ -13,6 +13,7 @@ from torch import Tensor
 from tacit.engine.logic import ZERO, at
 from tacit.engine.search.evaluator import Evaluator
 from tacit.graph.fact_index import FactIndex, Ints
+from tacit.graph.value_index import ValueIndex
 from tacit.query.plans.fold import EvalContext, Fold
 from tacit.query.plans.plan import (
     Best,
@@ -132,18 +133,13 @@ class SearchProofs(Fold[int, Proof]):
         if step.minus:
             values.append((step.minus, place.end))
         score = self.atoms.comparisons.at(step, torch.tensor([place.end]))
-        return self._comparison(values, step, float(score))
+        return _comparison(self.atoms.comparisons.known, values, step, float(score))
 
     def difference(self, step: Difference, place: EvalContext[int]) -> Proof:
         ends = place.start, place.end
         score = self.atoms.comparisons.pairs(step, *(torch.tensor([end]) for end in ends))
-        return self._comparison([(step.left, ends[0]), (step.right, ends[1])], step, float(score))
-
-    def _comparison(self, values: Sequence[tuple[str, int]], step: Compared, score: float) -> Proof:
-        known = self.atoms.comparisons.known
-        observed = all(known.known(attribute)[entity] for attribute, entity in values)
-        compared = tuple(values), step.low, step.high
-        return Proof("comparison", score, observed=observed, compared=compared)
+        values = [(step.left, ends[0]), (step.right, ends[1])]
+        return _comparison(self.atoms.comparisons.known, values, step, float(score))
 
     def project(self, step: Project, place: EvalContext[int]) -> Proof:
         return self._via(step, place, self._sources(step, place.end, 1)[0])
@@ -184,26 +180,9 @@ class SearchProofs(Fold[int, Proof]):
         """The value of a cut variable that reaches `t` best, among those the search kept."""
         if (step, t) not in self._chosen:
             ends = list(self.answers) if t in self.answers else [t]
-            cuts = self._best_cuts(step, ends, self.scores.candidates(step)[1][0])
+            cuts = _best_cuts(self.scores, step, ends, self.scores.candidates(step)[1][0])
             self._chosen |= {(step, end): cut for end, cut in zip(ends, cuts, strict=True)}
         return self._chosen[step, t]
-
-    def _best_cuts(self, step: Cutset, ends: list[int], ids: Tensor) -> list[int]:
-        """The values in `ids` of a cut variable that reach `ends` best."""
-        scores = self.scores
-        targets = ids.new_tensor(ends)
-        cuts = ids[:1].expand(len(ends))
-        best = torch.full((len(ends),), -torch.inf, device=ids.device)
-        for few in ids.split(max(1, scores.context.memory // (64 * self.atoms.widest))):
-            table = scores.trying(step.slot, few[None]).set_of(step.body)
-            pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
-            values, places = (
-                at(self.atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
-            )
-            cuts = torch.where(values > best, few[places], cuts)
-            best = torch.maximum(values, best)
-        chosen: list[int] = cuts.tolist()
-        return chosen
 
     def _within(self, scores: Evaluator[Tensor]) -> SearchProofs:
         """The proofs of the query with a cut variable filled in."""
@@ -275,10 +254,35 @@ class FactProofs(SearchProofs):
         known = list(islice(_values_with(candidates, t), _COMPARED))
         if len(known) <= 1:
             return known[0] if known else super()._cut_value(step, t)
-        return self._best_cuts(step, [t], torch.tensor(known, device=self.atoms.device))[0]
+        return _best_cuts(self.scores, step, [t], torch.tensor(known, device=self.atoms.device))[0]
 
     def _within(self, scores: Evaluator[Tensor]) -> SearchProofs:
         return FactProofs(scores, self.facts.index)
+
+
+def _comparison(
+    known: ValueIndex, values: Sequence[tuple[str, int]], step: Compared, score: float
+) -> Proof:
+    """The proof of a comparison, observed where each compared entity has a known value."""
+    observed = all(known.known(attribute)[entity] for attribute, entity in values)
+    compared = tuple(values), step.low, step.high
+    return Proof("comparison", score, observed=observed, compared=compared)
+
+
+def _best_cuts(scores: Evaluator[Tensor], step: Cutset, ends: list[int], ids: Tensor) -> list[int]:
+    """The values in `ids` of a cut variable that reach `ends` best."""
+    atoms = scores.context.atoms
+    targets = ids.new_tensor(ends)
+    cuts = ids[:1].expand(len(ends))
+    best = torch.full((len(ends),), -torch.inf, device=ids.device)
+    for few in ids.split(max(1, scores.context.memory // (64 * atoms.widest))):
+        table = scores.trying(step.slot, few[None]).set_of(step.body)
+        pairs = torch.cartesian_prod(torch.arange(len(few), device=ids.device), targets)
+        values, places = at(atoms.shards, table, *pairs.unbind(dim=1)).view(len(few), -1).max(dim=0)
+        cuts = torch.where(values > best, few[places], cuts)
+        best = torch.maximum(values, best)
+    chosen: list[int] = cuts.tolist()
+    return chosen
 
 
 def _values_with(candidates: Iterator[tuple[Ints, Sets]], t: int) -> Iterator[int]:

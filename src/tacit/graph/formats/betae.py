@@ -17,7 +17,7 @@ from tacit.graph.formats.fact_files import write_naming
 from tacit.graph.formats.files import atomic_folder, lines
 from tacit.graph.formats.label_tables import NAMING
 from tacit.graph.formats.pickles import load_pickle
-from tacit.graph.graph import SPLITS, Graph, Triples
+from tacit.graph.graph import SPLITS, Graph, Triples, without_attributes
 from tacit.graph.labels.vocabulary import Vocabulary
 
 
@@ -127,7 +127,7 @@ def write_betae(graph: Graph, folder: str | Path) -> None:
     It has no values of attributes.
     """
     with atomic_folder(Path(folder), NAMING) as draft:
-        write_naming(graph.without_attributes(), draft)
+        write_naming(without_attributes(graph), draft)
         for split in SPLITS:
             rows = graph.triples(split).tolist()
             (draft / f"{split}.txt").write_text("".join([f"{h}\t{r}\t{t}\n" for h, r, t in rows]))

@@ -15,7 +15,7 @@ from tacit.graph.formats.delimited import COLUMNS, check_writable
 from tacit.graph.formats.files import BOM, PACKINGS, atomic_file, atomic_folder, extension
 from tacit.graph.formats.label_tables import NAMES, NAMING, PREFIXES
 from tacit.graph.formats.writing import RDF, write_lines
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import SPLITS, Graph, without_attributes
 from tacit.graph.labels.literal_values import literal
 from tacit.graph.labels.prefixes import SCHEME, Prefixes, n_triples, source_term
 from tacit.graph.qualifiers import QUALIFIERS, SILENT, Statement
@@ -174,7 +174,7 @@ def write_naming(graph: Graph, folder: Path) -> None:
     if graph.prefixes:
         lines = [f"{prefix}:\t{namespace}\n" for prefix, namespace in graph.prefixes.items()]
         (folder / PREFIXES).write_text("".join(lines), encoding="utf-8")
-    names: dict[str, Sequence[str]] = {**graph.without_attributes().names}
+    names: dict[str, Sequence[str]] = {**without_attributes(graph).names}
     for attribute in graph.attributes.listed:
         names[str(attribute)] = graph.attributes.readable.get(attribute.name, ())
     if any(names.values()):

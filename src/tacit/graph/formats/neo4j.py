@@ -78,13 +78,13 @@ class Export:
         plain = {column.split(":")[0].casefold(): column for column in self.properties}
         return [plain[name] for name in _NAMES if name in plain]
 
-    def quantities(self, wanted: Sequence[str] | None) -> dict[str, Kind | None]:
+    def quantities(self, attributes: Sequence[str] | None) -> dict[str, Kind | None]:
         """The kinds of properties of nodes that are numbers or dates by their type, or wanted."""
         kinds: dict[str, Kind | None] = {}
         for column in self.properties if "ID" in self.kinds else ():
             name, _, type_ = column.partition(":")
             kind = _TYPES.get(type_.removesuffix("[]").lower())
-            if kind if wanted is None else name in wanted:
+            if kind if attributes is None else name in attributes:
                 kinds[column] = kind
         return kinds
 
@@ -93,13 +93,13 @@ class Export:
         return f"{self.spaces[kind]}/{id}" if several and self.spaces[kind] else id
 
     def facts(
-        self, several: bool, builder: Builder, bad: BadLines, wanted: Sequence[str] | None
+        self, several: bool, builder: Builder, bad: BadLines, attributes: Sequence[str] | None
     ) -> Iterator[list[str]]:
         """The relationships of the file; names and values of its nodes go to the builder."""
         rows = table_rows(self.path, bad)
         next(rows)
         names = builder.names
-        kinds = self.quantities(wanted)
+        kinds = self.quantities(attributes)
         values: list[tuple[str, str, Quantity]] = []
         for line, row in rows:
             ends = [row[self.kinds[kind]] for kind in ENDS if kind in self.kinds]

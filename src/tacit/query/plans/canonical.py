@@ -188,14 +188,14 @@ def signature(formula: Formula, free: Sequence[Variable] = ()) -> str:
     def text_of(formula: Formula, scope: dict[Variable, int], depth: int) -> str:
         match formula:
             case Comparison():
-                asked = bool(formula.name)
+                is_shown = bool(formula.name)
                 formula = _oriented(formula)
                 sides = [
                     f"{value.attribute!r}({_placed(value.term, scope)})" for value in formula.values
                 ]
                 if _is_symmetric(formula):
                     sides.sort()
-                return f"C({asked},{'-'.join(sides)},{formula.interval})"
+                return f"C({is_shown},{'-'.join(sides)},{formula.interval})"
             case Atom() | Inequality():
                 ends = [_placed(e, scope) for e in formula.terms]
                 if isinstance(formula, Inequality):

@@ -37,6 +37,11 @@ class Sets:
         return cls(keys, np.zeros(num_queries, dtype=bool), num_entities)
 
     @classmethod
+    def none(cls, num_queries: int, num_entities: int) -> Sets:
+        """Empty sets."""
+        return cls.finite(np.empty(0, dtype=np.int64), num_queries, num_entities)
+
+    @classmethod
     def all_where(cls, mask: Flags, num_entities: int) -> Sets:
         """All entities for the queries of a mask, none for the others."""
         return cls(np.empty(0, dtype=np.int64), mask, num_entities)

@@ -144,7 +144,8 @@ class SetFold(Fold[Ends, Sets]):
     def relation(self, step: steps.Relation, place: Context) -> Sets:
         """The entities that facts lead to from each source."""
         source = place.start
-        at, tails = self.index.neighbours(source.entities, self._directed(step, source.rows))
+        relations = self.relations[source.rows, step.slot] ^ step.flip
+        at, tails = self.index.neighbours(source.entities, relations)
         return Sets.finite(at * self.num_entities + tails, len(source.rows), self.num_entities)
 
     def project(self, step: steps.Project, place: Context) -> Sets:
@@ -153,22 +154,25 @@ class SetFold(Fold[Ends, Sets]):
         edge = step.edge
         if isinstance(edge, steps.Relation):
             return self.hop(source, edge)
-        union = self._nothing
-        for rows, sources in self.bounded(source, edge).members(self._copies(edge)):
+        union = Sets.none(len(self.entities), self.num_entities)
+        at_once = COPIES
+        if has(edge, steps.Difference):  # each source may lead to most values
+            at_once = max(1, _FACTS // max(1, len(self.known.attributes)))
+        for rows, sources in self.bounded(source, edge).members(at_once):
             targets = self.of(edge, EvalContext(Ends(rows, sources)))
             union |= targets.union_by(rows, len(self.entities))
         return union
 
     def hop(self, source: Sets, edge: steps.Relation) -> Sets:
         """The entities that facts of a relation lead to from a set."""
-        union = self._nothing
+        union = Sets.none(len(self.entities), self.num_entities)
         for rows, sources in self.bounded(source, edge).members():
-            relations = self._directed(edge, rows)
+            relations = self.relations[rows, edge.slot] ^ edge.flip
             for portion in _portions(self.index, sources, relations):
                 at, tails = self.index.neighbours(sources[portion], relations[portion])
                 keys = rows[portion][at] * self.num_entities + tails
                 keys = distinct(keys, len(self.entities) * self.num_entities)
-                union |= self._finite(keys)
+                union |= Sets.finite(keys, len(self.entities), self.num_entities)
         return union
 
     def unequal(self, step: steps.Unequal, place: Context) -> Sets:
@@ -187,7 +191,7 @@ class SetFold(Fold[Ends, Sets]):
         else:
             mask = self.known.within(step.attribute, step.low, step.high)
         keys = np.arange(size)[:, None] * self.num_entities + np.flatnonzero(mask)
-        return self._finite(keys.ravel())
+        return Sets.finite(keys.ravel(), size, self.num_entities)
 
     def difference(self, step: steps.Difference, place: Context) -> Sets:
         """The entities with a known value that differs from one of each source as it should."""
@@ -219,17 +223,12 @@ class SetFold(Fold[Ends, Sets]):
             raise PlanError("the question compares values of attributes, and none are at hand here")
         return self.values
 
-    def _copies(self, edge: Edge) -> int:
-        """How many sources to follow an edge from at once: each may lead to most values."""
-        if not has(edge, steps.Difference):
-            return COPIES
-        return max(1, _FACTS // max(1, len(self.known.attributes)))
-
     def loop(self, step: steps.Loop, place: Context) -> Sets:
         """The entities that a relation leads back to themselves."""
         relations = self.relations[:, step.relation]
         rows, loops = self.index.loops.neighbours(relations, np.zeros_like(relations))
-        return self._finite(rows * self.num_entities + loops)
+        keys = rows * self.num_entities + loops
+        return Sets.finite(keys, len(relations), self.num_entities)
 
     def best(self, step: steps.Best, place: Context) -> Sets:
         """Everything, where the set holds anything."""
@@ -240,7 +239,7 @@ class SetFold(Fold[Ends, Sets]):
 
         Each candidate fills the slot in a copy of its query.
         """
-        union = self._nothing
+        union = Sets.none(len(self.entities), self.num_entities)
         for rows, values in self.of(step.candidates).members(COPIES):
             copies = self.copies(step, rows, values).of(step.body)
             union |= copies.union_by(rows, len(self.entities))
@@ -273,17 +272,6 @@ class SetFold(Fold[Ends, Sets]):
     def negation(self, part: Sets) -> Sets:
         return ~part
 
-    @property
-    def _nothing(self) -> Sets:
-        return self._finite(np.empty(0, dtype=np.int64))
-
-    def _finite(self, keys: Ints) -> Sets:
-        return Sets.finite(keys, len(self.entities), self.num_entities)
-
-    def _directed(self, relation: steps.Relation, rows: Ints) -> Integers:
-        ids: Integers = self.relations[rows, relation.slot] ^ relation.flip
-        return ids
-
     def bounded(self, source: Sets, edge: Edge) -> Sets:
         """Restricts a complement to the sources of some atom or comparison in the edge."""
         kinds = steps.Relation, steps.Difference
@@ -292,7 +280,7 @@ class SetFold(Fold[Ends, Sets]):
             return source
         rows = np.flatnonzero(source.cofinite)
         if isinstance(part := required[0], steps.Relation):
-            ids = self._directed(part, rows)
+            ids = self.relations[rows, part.slot] ^ part.flip
             at, heads = self.index.sources.neighbours(ids, np.zeros_like(rows))
         else:
             known = np.flatnonzero(self.known.known(part.left)).astype(np.int32)

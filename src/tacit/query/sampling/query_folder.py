@@ -22,7 +22,7 @@ from tacit.graph.builder import as_forward, counted, fact_keys
 from tacit.graph.fact_index import Ids, Ints
 from tacit.graph.formats.betae import is_betae, read_betae, read_vocabulary, write_betae
 from tacit.graph.formats.files import atomic_file
-from tacit.graph.graph import SPLITS, Graph
+from tacit.graph.graph import SPLITS, Graph, without_attributes
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.graph.stored import fingerprint
 from tacit.query.plans.sets import AnswerSets
@@ -99,7 +99,7 @@ def _translation(graph: Graph, folder: Path, split: str) -> Translation:
         )
         _check_facts(graph, source, translation, folder)
         return translation
-    if _recorded(folder, split) != fingerprint(graph.without_attributes())._asdict():
+    if _recorded(folder, split) != fingerprint(without_attributes(graph))._asdict():
         raise DataError(
             f"has no {' and '.join(MAPS)}, and does not say that its ids are those of "
             f"{graph.name}; add the maps, or sample queries of this graph",
@@ -310,14 +310,14 @@ def _write(
 
     if not is_betae(folder):
         write_betae(graph, folder)
-    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(graph.without_attributes()):
+    elif fingerprint(read_betae(folder, folder.name)) != fingerprint(without_attributes(graph)):
         raise DataError("holds another graph; choose another folder", folder)
     split = settings["split"]
     write_queries(folder, split, [each.queries for each in samples.values() if len(each.queries)])
     report = {
         "tacit": __version__,
         "graph": graph.name,
-        "fingerprint": fingerprint(graph.without_attributes())._asdict(),
+        "fingerprint": fingerprint(without_attributes(graph))._asdict(),
         **settings,
         "shapes": {
             name: {

@@ -19,14 +19,19 @@ MAX_NESTING = 12
 
 SUPPORTED = (
     "(what is: SELECT, ASK and COUNT of triple patterns and paths, UNION, OPTIONAL, MINUS, VALUES, "
-    "FILTER on terms and values and FILTER [NOT] EXISTS, ORDER BY values, LIMIT, OFFSET, "
-    "rdfs:label and answer:score)"
+    "FILTER on terms and values and FILTER [NOT] EXISTS, (?x AS ?name), ORDER BY values, LIMIT, "
+    "OFFSET, rdfs:label and answer:score)"
 )
 _ONE_GRAPH = "there is one graph, which needs no name: leave it out"
 # The parser's word for a construct -> its name, how it is written, and what to do instead.
 CONSTRUCTS = {
     "OptionalGraphPattern": ("OPTIONAL", r"OPTIONAL", ""),
-    "Bind": ("BIND", r"BIND", "compute values from the results, or give them by VALUES"),
+    "Bind": (
+        "BIND of anything but a variable that the patterns before it always bind, in the outermost "
+        "braces,",
+        r"BIND",
+        "compute values from the results, or give them by VALUES",
+    ),
     "InlineData": ("VALUES", r"VALUES", ""),
     "ValuesClause": ("VALUES", r"VALUES", ""),
     "SubSelect": ("a sub-query", r"\{\s*SELECT", "ask it first, and give its results by VALUES"),

@@ -34,6 +34,7 @@ from tacit.query.sparql.cases import (
 from tacit.query.sparql.groups import Groups
 from tacit.query.sparql.iris import TermLabels
 from tacit.query.sparql.lookups import Lookups, check
+from tacit.query.sparql.other_names import take_other_names
 from tacit.query.sparql.separation import Separation
 from tacit.query.sparql.source import (
     SUPPORTED,
@@ -92,6 +93,7 @@ class Form:
             raise self.source.unsupported(clause)
         if tree.where.name != "GroupGraphPatternSub":
             raise self.source.unsupported(tree.where)
+        take_other_names(tree, self.source)
         self.properties.take(tree.where, tree.valuesClause)
         self.labels.name_variables = frozenset(
             str(object_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from mcp import types
@@ -42,9 +43,7 @@ def create_server(runs: Runs, write: bool) -> Server[Any]:
         context: Context, call: types.CallToolRequestParams
     ) -> types.CallToolResult:
         if call.name not in offered:
-            raise _invalid_params(
-                f"there is no tool '{call.name[:80]}'; there is {', '.join(offered)}"
-            )
+            raise _unknown("tool", call.name, offered)
         return await _call(runs, offered[call.name], call.arguments or {})
 
     async def list_resources(context: Context, page: Paged) -> types.ListResourcesResult:
@@ -69,9 +68,7 @@ def create_server(runs: Runs, write: bool) -> Server[Any]:
         context: Context, request: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         if request.name != PROMPT.name:
-            raise _invalid_params(
-                f"there is no prompt '{request.name[:80]}'; there is {PROMPT.name}"
-            )
+            raise _unknown("prompt", request.name, [PROMPT.name])
         values = request.arguments or {}
         try:
             text = await guides.worked_prompt(runs, values.get("run"), values.get("question"))
@@ -111,6 +108,10 @@ def _failure(message: str) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_encodable(message))], is_error=True
     )
+
+
+def _unknown(kind: str, name: str, names: Iterable[str]) -> MCPError:
+    return _invalid_params(f"there is no {kind} '{name[:80]}'; there is {', '.join(names)}")
 
 
 def _invalid_params(message: str) -> MCPError:

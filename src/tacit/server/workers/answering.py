@@ -63,9 +63,11 @@ class Answerer:
     @property
     def config(self) -> dict[str, Any]:
         """The engine's config, with the model that answers and the available encoder."""
-        encoder = self.engine.parts.encoder_reasoner
+        parts = self.engine.parts
+        override = parts.override
+        encoder = parts.encoder_reasoner
         return self.engine.config | {
-            "model": self.engine.parts.model,
+            "model": type(parts.scorer).__name__ if override is None else override.name,
             "encoder": None if encoder is None else encoder.name,
         }
 
