@@ -257,4 +257,4 @@ def test_known_values_are_compared_as_oxigraph_does() -> None:
     assert tally["formula"] > 0.2 * TIMES, tally
     assert tally["table"] > 0.2 * TIMES, tally
     assert tally["telling"] > 0.4 * TIMES, tally
-    assert tally["named"] > 0.1 * TIMES, tally
+    assert tally["named"] > 0.05 * TIMES, tally
