@@ -236,7 +236,7 @@ def test_known_values_are_compared_as_oxigraph_does() -> None:
     """Of queries that are formulas or tables; each is of one kind by the graph's values alone."""
     tally = Counter[str]()
 
-    @given(st.randoms(use_true_random=False))
+    @given(st.randoms(use_true_random=True))
     @settings(max_examples=TIMES, deadline=None, phases=[Phase.generate])
     def compare(rng: Random) -> None:
         graph = random_graph(rng)
