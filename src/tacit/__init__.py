@@ -6,7 +6,7 @@ from it:
 
 >>> import tacit
 >>> tacit.load("world")
-Graph(world: 2,310 entities, 10 relations, 4,393 train, 547 valid, 547 test facts)
+Graph(world: 2,310 entities, 10 relations, 4,393 train, 547 valid, 547 test facts, 4,834 values)
 >>> run = tacit.open("world")  # doctest: +SKIP
 >>> run.explain("?c : borders(France, ?c) & !speaks(?c, German)", top=5)  # doctest: +SKIP
 

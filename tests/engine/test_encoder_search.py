@@ -113,7 +113,16 @@ def test_settings_that_mean_nothing_to_it_are_refused(engine: Engine, name: str)
 
 def test_every_setting_is_either_its_own_or_another_search_s() -> None:
     """A setting that is added must be put on one side."""
-    own = {"search", "observed", "observed_score", "new", "loops", "memory"}
+    own = {
+        "search",
+        "observed",
+        "as_of",
+        "fact_sources",
+        "observed_score",
+        "new",
+        "loops",
+        "memory",
+    }
     assert (
         set(EngineSettings().to_dict())
         == own.union(*UNUSED_BY_ENCODERS.values())
