@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
-from tacit.query.sparql.iris import ANSWER
+from tacit.query.sparql.answer_properties import ANSWER
 from tacit.server import schemas
 from tacit.server.routes import RequestedService
 from tacit.server.schemas import ErrorReply

@@ -74,6 +74,7 @@ class TableExecution:
         self.options = options
         index = parts.index or FactIndex(no_triples(), parts.graph.num_relations)
         self.known = KnownGraph(parts.graph, index, parts.comparisons.known.attributes)
+        self.terms = self.known.terms
         self.new = options.new or parts.settings.new or query.known is False
         self.min_score = max(options.min_score, query.min_score)
         self.bound: list[BoundQuery | None] = [
@@ -175,8 +176,7 @@ class TableExecution:
 
     def _cells(self, question: BoundQuery, answer: Answer) -> Iterator[dict[str, Cell]]:
         """The rows of an answer: one for each of its known values that the query asks for."""
-        cell = self.known.relation if question.query.kind == "relations" else self.known.entity
-        cells = {name: cell(label) for name, label in answer.values.items()}
+        cells = {name: self.terms.cell(label) for name, label in answer.values.items()}
         names = tuple(question.query.values)
         for values in product(*(self._values(answer, name) for name in names)):
             yield cells | dict(zip(names, values, strict=True))
@@ -217,7 +217,7 @@ class TableExecution:
         """What a cell is ordered by: those without a value first, then other terms, then values."""
         if cell is None:
             return 0, 0.0, ""
-        term = self.known.term(cell)
+        term = self.terms.term(cell)
         quantity = quantity_of(term)
         return (1, 0.0, str(term)) if quantity is None else (2, quantity.value, "")
 
@@ -225,7 +225,7 @@ class TableExecution:
         """The rows as answers, which have the terms of their cells."""
         query = self.query
         kind = "tuples" if query.columns else "truth"
-        if len(names) == 1 and all(row.cells[0] in self.known.entities for row in rows):
+        if len(names) == 1 and all(row.cells[0] in self.terms.entities for row in rows):
             kind = "entities"
         return Answers(
             " ".join(query.text.split()),
@@ -241,19 +241,18 @@ class TableExecution:
         )
 
     def _answer(self, row: Row, names: Sequence[str]) -> Answer:
-        known = self.known
         values = dict.fromkeys(names, "")
         shown = dict(values)
         terms = dict[str, Term]()
         for name, cell in zip(names, row.cells, strict=True):
             if cell is not None:
-                values[name] = known.label(cell) or str(cell)
-                shown[name] = known.shown(cell)
-                terms[name] = known.term(cell)
+                values[name] = self.terms.label(cell) or str(cell)
+                shown[name] = self.terms.readable_name(cell)
+                terms[name] = self.terms.term(cell)
         entity, i = "", -1
         if len(names) == 1:
             entity = values[names[0]]
-            i = cell if isinstance(cell, int) and cell in known.entities else -1
+            i = cell if isinstance(cell, int) and cell in self.terms.entities else -1
         return Answer(
             entity,
             i,

@@ -8,6 +8,7 @@ variables. They stand in the outermost braces, where filters may use them.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from tacit.query.sparql.source import (
     variables_in,
 )
 
+ANSWER = "tacit:answer#"  # the namespace of these properties; an IRI of a label has no # in it
 NO_ANSWERS = "the query has no answers whatever the facts"
 _MIRRORED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 # the lowest `min_score` of a filter, even of one that every answer passes
@@ -74,7 +76,7 @@ class AnswerProperties:
     def _is_answer_triple(self, triple: list[Any]) -> bool:
         """Whether a triple is about an answer; if so, it is recorded."""
         subject, predicate, object_ = triple
-        what = self.labels.answer_property(predicate)
+        what = _answer_property(predicate, self.labels)
         if what not in ("score", "known"):
             return False
         source = self.labels.source
@@ -131,3 +133,21 @@ def _value(literal: Any) -> Any:
         return -number if isinstance(number, float) else None
     value = None if isinstance(literal, dict) else getattr(literal, "value", None)
     return value if isinstance(value, bool | str | None) else float(value)
+
+
+def _answer_property(predicate: Any, labels: TermLabels) -> str:
+    """What a predicate says of an answer, `score` or `known`; else empty."""
+    predicate = unwrap(predicate)
+    relation = kind(predicate) in ("", "pname") and not is_variable(predicate)
+    iri = labels.iri(predicate) if relation else ""
+    return iri.removeprefix(ANSWER) if iri.startswith(ANSWER) else ""
+
+
+def refuse_answer_property(predicate: Any, labels: TermLabels) -> None:
+    """Raises a `QueryError` for a property of answers where it speaks of entities."""
+    if column := _answer_property(predicate, labels):
+        raise labels.source.error(
+            f"answer:{column} says nothing of entities; answer:score and answer:known "
+            "speak of answers, in the outermost braces",
+            rf"[\w-]*:{re.escape(column)}\b",
+        )

@@ -201,12 +201,12 @@ class Conditions:
         expression = unwrap(expression)
         if is_variable(expression):
             cell = row.get(str(expression))
-            return None if cell is None else self.known.term(cell)
+            return None if cell is None else self.known.terms.term(cell)
         name = kind(expression).removeprefix("Builtin_")
         if is_literal(expression):
             return self.labels.literal_term(expression)
         if name in ("", "pname"):
-            return self.known.term(self.labels.cell(expression, self.known))
+            return self.known.terms.term(self.labels.cell(expression, self.known.terms))
         if name == "UnaryMinus":
             quantity = literal_quantity(expression, self.labels)
             return None if quantity is None else quantity_term(quantity)

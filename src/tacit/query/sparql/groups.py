@@ -27,6 +27,7 @@ from tacit.query.formula import (
     exists,
     leaves,
 )
+from tacit.query.sparql.answer_properties import refuse_answer_property
 from tacit.query.sparql.cases import (
     NONE,
     START,
@@ -324,13 +325,13 @@ class Groups:
             if not (self.labels.is_naming(path) and is_literal(o)):
                 formula = and_(formula, self._path(path, subject, self._term(o, block)))
                 continue
-            named = [Entity(label) for label in self.labels.named(o)]
+            entities = [Entity(label) for label in self.labels.find_named(o)]
             if isinstance(subject, Entity):
-                formula = and_(formula, subject in named)
+                formula = and_(formula, subject in entities)
             elif subject in outer:
-                formula = and_(formula, _one_of(subject, named))
+                formula = and_(formula, _one_of(subject, entities))
             else:
-                cases = join(cases, _fixed(subject, named))
+                cases = join(cases, _fixed(subject, entities))
         free = NONE if isinstance(formula, bool) else formula.free
         return join(cases, {Case((free | values) - outer): formula})
 
@@ -339,7 +340,7 @@ class Groups:
         path = unwrap(path)
         if is_variable(path):
             return Atom(Variable(str(path)), subject, object_)
-        self.labels.refuse_answer_property(path)
+        refuse_answer_property(path, self.labels)
         match kind(path):
             case "PathEltOrInverse":
                 return self._path(path.part, object_, subject)

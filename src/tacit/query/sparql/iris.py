@@ -18,15 +18,14 @@ from typing import Any
 from urllib.parse import unquote
 
 from tacit.errors import QueryError, UnknownName
-from tacit.graph.attributes import Attribute
-from tacit.graph.fact_index import FactIndex
-from tacit.graph.graph import Graph, no_triples
+from tacit.graph.attributes import Attribute, Attributes
+from tacit.graph.graph import Graph
 from tacit.graph.labels.prefixes import SCHEME, WELL_KNOWN, Prefixes
 from tacit.graph.labels.vocabulary import Vocabulary
 from tacit.query.formula import Variable
 from tacit.query.question import resolve_label
+from tacit.query.sparql.graph_terms import LABEL, GraphTerms
 from tacit.query.sparql.iri_references import resolve_iri
-from tacit.query.sparql.known_graph import LABEL, KnownGraph
 from tacit.query.sparql.source import (
     SparqlText,
     is_literal,
@@ -40,9 +39,6 @@ from tacit.query.sparql.tables import Cell
 from tacit.query.sparql.terms import RDFS_LABEL, Term, quantity_of
 from tacit.query.text import position_of
 
-# the namespace of the properties of answers; an IRI of a label has no # in it
-ANSWER = "tacit:answer#"
-_LISTED = 8  # attributes that a message names
 _NEAR = 0.7  # how alike a prefix must be that may have been meant
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"  # which `a` is short for
 _PLAIN = "http://www.w3.org/2001/XMLSchema#string"  # the type of a literal that names none
@@ -59,6 +55,7 @@ class TermLabels:
     def __init__(self, source: SparqlText, prologue: Any, graph: Graph | None) -> None:
         self.source = source
         self.graph = graph
+        self.attributes = graph.attributes if graph else Attributes()
         # None unless the graph is from RDF
         self.own_prefixes: Prefixes | None = graph.prefixes if graph and graph.prefixes else None
         # labels of entities and relations that the graph lacks; None for its names and relations
@@ -87,25 +84,22 @@ class TermLabels:
         """The label of a relation, by its IRI; that of an unknown one is its own."""
         return self._known_or_not(term, self.graph.relations if self.graph else None)
 
-    def _relation(self, term: Any) -> str:
-        return self._label(term, self.graph.relations if self.graph else None)
-
     def attribute(self, term: Any) -> Attribute | None:
         """The attribute that a predicate names, unless a relation has this name; else None."""
         term = unwrap(term)
-        if self.graph is None or not self.graph.attributes.listed or not is_name(term):
+        if self.graph is None or not self.attributes.listed or not is_name(term):
             return None
         iri = self.iri(term)
         if iri not in self._attributes:
-            attributes = self.graph.attributes
-            label = self._found(term, attributes.names)
-            relation = self._found(term, self.graph.relations) if label else None
+            names = self.attributes.names
+            label = self._find_label(term, names)
+            relation = self._find_label(term, self.graph.relations) if label else None
             self._attributes[iri] = (
-                None if label is None or relation else attributes.listed[attributes.names.id(label)]
+                None if label is None or relation else self.attributes.listed[names.id(label)]
             )
         return self._attributes[iri]
 
-    def _found(self, term: Any, vocabulary: Vocabulary) -> str | None:
+    def _find_label(self, term: Any, vocabulary: Vocabulary) -> str | None:
         try:
             return self._label(term, vocabulary)
         except UnknownName:
@@ -116,21 +110,7 @@ class TermLabels:
         term = unwrap(term)
         if self.graph is None or self.own_prefixes is not None or not is_name(term):
             return None
-        return self._found(term, self.graph.relations)
-
-    @property
-    def attribute_names(self) -> str:
-        """The first attributes of the graph, for messages."""
-        listed = self.graph.attributes.listed if self.graph else ()
-        return ", ".join(each.name for each in listed[:_LISTED])
-
-    def has_one_value(self, attribute: str) -> bool:
-        """Whether no entity has several values of an attribute."""
-        if self.graph is None:
-            return False
-        attributes = self.graph.attributes
-        entities, _ = attributes.column(attributes.names.id(attribute))
-        return bool((entities[1:] != entities[:-1]).all())
+        return self._find_label(term, self.graph.relations)
 
     def value(self, variable: str, term: Any) -> str:
         """The label of a value of a variable; a literal may be a name in place of an entity."""
@@ -152,10 +132,10 @@ class TermLabels:
             label = self._literal(term) or f"<{self.iri(term)}>"
             while label in vocabulary:  # the name of another entity of a table
                 label = f"<{label}>"
-            if vocabulary.kind == "relation" and not error.suggestions and self.graph:
-                near = self.graph.attributes.names.nearest(label.strip("<>").rpartition(":")[2])
+            if vocabulary.kind == "relation" and not error.suggestions:
+                near = self.attributes.names.nearest(label.strip("<>").rpartition(":")[2])
                 error = UnknownName(error.kind, error.name, near, *self._position(term))
-            is_value = is_literal(term) and self.graph and self.graph.attributes.listed
+            is_value = is_literal(term) and self.attributes.listed
             typed = is_value and quantity_of(self.literal_term(term)) is not None
             self.unknown[vocabulary.kind, label] = None if typed else error
             self._terms[label] = term
@@ -166,35 +146,36 @@ class TermLabels:
         """The IRIs and literals that are not in the graph, so far as they were looked for."""
         return tuple(error for error in self.unknown.values() if error is not None)
 
-    def cell(self, term: Any, known: KnownGraph) -> Cell:
+    def cell(self, term: Any, terms: GraphTerms) -> Cell:
         """The cell of a term, by its role in a subject or object; notes one that is unknown."""
-        return self.cell_of(self.entity(term), known)
+        return self.cell_of(self.entity(term), terms)
 
-    def cell_of(self, label: str, known: KnownGraph) -> Cell:
+    def cell_of(self, label: str, terms: GraphTerms) -> Cell:
         """The cell of the label of an entity, which may be a relation's or unknown."""
         if ("entity", label) not in self.unknown:
-            return known.entity(label)
+            return terms.cell(label)
         term = self._terms[label]
+        vocabulary = self.graph.relations if self.graph else None
         if is_literal(term):
             literal = self.literal_term(term)
             is_name = self.unknown["entity", label] is None
             return literal._replace(language="") if is_name else literal
         try:
-            cell = LABEL if self.is_naming(term) else known.relation(self._relation(term))
+            cell = LABEL if self.is_naming(term) else terms.cell(self._label(term, vocabulary))
         except UnknownName:
             return Term("uri", self.iri(term))
         self.unknown["entity", label] = None  # it is a relation
         return cell
 
-    def predicate(self, term: Any, known: KnownGraph) -> Cell:
+    def predicate(self, term: Any, terms: GraphTerms) -> Cell:
         """The cell of a relation, of `rdfs:label`, or of an unknown IRI."""
         if self.is_naming(term):
             return LABEL
         if (attribute := self.attribute(term)) is not None:
-            return known.attribute(attribute.name)
+            return terms.cell(attribute.name)
         label = self.relation(term)
         if ("relation", label) not in self.unknown:
-            return known.relation(label)
+            return terms.cell(label)
         return Term("uri", self.iri(term))
 
     def literal_term(self, term: Any) -> Term:
@@ -214,30 +195,14 @@ class TermLabels:
             return False
         return self.iri(predicate) == RDFS_LABEL and self.graph.label_of(RDFS_LABEL) is None
 
-    def named(self, name: Any) -> list[str]:
+    def find_named(self, name: Any) -> list[str]:
         """The labels of the entities with a readable name, in any language."""
-        if self.graph is None:
+        literal = self.literal_term(name)
+        if self.graph is None or literal.datatype:
             return []
-        known = KnownGraph(self.graph, FactIndex(no_triples(), self.graph.num_relations))
-        term = self.literal_term(name)
-        cells = [] if term.datatype else known.named(term.value)
-        return [self.graph.entities[i] for i in cells if i in known.entities]
-
-    def answer_property(self, predicate: Any) -> str:
-        """What a predicate says of an answer, `score` or `known`; else empty."""
-        predicate = unwrap(predicate)
-        relation = kind(predicate) in ("", "pname") and not is_variable(predicate)
-        iri = self.iri(predicate) if relation else ""
-        return iri.removeprefix(ANSWER) if iri.startswith(ANSWER) else ""
-
-    def refuse_answer_property(self, predicate: Any) -> None:
-        """Raises a `QueryError` for a property of answers where it speaks of entities."""
-        if column := self.answer_property(predicate):
-            raise self.source.error(
-                f"answer:{column} says nothing of entities; answer:score and answer:known "
-                "speak of answers, in the outermost braces",
-                rf"[\w-]*:{re.escape(column)}\b",
-            )
+        terms = GraphTerms(self.graph)
+        cells = terms.find_named(literal.value)
+        return [self.graph.entities[i] for i in cells if i in terms.entities]
 
     def iri(self, term: Any) -> str:
         """Expands a prefixed or relative name to an IRI."""
@@ -246,34 +211,17 @@ class TermLabels:
         prefix = term.prefix or ""
         local = term.localname or ""
         if prefix not in self.prefixes:
+            hint = _suggest_declaration(prefix, self.prefixes, self.own_prefixes or {})
             raise QueryError(
-                f"the prefix '{prefix}:' is not declared; {self._declaration(prefix)}",
+                f"the prefix '{prefix}:' is not declared; {hint}",
                 *self._position(term),
             )
         return self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local)
 
-    def _declaration(self, prefix: str) -> str:
-        """Suggests the declaration of a prefix, or a prefix like it, for a message.
-
-        It is the graph's own, else the usual one; names of a graph from tables are in `tacit:`.
-        """
-        own: Mapping[str, str] = self.own_prefixes or {}
-        usual = next((namespace for namespace, name in WELL_KNOWN.items() if name == prefix), None)
-        namespace = own.get(prefix, usual)
-        near = get_close_matches(prefix, [*self.prefixes, *own], 1, _NEAR)
-        if namespace is None and near:
-            (other,) = near
-            hint = f"did you mean '{other}:'?"
-            is_declared = other in self.prefixes
-            return hint if is_declared else f"{hint} PREFIX {other}: <{own[other]}> declares that"
-        if namespace is None and own:
-            return f"PREFIX {prefix}: <...>, with the IRI that it stands for, declares it"
-        return f"PREFIX {prefix}: <{namespace or SCHEME}> declares it"
-
     def _label(self, term: Any, vocabulary: Vocabulary | None) -> str:
         literal = self._literal(term)
         iri = "" if literal else self.iri(term)
-        names = [literal, _text(term)] if literal else list(self._names(iri))
+        names = [literal, _text(term)] if literal else list(_table_labels(iri, self.prefixes))
         if vocabulary is None:
             return names[-1]
         try:
@@ -313,18 +261,6 @@ class TermLabels:
             suffix = f"@{language.lower()}"
         return f'"{_text(term).translate(_ESCAPES)}"{suffix}'
 
-    def _names(self, iri: str) -> Iterator[str]:
-        """Yields possible labels of an IRI in a graph from tables, the plainest last."""
-        if iri.startswith(SCHEME):
-            yield unquote(iri[len(SCHEME) :])
-            return
-        yield f"<{iri}>"  # first, since an IRI that Tacit has written is one of these
-        yield iri
-        for prefix, namespace in sorted(self.prefixes.items(), key=lambda item: -len(item[1])):
-            if namespace and iri.startswith(namespace):
-                yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
-        yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
-
     def _position(self, term: Any) -> tuple[int, int] | tuple[()]:
         """The line and column of a term's first use, if written as usual."""
         written = [f"<{term}>", str(term), *(["a"] if str(term) == _TYPE else [])]
@@ -337,6 +273,37 @@ class TermLabels:
             for text in written
         )
         return next((position_of(self.source.text, use.start()) for use in uses if use), ())
+
+
+def _suggest_declaration(prefix: str, declared: Mapping[str, str], own: Mapping[str, str]) -> str:
+    """Suggests the declaration of a prefix, or a prefix like it, for a message.
+
+    It is the graph's own, else the usual one; names of a graph from tables are in `tacit:`.
+    """
+    usual = next((namespace for namespace, name in WELL_KNOWN.items() if name == prefix), None)
+    namespace = own.get(prefix, usual)
+    near = get_close_matches(prefix, [*declared, *own], 1, _NEAR)
+    if namespace is None and near:
+        (other,) = near
+        hint = f"did you mean '{other}:'?"
+        is_declared = other in declared
+        return hint if is_declared else f"{hint} PREFIX {other}: <{own[other]}> declares that"
+    if namespace is None and own:
+        return f"PREFIX {prefix}: <...>, with the IRI that it stands for, declares it"
+    return f"PREFIX {prefix}: <{namespace or SCHEME}> declares it"
+
+
+def _table_labels(iri: str, prefixes: Mapping[str, str]) -> Iterator[str]:
+    """Yields possible labels of an IRI in a graph from tables, the plainest last."""
+    if iri.startswith(SCHEME):
+        yield unquote(iri[len(SCHEME) :])
+        return
+    yield f"<{iri}>"  # first, since an IRI that Tacit has written is one of these
+    yield iri
+    for prefix, namespace in sorted(prefixes.items(), key=lambda item: -len(item[1])):
+        if namespace and iri.startswith(namespace):
+            yield (f"{prefix}:" if prefix else "") + iri[len(namespace) :]
+    yield unquote(re.split(r"[/#:]", iri)[-1]) or iri
 
 
 def _text(literal: Any) -> str:

@@ -14,10 +14,11 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from tacit.query.sparql.answer_properties import refuse_answer_property
 from tacit.query.sparql.cases import NONE, Domain, bound_variables, visible_variables
 from tacit.query.sparql.conditions import Conditions, is_supported
 from tacit.query.sparql.iris import TermLabels
-from tacit.query.sparql.known_graph import KnownGraph, Path
+from tacit.query.sparql.known_graph import KnownGraph, Path, PathEvaluator
 from tacit.query.sparql.source import is_literal, is_variable, kind, triples, unwrap, variables_in
 from tacit.query.sparql.tables import MAX_ROWS, UNIT, Cell, Table, Values, table_of, united
 
@@ -95,8 +96,8 @@ def path_of(path: Any, labels: TermLabels, known: KnownGraph | None) -> Path | s
         case "PathElt" if str(path.mod) in _MODIFIERS:
             name, parts = _MODIFIERS[str(path.mod)], [path.part]
         case "" | "pname":
-            labels.refuse_answer_property(path)
-            return Path("relation", relation=labels.predicate(path, known) if known else None)
+            refuse_answer_property(path, labels)
+            return Path("relation", relation=labels.predicate(path, known.terms) if known else None)
         case _:
             raise labels.source.unsupported_path(path)
     inside = (path_of(part, labels, known) for part in parts)
@@ -125,6 +126,7 @@ class _Evaluator:
     def __init__(self, labels: TermLabels, known: KnownGraph) -> None:
         self.labels = labels
         self.known = known
+        self.paths = PathEvaluator(known)
         self._is_node = cache(known.is_node)
 
     def group(self, node: Any, values: Values, outer: Binding) -> Table:
@@ -194,14 +196,11 @@ class _Evaluator:
             cells = [
                 None  # as UNDEF is
                 if type(term) is str
-                else self.labels.cell_of(self.labels.value(name, term), self.known)
+                else self.labels.cell_of(self.labels.value(name, term), self.known.terms)
                 for name, term in zip(names, terms, strict=True)
             ]
             rows.append(tuple(cells))
         return Table(names, rows)
-
-    def _term(self, term: Any) -> Cell:
-        return self.labels.cell(term, self.known)
 
     def _triples(self, table: Table, node: Any, values: Values) -> Table:
         """A table joined with triple patterns, those first of which most is known."""
@@ -229,12 +228,12 @@ class _Evaluator:
             return f"_:{term}"
         if path is not None and self.labels.is_naming(path) and is_literal(term):
             name = self.labels.literal_term(term)
-            return (self.known.literal(name._replace(language="")),)
+            return (self.known.terms.literal(name._replace(language="")),)
         if is_literal(term):
             value = self.known.value(self.labels.literal_term(term))
             if self.known.is_value(value):
                 return (value,)
-        return (self._term(term),)
+        return (self.labels.cell(term, self.known.terms),)
 
     def _matches(self, table: Table, pattern: list[Any], values: Values) -> Table:
         """A table joined with one pattern."""
@@ -245,7 +244,7 @@ class _Evaluator:
         @cache
         def found(s: Cell, p: Cell, o: Cell) -> list[tuple[Cell, ...]]:
             if isinstance(path, Path):
-                return [(a, None, b) for a, b in self.known.pairs(path, s, o)]
+                return [(a, None, b) for a, b in self.paths.pairs(path, s, o)]
             return list(self.known.facts(s, p, o))
 
         def rows() -> Iterator[tuple[Cell, ...]]:

@@ -53,7 +53,7 @@ def is_formula(part: Any, labels: TermLabels) -> bool:
 
 
 def is_formula_triple(triple: list[Any], labels: TermLabels) -> bool:
-    """Whether a triple pattern is a formula: known relations, and names that are given."""
+    """Whether a triple pattern is a formula: known relations, and names in literals."""
     _, path, object_ = triple
     if labels.is_naming(path):
         return is_literal(object_)
@@ -88,8 +88,8 @@ class Separation:
     labels: TermLabels
     question: list[Any] = field(default_factory=list)
     lookups: list[Any] = field(default_factory=list)
-    asked: _Variables = field(default_factory=set)  # which the question binds
-    looked_up: _Variables = field(default_factory=set)
+    question_variables: _Variables = field(default_factory=set)
+    lookup_variables: _Variables = field(default_factory=set)
     # which every solution binds, and which an OPTIONAL or MINUS has seen without a value
     certain: _Variables = field(default_factory=set)
     open: _Variables = field(default_factory=set)
@@ -128,14 +128,14 @@ class Separation:
                 self._look_up(part, variables, opens=True)
             case "MinusGraphPattern":
                 variables = set(variables_in(part))
-                if formula and not variables & (self.looked_up - self.asked):
+                if formula and not variables & (self.lookup_variables - self.question_variables):
                     self.question.append(part)
                 else:
                     self._look_up(part, set(), opens=False)
                     self.open |= variables - self.certain
             case name if formula and not variables & self.open:
                 self.question.append(part)
-                self.asked |= variables
+                self.question_variables |= variables
             case name if formula and name != "InlineData":
                 variable = min(variables & self.open, key=str)
                 raise self.labels.source.of_variable(
@@ -151,31 +151,31 @@ class Separation:
         if self.lookups and kind(part) == kind(self.lookups[-1]) == "TriplesBlock":
             part["triples"] = [*self.lookups.pop().triples, *part.triples]  # in any order
         self.lookups.append(part)
-        self.looked_up |= variables
+        self.lookup_variables |= variables
         if opens:
             self.open |= variables - self.certain
 
     def _add_filter(self, part: Any) -> None:
         variables = set(variables_in(part))
-        beside = variables & (self.looked_up - self.asked)
-        alone = not variables and not self.asked
-        if is_formula(part, self.labels) and not beside and (variables & self.asked or alone):
+        beside = variables & (self.lookup_variables - self.question_variables)
+        joins = variables & self.question_variables or not (variables or self.question_variables)
+        if is_formula(part, self.labels) and not beside and joins:
             self.question.append(part)
         else:
             self.lookups.append(part)
 
-    def _take_relation(self, given: _Variables) -> None:
-        """Asks for the relations between two entities, where nothing else is asked or given."""
+    def _take_relation(self, inline: _Variables) -> None:
+        """Asks for the relations between two entities, in a query of nothing else."""
         blocks = [part for part in self.lookups if kind(part) == "TriplesBlock"]
         if self.question or len(blocks) != 1 or len(triples(blocks[0])) != 1:
             return
         ((subject, path, object_),) = triples(blocks[0])
-        known = given | self.open
+        known = inline | self.open
         is_open = any(is_variable(e) or type(e).__name__ == "BNode" for e in (subject, object_))
         if is_variable(unwrap(path)) and not is_open and known.isdisjoint(variables_in(path)):
             self.lookups.remove(blocks[0])
             self.question.append(blocks[0])
-            self.asked |= set(variables_in(path))
+            self.question_variables |= set(variables_in(path))
 
 
 def _split_paths(parts: list[Any], labels: TermLabels) -> list[Any]:

@@ -154,9 +154,8 @@ class Form:
     def _has_rows_of_values(self, targets: tuple[Variable, ...]) -> bool:
         """Whether an answer may be several rows, or none: one for each of its values."""
         shown = self.labels.shown_values
-        attributes = (self.values.patterns[variable][0].attribute.name for variable in shown)
         entities = not shown.issuperset(targets)
-        return bool(shown) and not (entities and all(map(self.labels.has_one_value, attributes)))
+        return bool(shown) and not (entities and all(map(self.values.has_one_value, shown)))
 
     def _counted(self, columns: tuple[Column, ...], parts: tuple[Any, ...]) -> TableQuery:
         """The query that counts solutions in the known facts."""

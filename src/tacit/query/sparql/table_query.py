@@ -73,8 +73,9 @@ class TableQuery:
     ) -> Table:
         """The rows of answers, given by question, values and number, with what facts add."""
         cell = self.lookups.labels.cell_of
+        terms = known.terms
         rows = [
-            {**{name: cell(label, known) for name, label in case.values}, **values, ANSWER: number}
+            {**{name: cell(label, terms) for name, label in case.values}, **values, ANSWER: number}
             for case, values, number in answers
         ]
         return self.lookups.extend(table_of(rows), known)

@@ -30,6 +30,7 @@ from tacit.query.sparql.source import (
 )
 from tacit.query.sparql.value_ranges import DENIED, JOINED
 
+_LISTED = 8  # attributes that a message names
 _WRITTEN = {
     "number": "1000",
     "date": '"1950-06-01"^^xsd:date or "1950"^^xsd:gYear',
@@ -172,12 +173,19 @@ class ValuePatterns:
         Where entities have several values, each filter must be about one of them.
         """
         (pattern,) = self.patterns[variable]
-        others = found if self.labels.has_one_value(pattern.attribute.name) else {variable}
+        others = found if self.has_one_value(variable) else {variable}
         return all(
             _is_comparison(part.expr, others, self.labels)
             for group, part in self.filters
             if group is pattern.group and variable in variables_in(part)
         )
+
+    def has_one_value(self, variable: Variable) -> bool:
+        """Whether no entity has several values of the attribute that a variable is a value of."""
+        attributes = self.labels.attributes
+        attribute = self.patterns[variable][0].attribute
+        entities, _ = attributes.column(attributes.names.id(attribute.name))
+        return bool((entities[1:] != entities[:-1]).all())
 
     def _check_literals(self, node: Any) -> None:
         """Refuses literals that cannot be compared with the values beside them."""
@@ -194,7 +202,7 @@ class ValuePatterns:
                 for literal in literals if attributes else ():
                     self._check_literal(node, attributes, literal)
                 if expression.op[0] in "<>" and literals and variable in entities:
-                    names = self.labels.attribute_names
+                    names = ", ".join(each.name for each in self.labels.attributes.listed[:_LISTED])
                     listed = f": {names}" if names else ", had the graph attributes"
                     raise self.labels.source.at(
                         node,
