@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import tacit
 from tacit.errors import DataError, UnknownName
 from tacit.graph.attributes import Attribute
+from tacit.graph.formats.arrow_schema import UNITS, arrow_durations
 from tacit.graph.graph import Graph
 
 TURTLE = """
@@ -238,6 +241,24 @@ def test_durations_and_moments_of_arrow_are_values(tmp_path: Path, unit: str, ki
     parquet.write_table(pa.table(columns), tmp_path / "g.parquet")
     with pytest.raises(DataError, match="column 'head' holds"):
         tacit.load(tmp_path / "g.parquet")
+
+
+def test_an_arrow_schema_that_is_broken_has_no_durations() -> None:
+    pa = pytest.importorskip("pyarrow")
+    schema = pa.schema(
+        [("a", pa.struct([("b", pa.duration("s"))])), ("c", pa.duration("us")), ("d", pa.int64())]
+    )
+    message = schema.serialize().to_pybytes()
+    assert arrow_durations(base64.b64encode(message)) == {1: 10**6}
+    assert arrow_durations(base64.b64encode(message[4:])) == {1: 10**6}  # before Arrow 0.15
+    random = Random(0)
+    for _ in range(500):
+        broken = bytearray(message)
+        for _ in range(random.randint(1, 20)):
+            broken[random.randrange(len(broken))] = random.randrange(256)
+        assert set(arrow_durations(base64.b64encode(broken)).values()) <= set(UNITS)
+    for wrong in (b"", b"%", b"\xff", base64.b64encode(message[:100])):
+        assert arrow_durations(wrong) == {}
 
 
 def test_statements_of_parquet_have_moments_and_dates_before_year_1(tmp_path: Path) -> None:
