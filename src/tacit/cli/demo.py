@@ -18,6 +18,7 @@ from tacit.cli.terminal import say
 from tacit.errors import UnknownName
 
 _QUESTION = "?city : borders(Brazil, ?n) & capital_of(?city, ?n) & !speaks(?n, Spanish)"
+_NUMBERS = "?c : borders(France, ?c) & latitude(?c) > 50"
 _ANSWERS = ("--observed", "train+valid", "--top", "3", "--explain")
 
 
@@ -86,6 +87,11 @@ def _steps(run: str) -> Sequence[Step]:
             "Ask again",
             ("ask", run, _QUESTION, *_ANSWERS),
             ("Georgetown is the capital of Guyana; Tacit was not told, and predicts that atom.",),
+        ),
+        Step(
+            "Numbers: which neighbours of France lie north of 50 degrees?",
+            ("ask", run, _NUMBERS, *_ANSWERS),
+            ("The latitude of Belgium is held back, too: it is predicted, with an interval.",),
         ),
         Step(
             "A mistake is answered with what would work",
