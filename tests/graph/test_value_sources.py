@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import tacit
 from tacit.errors import DataError, UnknownName
 from tacit.graph.attributes import Attribute
+from tacit.graph.formats.arrow_schema import UNITS, arrow_durations
 from tacit.graph.graph import Graph
 
 TURTLE = """
@@ -182,6 +185,15 @@ def test_numbers_and_dates_of_python_are_values() -> None:
         ("1.50::DECIMAL(10,2)", "1.5"),
         ("DATE '2001-02-03'", "2001-02-03"),
         ("TIMESTAMP '2001-02-03 04:05:06.25'", "2001-02-03T04:05:06.25Z"),
+        ("TIMESTAMPTZ '2001-02-03 04:05:06.25+02'", "2001-02-03T02:05:06.25Z"),
+        ("TIMESTAMPTZ '0045-01-01 (BC) 12:00:00+00'", "-0044-01-01T12:00:00Z"),
+        ("DATE '0045-03-15 (BC)'", "-0044-03-15"),
+        ("DATE '0001-02-01 (BC)'", "0000-02-01"),
+        ("DATE '12001-01-01 (BC)'", "-12000-01-01"),
+        ("TIMESTAMP '0045-03-15 (BC) 12:00:00'", "-0044-03-15T12:00:00Z"),
+        ("INTERVAL '3 days 90 minutes 2.5 seconds'", "P3DT1H30M2.5S"),
+        ("INTERVAL '2 years'", "P730DT11H38M24S"),
+        ("INTERVAL '0 days'", "P0D"),
         ("7", "7"),
     ],
 )
@@ -197,15 +209,92 @@ def test_typed_columns_of_parquet_are_values(tmp_path: Path, column: str, expect
             tacit.load(path, attributes=False)
 
 
-@pytest.mark.parametrize("number", ["'inf'::DOUBLE", "'nan'::DOUBLE", "NULL::DOUBLE"])
-def test_numbers_of_parquet_that_are_none_are_bad_rows(tmp_path: Path, number: str) -> None:
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", ["duration", "timestamp", "zoned"])
+def test_durations_and_moments_of_arrow_are_values(tmp_path: Path, unit: str, kind: str) -> None:
+    pytest.importorskip("duckdb")
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    size = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    ticks = [0, 1, 90 * size + 1, -5 * size - 1, 2_000_000 * size, None]
+    if unit != "ns":  # whose moments end in 1677
+        ticks.append(-63_600_000_000 * size)
+    types = {
+        "duration": pa.duration(unit),
+        "timestamp": pa.timestamp(unit),
+        "zoned": pa.timestamp(unit, tz="Asia/Tokyo"),
+    }
+    columns = {
+        "id": list(range(len(ticks))),
+        "head": [f"h{at}" for at in range(len(ticks))],
+        "relation": ["r"] * len(ticks),
+        "tail": pa.array(ticks, types[kind]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "g.parquet")
+    graph = tacit.load(tmp_path / "g.parquet", skip_bad=True)
+    days = 1 if kind == "duration" else 86_400
+    expected = {f"h{at}": tick / size / days for at, tick in enumerate(ticks) if tick is not None}
+    found = {graph.entities[row["entity"]]: row["value"] for row in graph.attributes.rows}
+    assert found == pytest.approx(expected, rel=1e-12, abs=1.1e-6 / days)
+    assert graph.attributes.listed == (Attribute("r", "duration" if days == 1 else "date"),)
+    columns["head"] = columns["tail"]
+    parquet.write_table(pa.table(columns), tmp_path / "g.parquet")
+    with pytest.raises(DataError, match="column 'head' holds"):
+        tacit.load(tmp_path / "g.parquet")
+
+
+def test_an_arrow_schema_that_is_broken_has_no_durations() -> None:
+    pa = pytest.importorskip("pyarrow")
+    schema = pa.schema(
+        [("a", pa.struct([("b", pa.duration("s"))])), ("c", pa.duration("us")), ("d", pa.int64())]
+    )
+    message = schema.serialize().to_pybytes()
+    assert arrow_durations(base64.b64encode(message)) == {1: 10**6}
+    assert arrow_durations(base64.b64encode(message[4:])) == {1: 10**6}  # before Arrow 0.15
+    random = Random(0)
+    for _ in range(500):
+        broken = bytearray(message)
+        for _ in range(random.randint(1, 20)):
+            broken[random.randrange(len(broken))] = random.randrange(256)
+        assert set(arrow_durations(base64.b64encode(broken)).values()) <= set(UNITS)
+    for wrong in (b"", b"%", b"\xff", base64.b64encode(message[:100])):
+        assert arrow_durations(wrong) == {}
+
+
+def test_statements_of_parquet_have_moments_and_dates_before_year_1(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     path = tmp_path / "g.parquet"
-    first = "SELECT 'a' AS head, 'r' AS relation, 1.5 AS tail"
-    duckdb.sql(f"COPY ({first} UNION ALL SELECT 'b', 'r', {number}) TO '{path}'")
+    duckdb.sql(
+        "COPY (SELECT 'a' AS head, 'r' AS relation, 'b' AS tail, DATE '0045-01-01 (BC)' AS "
+        f"valid_from, TIMESTAMPTZ '2001-02-03 04:05:06+02' AS valid_until) TO '{path}'"
+    )
+    graph = tacit.load(path)
+    (statement,) = graph.qualifiers.statements(0, 0, 1)
+    found = (str(statement.valid_from), str(statement.valid_until))
+    assert found == ("-0044-01-01", "2001-02-03T02:05:06Z")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "expected"),
+    [
+        ("1.5", "'inf'::DOUBLE", "1.5"),
+        ("1.5", "'nan'::DOUBLE", "1.5"),
+        ("1.5", "NULL::DOUBLE", "1.5"),
+        ("INTERVAL '1 day'", "NULL", "P1D"),
+        ("DATE '2001-02-03'", "'infinity'::DATE", "2001-02-03"),
+        ("'2001-02-03 04:05Z'::TIMESTAMPTZ", "'-infinity'::TIMESTAMPTZ", "2001-02-03T04:05:00Z"),
+    ],
+)
+def test_values_of_parquet_that_are_none_are_bad_rows(
+    tmp_path: Path, good: str, bad: str, expected: str
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "g.parquet"
+    first = f"SELECT 'a' AS head, 'r' AS relation, {good} AS tail"
+    duckdb.sql(f"COPY ({first} UNION ALL SELECT 'b', 'r', {bad}) TO '{path}'")
     with pytest.raises(DataError, match="row 2: the tail is empty"):
         tacit.load(path)
-    assert values(tacit.load(path, skip_bad=True)) == {("a", "r", "1.5")}
+    assert values(tacit.load(path, skip_bad=True)) == {("a", "r", expected)}
 
 
 NODES = """id:ID,name,age:int,born:date,scores:float[],zip

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.graph.builder import Builder, counted
+from tacit.graph.formats.arrow_schema import KEY, arrow_durations
 from tacit.graph.formats.delimited import (
     COLUMNS,
     SHOWN,
@@ -29,6 +30,7 @@ from tacit.graph.formats.delimited import (
     separator_of,
 )
 from tacit.graph.formats.files import UNPACKED, UNPACKED_A_BYTE, blocks, extension, unpacked
+from tacit.graph.formats.parquet_values import ARROW, VALUES, value_text
 
 _Result = TypeVar("_Result")
 _TURN = 0.2  # seconds between two checks of the other thread
@@ -39,7 +41,6 @@ PARQUET = ".parquet"
 LARGE = 1 << 25  # bytes of text, about a million lines, from which DuckDB is faster
 _UNPACKED_TIMES = 4  # how many times its packed size a text has, about
 _LABELS = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|UUID|ENUM.*")
-_VALUES = re.compile(r"DOUBLE|FLOAT|DECIMAL.*|DATE|TIMESTAMP(_S|_MS|_NS)?")
 _TAIL = COLUMNS[-1]
 # The number of a label is its rank by first occurrence, the head of a fact before its tail.
 _NUMBERED = (
@@ -118,7 +119,7 @@ def add_parquet(
 ) -> int:
     """Adds the facts of a Parquet file in a given column order; returns their number.
 
-    Tails may be `values`: numbers with fractions, and dates.
+    Tails may be `values`: numbers with fractions, dates and durations.
     """
     with _reading(path) as (connection, available):
         _create_facts(
@@ -295,11 +296,23 @@ def _reading(path: Path) -> Iterator[tuple[Database, list[tuple[str, str]]]]:
             described = connection.execute(
                 f"DESCRIBE SELECT * FROM {_OF_PARQUET}", [pattern]
             ).fetchall()
-            yield connection, [(name, kind) for name, kind, *_ in described]
+            units = _durations(connection, pattern)
+            columns = [
+                (name, f"{ARROW}{units[at]}" if at in units and kind == "BIGINT" else kind)
+                for at, (name, kind, *_) in enumerate(described)
+            ]
+            yield connection, columns
     except duckdb.Error as error:
         raise DataError(
             f"cannot be read as Parquet ({' '.join(str(error).split())[:200]})", path
         ) from None
+
+
+def _durations(connection: Database, pattern: str) -> dict[int, int]:
+    """The places of Arrow's durations, which DuckDB reads as integers, with their units."""
+    statement = "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?::BLOB"
+    found = connection.execute(statement, [pattern, KEY]).fetchall()
+    return arrow_durations(bytes(found[0][0])) if found else {}
 
 
 def _create_facts(
@@ -318,18 +331,17 @@ def _create_facts(
     """
     chosen = []
     for (name, kind), (short, role) in zip(columns, roles.items(), strict=True):
-        is_value = values and role == _TAIL and _VALUES.fullmatch(kind)
+        is_value = values and role == _TAIL and VALUES.fullmatch(kind)
         if not is_value and not _LABELS.fullmatch(kind):
             raise DataError(f"column '{name}' holds {kind}; labels are text or integers", path)
         column = '"{}"'.format(name.replace('"', '""'))
-        if is_value and kind in ("DOUBLE", "FLOAT"):
-            column = f"(CASE WHEN isfinite({column}) THEN {column} END)"
-        chosen.append(f"trim({column}::VARCHAR, ' ') AS {short}")
+        text = value_text(column, kind) if is_value else f"{column}::VARCHAR"
+        chosen.append(f"trim({text}, ' ') AS {short}")
     for place, (name, kind) in enumerate(further):
-        if not (_VALUES.fullmatch(kind) or _LABELS.fullmatch(kind)):
+        if not (VALUES.fullmatch(kind) or _LABELS.fullmatch(kind)):
             raise DataError(f"column '{name}' holds {kind}; expected text, numbers or dates", path)
         column = '"{}"'.format(name.replace('"', '""'))
-        text = f"coalesce({column}::VARCHAR, '')"
+        text = f"coalesce({value_text(column, kind)}, {column}::VARCHAR, '')"
         if kind.startswith("TIMESTAMP"):
             text = f"replace({text}, ' 00:00:00', '')"
         chosen.append(f"trim({text}, ' ') AS q{place}")
