@@ -53,7 +53,7 @@ tests: venv
 nightly: FIRST_SEED ?= $(shell date +%Y%m%d)00
 nightly: venv
 	@echo "FIRST_SEED=$(FIRST_SEED)"
-	HYPOTHESIS_PROFILE=nightly FIRST_SEED=$(FIRST_SEED) $(PYTEST)
+	HYPOTHESIS_PROFILE=nightly TACIT_FUZZ=3000 FIRST_SEED=$(FIRST_SEED) $(PYTEST)
 
 # mypy without its cache takes half a minute on one core, so it runs beside the tests.
 test: lint

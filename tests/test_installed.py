@@ -205,7 +205,7 @@ def test_the_demo_walks_without_the_checkout(
     done = installed.run("tacit", "demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     titles = re.findall(r"^(\d)\. [A-Z].*\n(?:.*\n)?\$ tacit", done.stdout, flags=re.MULTILINE)
-    assert titles == list("1234567")
+    assert titles == list("12345678")
     assert "did you mean 'borders'?" in done.stderr
     assert " serve runs/demo" in done.stdout
 

@@ -20,7 +20,7 @@ from tacit.query.sparql.table_query import TableQuery
 pytest.importorskip("rdflib")
 oxigraph = pytest.importorskip("pyoxigraph")
 
-TIMES = int(os.environ.get("TACIT_FUZZ", "150"))
+TIMES = int(os.environ.get("TACIT_FUZZ", "75"))
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 PREFIX = f"PREFIX : <tacit:>\nPREFIX rdfs: <{LABEL.removesuffix('label')}>\n"

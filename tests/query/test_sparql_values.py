@@ -25,7 +25,7 @@ from tacit.server.sparql_results import results
 pytest.importorskip("rdflib")
 oxigraph = pytest.importorskip("pyoxigraph")
 
-TIMES = int(os.environ.get("TACIT_FUZZ", "200"))
+TIMES = int(os.environ.get("TACIT_FUZZ", "80"))
 XSD = "http://www.w3.org/2001/XMLSchema#"
 PREFIX = f"PREFIX : <tacit:>\nPREFIX xsd: <{XSD}>\nPREFIX answer: <tacit:answer#>\n"
 # of each attribute the literals that its values and the filters on it are drawn from, in order

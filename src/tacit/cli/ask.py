@@ -239,7 +239,7 @@ def _ask_many(
         tally = questions.write(out)
         cut = f"; likely answers of {tally.cut:,} are left out; {_ALL} or a higher LIMIT lists more"
         say(
-            f"wrote the answers to {counted(tally.questions - tally.failed, 'question')} to {out}"
+            f"wrote the answers to {counted(tally.asked - tally.failed, 'question')} to {out}"
             + cut * bool(tally.cut)
         )
     else:

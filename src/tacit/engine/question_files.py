@@ -93,7 +93,7 @@ class Tally:
     `cut` counts answer lists that leave out likely answers.
     """
 
-    questions: int = 0
+    asked: int = 0
     failed: int = 0
     cut: int = 0
     first: Outcome | None = None
@@ -101,7 +101,7 @@ class Tally:
     def over(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         """Pass outcomes through and count them."""
         for outcome in outcomes:
-            self.questions += 1
+            self.asked += 1
             if isinstance(outcome.result, TacitError):
                 self.failed += 1
                 self.first = self.first or outcome
@@ -110,7 +110,7 @@ class Tally:
             yield outcome
 
     def __str__(self) -> str:
-        summary = f"{self.failed:,} of {counted(self.questions, 'question')} could not be answered"
+        summary = f"{self.failed:,} of {counted(self.asked, 'question')} could not be answered"
         if self.first is None:
             return summary
         return f"{summary}; line {self.first.line.number}: {self.first.result}"

@@ -66,7 +66,9 @@ class AnswerTable:
         heads, table = self.aligned()
         lines = [self.question, *(f"      {head}".rstrip() for head in heads)]
         for (rank, answer, _), cells in zip(self.rows, table, strict=True):
-            place = f"{rank:>4}. {cells}" if self.answers.kind != "truth" else f"   {cells}"
+            place = f"{rank:>4}. {cells}"
+            if self.answers.kind == "truth":
+                place = f"   {cells}{':' * (not answer.quantities)}"
             lines.append(f"{place}  {answer.score:.3f}  {answer.mark}")
             lines += [f"{' ' * (6 + indent)}{text}" for indent, text, _ in reason_lines(answer)]
         return "\n".join([*lines, *([] if self.rows else [f"  {self.empty_message}"]), *self.notes])
@@ -244,7 +246,7 @@ def _truth(answers: Answers) -> str:
     """Yes or no, or the values that are asked for."""
     values = answers[0].quantities.items()
     texts = (f"{escape_control_chars(name)} = {_said(value)}" for name, value in values)
-    return ", ".join(texts) or f"{answers.truth}:"
+    return ", ".join(texts) or answers.truth
 
 
 def _said(value: AnswerValue | None) -> str:
