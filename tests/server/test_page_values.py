@@ -112,8 +112,7 @@ def test_the_builder_follows_a_text_with_values(visit: Visit) -> None:
     )
     page.locator("[data-key='1-against']").select_option("entity")
     page.keyboard.type("portu")
-    page.locator("#builder [role=option]:visible", has_text="Portugal").wait_for()
-    page.keyboard.press("Enter")
+    page.locator("#builder [role=option]:visible", has_text="Portugal").click()
     assert "founded(?x) < founded(Portugal)" in page.input_value("#question")
 
 
